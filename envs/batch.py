@@ -1,0 +1,627 @@
+"""The batched environment: Gymnasium's vector conventions on tensors that never leave their device.
+
+Every output of `step` is the environment's own buffer, overwritten by the next step: `.clone()` what must be kept.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from . import launch
+from .kernels import compile
+from .port import Port, nearest
+from .spaces import AutoresetMode, ResetNeeded, VectorEnv, batch_space
+
+TILE = 256  # environments per thread block, and per vector loop on the CPU
+FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
+SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
+RETURN_UNIT = 2.0**-20  # of the return sums in `totals`
+MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
+ACTION_TYPES = (torch.uint8, torch.int32, torch.int64)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fixed linear policy: the action with the highest score of weights @ obs + bias, the lowest such action first.
+
+    Args:
+        weights: [m, n], m actions, n observation components.
+        bias: [m].
+    """
+
+    weights: Sequence
+    bias: Sequence
+
+
+class Graph:
+    """A CUDA graph of `steps` times policy and step on the environment's own buffers."""
+
+    def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int):
+        self.steps = steps
+        self.replay = graph.replay
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes that could be allocated on a device now."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def require_memory(needed: int, device: torch.device, what: str, count: int):
+    """Raises MemoryError where `needed` bytes for `count` of something do not fit, and says how many would."""
+    free = available_memory(device)
+    if needed > free:
+        raise MemoryError(
+            f"{what}={count} needs {needed / 2**30:,.1f} GiB on {device}, where {free / 2**30:,.1f} GiB are free; "
+            f"about {int(free / needed * count):,} would fit"
+        )
+
+
+def find_device(device) -> torch.device:
+    """Validates "cpu", "cuda" or "cuda:<index>" against this machine."""
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r} must be 'cpu', 'cuda' or 'cuda:<index>'")
+    if chosen.type == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device={device!r}: this machine has no usable CUDA device; use device='cpu'")
+    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    if index >= torch.cuda.device_count():
+        raise ValueError(f"device={device!r}: this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0")
+    return torch.device("cuda", index)
+
+
+def _integer(field: str, value, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ValueError(f"{field}={value!r} must be an integer from {low} to {high}")
+    return int(value)
+
+
+def _choice(field: str, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def _struct(name: str) -> ctypes.Structure:
+    fields = [(field, ctypes.c_longlong) for field in compile.struct_fields(name)]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})()
+
+
+class BatchedEnv(VectorEnv):
+    """B environments of one port on one device.
+
+    Args:
+        port: what `envs/<name>/port.py` declares.
+        folder: that folder, which holds `kernel.cuh`.
+        num_envs: B, at least 1.
+        device: "cpu", "cuda" or "cuda:<index>".
+        seed: 0 .. 2^64-1, or one per group.
+        autoreset_mode: an `AutoresetMode` or its value: "SameStep", "NextStep", "Disabled".
+        dtype: of the state, "float32" or "float64". Observations are float32 in both.
+        obs: "copy" writes rows [B, n]; "view" is the transposed state itself, which must not be written to.
+        action_dtype: the one torch dtype to accept; None accepts uint8, int32 and int64.
+        max_episode_steps: steps after which an episode is truncated; None is the original's limit.
+        groups: number of equal parts of the batch, each with a seed and noise indices of its own.
+        first_index: noise index of each group's environment 0, so that a batch can be split over processes.
+        arrays: "torch", or "numpy" (cpu only): zero-copy views of the same buffers.
+        threads: of the CPU; None is one below 16,384 environments, else all.
+        check_actions: raise on an action outside the space; None is True on the cpu, False on cuda (it synchronises).
+        preset: a named set of parameters.
+        **params: single parameters, compile-time constants of the kernel.
+
+    Raises:
+        ValueError: naming the argument, its value and what is allowed.
+        MemoryError: B environments do not fit; says how many would.
+        envs.kernels.compile.CompilerError: no C++ compiler (cpu).
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        folder: Path,
+        num_envs: int,
+        device="cpu",
+        seed: int | Sequence[int] = 0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        dtype: str = "float32",
+        obs: str = "copy",
+        action_dtype: torch.dtype | None = None,
+        max_episode_steps: int | None = None,
+        groups: int = 1,
+        first_index: int = 0,
+        arrays: str = "torch",
+        threads: int | None = None,
+        check_actions: bool | None = None,
+        preset: str | None = None,
+        **params,
+    ):
+        self.port, self.params = port, port.make_params(preset, params)
+        self.num_envs = _integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.groups = _integer("groups", groups, 1, self.num_envs)
+        if self.num_envs % self.groups:
+            raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
+        self.group_size = self.num_envs // self.groups
+        self.first_index = _integer("first_index", first_index, 0, 2**32 - self.group_size)
+        limit = port.horizon if max_episode_steps is None else max_episode_steps
+        self.max_episode_steps = _integer("max_episode_steps", limit, 1, 2**31 - 1)
+        mode = _choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
+        self.autoreset_mode = AutoresetMode(mode)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        self.dtype = _choice("dtype", dtype, ("float32", "float64"))
+        self._view = _choice("obs", obs, ("copy", "view")) == "view"
+        if self._view and dtype == "float64":
+            raise ValueError("obs='view' needs dtype='float32': observations are float32")
+        self._action_types = ACTION_TYPES if action_dtype is None else (_choice("action_dtype", action_dtype, ACTION_TYPES),)
+        self.device = find_device(device)
+        self._numpy = _choice("arrays", arrays, ("torch", "numpy")) == "numpy"
+        if self._numpy and self.device.type != "cpu":
+            raise ValueError("arrays='numpy' needs device='cpu'")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores
+        self.threads = default_threads if threads is None else _integer("threads", threads, 1, 1024)
+        self._check = self.device.type == "cpu" if check_actions is None else bool(check_actions)
+        seeds = self._seeds(seed)
+
+        self.single_observation_space = port.observation(self.params)
+        self.single_action_space = port.action
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._allocate()
+        self._load(folder)
+        self._present()
+        self._trajectories: dict[int, dict[str, torch.Tensor]] = {}
+        self._reset(None, seeds, {})
+        self._started = False  # the first reset keeps episode 0
+
+    # ---- construction -----------------------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of every buffer of `struct Batch`."""
+        B, n, k = self.num_envs, self.single_observation_space.shape[0], len(self.port.state)
+        real = getattr(torch, self.dtype)
+        return {
+            "state": ((k, B), real),
+            "obs": ((0 if self._view else B, n), torch.float32),
+            "reward": ((B,), torch.float32),
+            "terminated": ((B,), torch.bool),
+            "truncated": ((B,), torch.bool),
+            "ended": ((B,), torch.bool),
+            "is_reset": ((B if self.autoreset_mode == AutoresetMode.NEXT_STEP else 0,), torch.bool),
+            "elapsed": ((B,), torch.uint16 if self.max_episode_steps <= 65535 else torch.int32),
+            "episode": ((B,), torch.uint32),
+            "running_return": ((B if self.port.running_return else 0,), torch.float32),
+            "final_obs": ((B, n), torch.float32),
+            "episode_return": ((B,), torch.float32),
+            "episode_length": ((B,), torch.int32),
+            "totals": ((3, self._tiles), torch.int64),
+            "extremes": ((4, self._tiles), torch.float64),
+            "clock": ((self._tiles,), torch.int64),
+            "bounds": ((len(self.port.reset_bounds({})),), real),
+            "seeds": ((self.groups,), torch.uint64),
+        }
+
+    def _allocate(self):
+        self._tile = min(TILE, max(32, 1 << (self.group_size - 1).bit_length()))
+        self._tiles = self.groups * -(-self.group_size // self._tile)
+        layout = self._layout()
+        bytes_of = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
+        require_memory(sum(bytes_of.values()), self.device, "num_envs", self.num_envs)
+        self._buffers = {name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()}
+        self._clear_statistics()
+        per_env = {name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]}
+        self.bytes_per_env = sum(per_env.values())
+        rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
+        twice = {"state", "elapsed", "running_return"}  # read and written
+        traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
+        self.bytes_per_step = traffic + self._action_types[0].itemsize
+
+    def _load(self, folder: Path):
+        text = compile.unit(
+            folder,
+            self.params,
+            dtype=self.dtype,
+            autoreset=MODES[self.autoreset_mode.value],
+            limit=self.max_episode_steps,
+            view=self._view,
+            running_return=self.port.running_return,
+            tile=self._tile,
+        )
+        self._batch, self._call = _struct("Batch"), _struct("Call")
+        for name, tensor in self._buffers.items():
+            setattr(self._batch, name, tensor.data_ptr())
+        self._batch.num_envs, self._batch.group_size = self.num_envs, self.group_size
+        self._batch.tiles_per_group, self._batch.tiles = self._tiles // self.groups, self._tiles
+        self._batch.first_index = self.first_index
+        if self.device.type == "cpu":
+            self._kernel = launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
+        else:
+            self._kernel = launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
+        self._steps = {dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types}
+        self._kernels: dict[str, Callable] = {}
+        self._invalid = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+
+    def _present(self):
+        """What `step` returns, made once."""
+        shown = {name: tensor.numpy() if self._numpy else tensor for name, tensor in self._buffers.items() if name != "seeds"}
+        obs = shown["state"].T if self._view else shown["obs"]
+        self._outputs = (obs, shown["reward"], shown["terminated"], shown["truncated"])
+        self._info = {name: shown[name] for name in ("final_obs", "episode_return", "episode_length")}
+        self._info["_final_obs"] = shown["ended"]
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP:
+            self._info["is_reset"] = shown["is_reset"]
+
+    def _run(self, name: str, **arguments):
+        """Runs a kernel with the given fields of `struct Call`."""
+        if name not in self._kernels:
+            self._kernels[name] = self._kernel(name)
+        for field, value in arguments.items():
+            setattr(self._call, field, value)
+        self._kernels[name]()
+
+    # ---- reset and step ---------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | Sequence[int] | None = None, options: Mapping | None = None):
+        """Starts an episode in every environment, or in those of a mask.
+
+        Args:
+            seed: starts the noise anew at episode 0; one integer, or one per group. None goes on to the next episode.
+            options: the port's reset bounds (CartPole: low, high), which hold until the next full reset, or
+                "reset_mask" [B] bool, NumPy or torch; a mask on the device is not read back.
+
+        Returns:
+            obs [B, n], info (empty).
+
+        Raises:
+            ValueError, TypeError: as Gymnasium's vector environments do, and for a mask beside a seed or bounds.
+        """
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        if mask is not None:
+            if seed is not None or options:
+                raise ValueError("options['reset_mask'] cannot be combined with a seed or with reset bounds")
+            self._require_started("a masked reset")
+            self._reset(self._mask(mask), None, None)
+        else:
+            first = None if self._started else [int(s) for s in self._buffers["seeds"].cpu().numpy()]
+            self._reset(None, first if seed is None else self._seeds(seed), options)
+        self._started = True
+        return self._outputs[0], {}
+
+    def step(self, action):
+        """One step of every environment.
+
+        Args:
+            action: [B] or [B, 1] of uint8, int32 or int64 on the environment's device; NumPy arrays on the cpu.
+
+        Returns:
+            obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, and info: final_obs [B, n],
+            episode_return [B] float32, episode_length [B] int32, valid where `_final_obs` [B] is set and otherwise those of
+            the row's previous episode; with NEXT_STEP also is_reset [B].
+
+        Raises:
+            ValueError: wrong shape, type or device; where actions are checked, environment and value of the first action
+                outside the space, and with DISABLED the first environment that needs a reset.
+            ResetNeeded: before the first reset.
+        """
+        if not self._started:
+            raise ResetNeeded("call reset() before the first step()")
+        action = self._action(action)
+        self._call.input = action.data_ptr()
+        self._steps[action.dtype]()
+        return *self._outputs, dict(self._info)
+
+    def _reset(self, mask, seeds, options):
+        if options is not None:
+            bounds = self.port.reset_bounds(options)
+            standard = bounds == self.port.reset_bounds({}) and self.params == type(self.params)()
+            enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
+            self._call.default_bounds = int(standard and enough)
+            self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype))
+        if seeds is not None:
+            self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
+            self._buffers["clock"].zero_()
+        self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
+
+    def _seeds(self, seed) -> list[int]:
+        seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
+        if len(seeds) != self.groups:
+            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
+        return [_integer("seed", value, 0, 2**64 - 1) for value in seeds]
+
+    def _mask(self, mask) -> torch.Tensor:
+        """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
+        if not isinstance(mask, np.ndarray | torch.Tensor):
+            raise TypeError(f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}")
+        if mask.dtype not in (np.bool_, torch.bool):
+            raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}")
+        if tuple(mask.shape) != (self.num_envs,):
+            raise ValueError(f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}")
+        host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
+        if host and not mask.any():
+            raise ValueError("options['reset_mask'] must contain at least one True value")
+        tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
+        return tensor.to(self.device)
+
+    def _action(self, action) -> torch.Tensor:
+        if isinstance(action, torch.Tensor):
+            tensor = action
+        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in "iub":
+            tensor = torch.from_numpy(action)
+        else:
+            found = getattr(action, "dtype", type(action).__name__)
+            raise ValueError(f"action must be an integer torch tensor on {self.device}, got {found}")
+        if tensor.dtype not in self._steps:
+            allowed = ", ".join(str(t).removeprefix("torch.") for t in self._action_types)
+            raise ValueError(f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}")
+        if tensor.numel() != self.num_envs or tensor.ndim > 2 or tensor.shape[0] != self.num_envs:
+            raise ValueError(f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)")
+        if tensor.device != self.device:
+            raise ValueError(f"action is on {tensor.device}; this environment is on {self.device}")
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        if self._check:
+            self._check_action(tensor)
+        return tensor
+
+    def _check_action(self, tensor: torch.Tensor):
+        n = int(self.single_action_space.n)
+        if self._invalid:
+            first = self._invalid[tensor.dtype](tensor.data_ptr(), self.num_envs)
+        else:
+            wrong = ((tensor < 0) | (tensor >= n)).flatten().nonzero()
+            first = int(wrong[0]) if len(wrong) else -1
+        if first >= 0:
+            raise ValueError(f"action[{first}]={int(tensor.flatten()[first])} of environment {first} is not in 0 .. {n - 1}")
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
+            first = int(self._buffers["ended"].nonzero()[0])
+            raise ValueError(f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})")
+
+    def _require_started(self, what: str):
+        if not self._started:
+            raise ResetNeeded(f"call reset() before {what}")
+
+    # ---- policies and many steps at once ----------------------------------------------------------------------------
+
+    def random_actions(self, steps: int = 1) -> torch.Tensor:
+        """The documented random policy's actions for the next steps, a fresh uint8 tensor [steps, B].
+
+        Only stepping moves the policy's clock: asked twice, it answers the same.
+        """
+        actions = torch.empty((_integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device)
+        self._run("random_actions", steps=steps, actions=actions.data_ptr())
+        return actions
+
+    def rollout(self, steps: int, policy: "str | Linear" = "random", store: str = "statistics") -> dict[str, torch.Tensor]:
+        """K steps in one launch with the state in registers; the batch is left as K calls of `step` would leave it.
+
+        One exception: info rows of episodes that ended before the last step are not written.
+
+        Args:
+            steps: K, at least 1.
+            policy: "random", or a `Linear`.
+            store: "statistics" (see `statistics`), or "trajectory".
+
+        Returns:
+            Nothing for statistics; for a trajectory its buffers, overwritten by the next rollout of equal K: obs [K, B, n] float32
+            as the policy saw them, action [K, B] uint8, reward [K, B] float32, terminated and truncated [K, B] bool.
+
+        Raises:
+            ValueError: not SAME_STEP, an unknown policy or store, weights of the wrong shape or not finite.
+            MemoryError: the trajectory does not fit.
+        """
+        self._require_started("a rollout")
+        steps = _integer("steps", steps, 1, 2**31 - 1)
+        if self.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
+        _choice("store", store, ("statistics", "trajectory"))
+        arguments: dict[str, int] = {"steps": steps}
+        if isinstance(policy, Linear):
+            kind = "linear"
+            self._weights, self._bias = self._linear(policy)  # kept: a captured graph reads them at each replay
+            arguments |= {"weights": self._weights.data_ptr(), "bias": self._bias.data_ptr()}
+        else:
+            kind = _choice("policy", policy, ("random",))
+        rows = self._trajectory(steps) if store == "trajectory" else {}
+        for name, field in (("action", "actions"), ("obs", "obs"), ("reward", "reward")):
+            arguments |= {field: rows[name].data_ptr()} if rows else {}
+        for name in ("terminated", "truncated"):
+            arguments |= {name: rows[name].data_ptr()} if rows else {}
+        self._run(f"rollout_{kind}_{store}", **arguments)
+        return rows
+
+    def _linear(self, policy: Linear) -> tuple[torch.Tensor, torch.Tensor]:
+        m, n = int(self.single_action_space.n), self.single_observation_space.shape[0]
+        tensors = []
+        for name, shape in (("weights", (m, n)), ("bias", (m,))):
+            tensor = torch.as_tensor(getattr(policy, name), dtype=torch.float32).to(self.device).contiguous()
+            if tuple(tensor.shape) != shape:
+                raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}")
+            if not bool(tensor.isfinite().all()):
+                raise ValueError(f"policy.{name} holds values that are not finite")
+            tensors.append(tensor)
+        return tensors[0], tensors[1]
+
+    def _trajectory(self, steps: int) -> dict[str, torch.Tensor]:
+        if steps not in self._trajectories:
+            B, n = self.num_envs, self.single_observation_space.shape[0]
+            layout = {
+                "obs": ((steps, B, n), torch.float32),
+                "action": ((steps, B), torch.uint8),
+                "reward": ((steps, B), torch.float32),
+                "terminated": ((steps, B), torch.bool),
+                "truncated": ((steps, B), torch.bool),
+            }
+            self._trajectories.clear()
+            needed = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
+            require_memory(needed, self.device, "a trajectory of steps", steps)
+            self._trajectories[steps] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
+        return self._trajectories[steps]
+
+    def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
+        """Captures `steps` times policy and step in a CUDA graph on the environment's buffers.
+
+        Args:
+            policy: "random", or a function from obs [B, n] to actions [B] that allocates nothing on the host and never synchronises.
+            steps: steps per replay.
+
+        Returns:
+            A `Graph`; `replay()` runs it on torch's current stream.
+
+        Raises:
+            ValueError: not on CUDA, or actions are checked (a check synchronises).
+        """
+        self._require_started("capturing a graph")
+        steps = _integer("steps", steps, 1, 2**31 - 1)
+        if self.device.type != "cuda":
+            raise ValueError(f"a CUDA graph needs device='cuda'; this environment is on {self.device}")
+        if self._check:
+            raise ValueError("a CUDA graph needs check_actions=False: a check synchronises with the host")
+        if policy != "random" and not callable(policy):
+            raise ValueError(f"policy={policy!r} must be 'random' or a function from obs to actions")
+
+        def run():
+            actions = self.random_actions(steps) if policy == "random" else None
+            for k in range(steps):
+                self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
+
+        before, totals, extremes = self.state(), self._buffers["totals"].clone(), self._buffers["extremes"].clone()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            run()  # compiles and allocates what the capture must not
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        with torch.cuda.graph(graph):
+            run()
+        self.set_state(before)  # the warm-up leaves no trace
+        self._buffers["totals"].copy_(totals)
+        self._buffers["extremes"].copy_(extremes)
+        return Graph(graph, steps)
+
+    # ---- statistics and state ---------------------------------------------------------------------------------------
+
+    def _clear_statistics(self):
+        self._buffers["totals"].zero_()
+        for row, start in enumerate((np.inf, -np.inf, np.inf, -np.inf)):
+            self._buffers["extremes"][row] = start
+
+    def statistics(self) -> dict[str, torch.Tensor]:
+        """Episodes that ended since the last call: their number, and mean, minimum and maximum of return and length.
+
+        Returns:
+            0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min, max. Sums are of
+            integers (returns in units of 2^-20), so they repeat bit for bit.
+        """
+        episodes, steps, returns = self._buffers["totals"].sum(dim=1).double()
+        extremes = self._buffers["extremes"]
+        none = torch.full_like(episodes, torch.nan)
+
+        def known(value):
+            return torch.where(episodes > 0, value, none)
+
+        found = {
+            "episodes": episodes,
+            "return_mean": known(returns * RETURN_UNIT / episodes),
+            "return_min": known(extremes[2].min()),
+            "return_max": known(extremes[3].max()),
+            "length_mean": known(steps / episodes),
+            "length_min": known(extremes[0].min()),
+            "length_max": known(extremes[1].max()),
+        }
+        self._clear_statistics()
+        return found
+
+    def state(self) -> dict:
+        """A copy of everything the future depends on; `set_state` of it continues bit for bit.
+
+        Returns:
+            state [B, k], elapsed, episode, terminated, truncated [B], running_return [B] where kept, bounds, and the integers
+            t (batched steps since the seed) and seed (one per group).
+        """
+        copies = {"state": self._buffers["state"].t().clone(memory_format=torch.contiguous_format)}
+        copies |= {name: self._buffers[name].clone() for name in self._per_env() if name != "state"}
+        copies["bounds"] = self._buffers["bounds"].clone()
+        copies["t"] = int(self._buffers["clock"][0])
+        copies["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
+        return copies
+
+    def _per_env(self) -> list[str]:
+        names = ["state", "elapsed", "episode", "terminated", "truncated"]
+        return [*names, "running_return"] if self.port.running_return else names
+
+    def set_state(self, state: Mapping, mask=None):
+        """Restores what `state()` gave, or the keys present.
+
+        Args:
+            state: arrays as `state()` returns them; rows [B, ...] on any device.
+            mask: [B] bool; other environments keep every bit. Not with seed, t or bounds.
+
+        Raises:
+            ValueError: an unknown key, a wrong shape, a state the kernel is not written for, elapsed outside 0 .. limit-1 for a
+                running episode.
+        """
+        allowed = [*self._per_env(), "bounds", "t", "seed"]
+        for key in state:
+            if key not in allowed:
+                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, allowed)}")
+            if mask is not None and key in ("bounds", "t", "seed"):
+                raise ValueError(f"set_state: {key!r} belongs to the whole batch and cannot be masked")
+        rows = None if mask is None else self._mask(mask)
+        tensors = {key: self._checked(key, value) for key, value in state.items() if key in self._per_env()}
+        for key, tensor in tensors.items():
+            buffer = self._buffers[key].t() if key == "state" else self._buffers[key]
+            # torch has few operations on unsigned types: copy the bits
+            views = {torch.uint16: torch.int16, torch.uint32: torch.int32}
+            buffer, tensor = (x.view(views.get(x.dtype, x.dtype)) for x in (buffer, tensor))
+            if rows is None:
+                buffer.copy_(tensor)
+            else:
+                keep = rows[:, None] if buffer.ndim == 2 else rows
+                buffer.copy_(torch.where(keep, tensor, buffer))
+        self._buffers["ended"].copy_(self._buffers["terminated"] | self._buffers["truncated"])
+        if "bounds" in state:
+            self._buffers["bounds"].copy_(state["bounds"])
+            self._call.default_bounds = 0  # any bounds are possible: a fused rollout checks at each step
+        if "seed" in state:
+            self._buffers["seeds"].copy_(torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64)))
+        if "t" in state:
+            self._buffers["clock"].fill_(_integer("t", state["t"], 0, 2**63 - 1))
+        self._run("observe")
+        self._started = True
+
+    def _checked(self, key: str, value) -> torch.Tensor:
+        buffer = self._buffers[key]
+        shape = (self.num_envs, len(self.port.state)) if key == "state" else (self.num_envs,)
+        tensor = torch.as_tensor(value)
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
+        if key == "state":
+            for column, (name, limit) in enumerate(zip(self.port.state, self.port.state_limit, strict=True)):
+                wrong = ~(tensor[:, column].abs() <= limit) | ~tensor[:, column].isfinite()
+                if bool(wrong.any()):
+                    i = int(wrong.nonzero()[0])
+                    bound = f"in [-{limit}, {limit}]" if np.isfinite(limit) else "finite"
+                    raise ValueError(f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}")
+        if key in ("elapsed", "episode"):
+            top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
+            wide = tensor.to(torch.int64)
+            wrong = (wide < 0) | (wide > top)
+            if bool(wrong.any()):
+                i = int(wrong.nonzero()[0])
+                raise ValueError(f"set_state: {key}={int(wide[i])} of environment {i} must be in 0 .. {top}")
+            tensor = wide
+        return tensor.to(device=self.device, dtype=buffer.dtype)

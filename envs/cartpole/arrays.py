@@ -1,0 +1,32 @@
+"""CartPole as array code on NumPy or CuPy: what batching buys without fusion."""
+
+from .. import noise
+from .port import Params
+
+
+def reset(xp, seed: int, index, episode):
+    """First states [4, B] float32 of the given episodes [B] of the environments `index` [B]."""
+    words = noise.philox((index, episode, 0, noise.RESET), seed, xp)
+    return noise.uniform(words, -0.05, 0.05, xp.float32)
+
+
+def step(xp, state, action, params: Params = Params()):
+    """One step of [4, B] float32 states (m, m/s, rad, rad/s) under actions [B] in {0, 1}.
+
+    Returns:
+        state [4, B] float32, reward [B] float32, terminated [B] bool. The equations are Gymnasium's (Florian, 2007).
+    """
+    x, x_dot, theta, theta_dot = state
+    real = xp.float32
+    total_mass = real(params.masscart + params.masspole)
+    polemass_length = real(params.masspole * params.length)
+    force = xp.where(action == 1, real(params.force_mag), real(-params.force_mag))
+    cosine, sine = xp.cos(theta), xp.sin(theta)
+    push = (force + polemass_length * theta_dot * theta_dot * sine) / total_mass
+    inertia = real(params.length) * (real(4 / 3) - real(params.masspole) * cosine * cosine / total_mass)
+    theta_acc = (real(params.gravity) * sine - cosine * push) / inertia
+    x_acc = push - polemass_length * theta_acc * cosine / total_mass
+    tau = real(params.tau)
+    state = xp.stack([x + tau * x_dot, x_dot + tau * x_acc, theta + tau * theta_dot, theta_dot + tau * theta_acc])
+    terminated = (abs(state[0]) > real(params.x_threshold)) | (abs(state[2]) > real(params.theta_threshold_radians))
+    return state, xp.ones_like(x), terminated

@@ -1,0 +1,225 @@
+"""Compiles kernels: by the C++ compiler into a cached shared library, or by NVRTC through CuPy.
+
+One translation unit serves both: the constants of an environment's parameters, its `kernel.cuh`, then `batch.cuh`.
+Includes are expanded here, so that the text that is compiled is also the text that is hashed.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import get_args
+
+ENVS = Path(__file__).resolve().parent.parent
+KERNELS = ENVS / "kernels"
+FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread")
+NVRTC_FLAGS = ("--std=c++17", "--fmad=false")
+TARGETS = ("sm_80", "sm_90")
+
+
+class CompilerError(RuntimeError):
+    """No compiler, or a source it refuses."""
+
+
+def expand(path: Path, seen: set[Path] | None = None) -> str:
+    """The text of a source file with its quoted includes (beside it, or from `envs/`) put in, each once."""
+    seen = set() if seen is None else seen
+    if path in seen:
+        return ""
+    seen.add(path)
+    lines = [f'#line 1 "{path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name}"']
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        include = re.fullmatch(r'#include "(.+)"', line)
+        if include:
+            beside = path.parent / include[1]
+            lines.append(expand(beside if beside.exists() else ENVS / include[1], seen))
+            lines.append(f'#line {number + 1} "{path.name}"')
+        elif line != "#pragma once":
+            lines.append(line)
+    return "\n".join(lines)
+
+
+@functools.cache
+def struct_fields(name: str) -> tuple[str, ...]:
+    """Names, in order, of the fields of a struct of `batch.cuh`, each of which is eight bytes."""
+    body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", (KERNELS / "batch.cuh").read_text(), re.DOTALL)
+    return tuple(re.findall(r"(\w+);", body[1]))
+
+
+def constants(params) -> str:
+    """A `struct Params` of compile-time constants from a frozen dataclass. A choice of names becomes one bool per name."""
+    lines = ["struct Params {"]
+    for field in dataclass_fields(params):
+        value, choices = getattr(params, field.name), get_args(field.type)
+        if choices:
+            lines += [f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices]
+        elif isinstance(value, bool):
+            lines.append(f"    static constexpr bool {field.name} = {str(value).lower()};")
+        elif isinstance(value, int):
+            lines.append(f"    static constexpr int {field.name} = {value};")
+        else:
+            lines.append(f"    static constexpr real {field.name} = real({value!r});")
+    return "\n".join([*lines, "};"])
+
+
+def unit(folder: Path, params, *, dtype: str, autoreset: int, limit: int, view: bool, running_return: bool, tile: int) -> str:
+    """The translation unit of one environment in one combination of compile-time choices."""
+    defines = {
+        "REAL": {"float32": "float", "float64": "double"}[dtype],
+        "ELAPSED": "u16" if limit <= 65535 else "int",
+        "AUTORESET": autoreset,
+        "LIMIT": limit,
+        "VIEW": int(view),
+        "RUNNING_RETURN": int(running_return),
+        "TILE": tile,
+    }
+    seen: set[Path] = set()
+    return "\n".join(
+        [
+            *(f"#define {name} {value}" for name, value in defines.items()),
+            expand(KERNELS / "platform.cuh", seen),
+            constants(params),
+            expand(folder / "kernel.cuh", seen),
+            # batch.cuh ends by including the form of the compiler at hand
+            expand(KERNELS / "batch.cuh", seen),
+            "",
+        ]
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled libraries are kept: $LOCKSTEP_CACHE, else the user's cache folder."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("LOCKSTEP_CACHE") or user / "lockstep")
+
+
+@functools.cache
+def compiler() -> tuple[str, ...]:
+    """The C++ compiler's command: $CXX, else the first of c++, g++, clang++.
+
+    Raises:
+        CompilerError: none is installed, or $CXX names one that is not.
+    """
+    named = os.environ.get("CXX")
+    for candidate in [named] if named else ["c++", "g++", "clang++"]:
+        command = shlex.split(candidate)
+        if command and shutil.which(command[0]):
+            return tuple(command)
+    missing = f"CXX names {named!r}, which is not installed" if named else "no C++ compiler found (c++, g++, clang++)"
+    raise CompilerError(
+        f"{missing}; device='cpu' needs one: install g++ (Debian, Ubuntu: apt-get install g++; "
+        "conda: conda install -c conda-forge cxx-compiler) or set CXX to yours"
+    )
+
+
+@functools.cache
+def target_flags() -> tuple[tuple[str, ...], str]:
+    """Flags for this processor, and the macros that the compiler predefines with them (they name compiler and processor)."""
+    for flags in (("-march=native",), ("-mcpu=native",), ()):
+        probe = [*compiler(), *flags, "-dM", "-E", "-x", "c++", os.devnull]
+        result = subprocess.run(probe, capture_output=True, text=True)
+        if result.returncode == 0:
+            wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in result.stdout else ()
+            return flags + wide, result.stdout
+    raise CompilerError(f"{shlex.join(compiler())} fails on an empty file: {result.stderr.strip()}")
+
+
+@functools.cache
+def library(text: str) -> ctypes.CDLL:
+    """Compiles C++ text for this processor into a shared library and loads it; cached by text, flags and compiler.
+
+    Raises:
+        CompilerError: no compiler, or the compiler's own message.
+    """
+    flags, macros = target_flags()
+    command = [*compiler(), *FLAGS, *flags]
+    key = hashlib.sha256("\0".join([text, *command, macros]).encode()).hexdigest()[:32]
+    folder = cache_folder()
+    path = folder / f"{key}.so"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            source, built = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
+            source.write_text(text)
+            result = subprocess.run([*command, str(source), "-o", str(built)], capture_output=True, text=True)
+            if result.returncode != 0:
+                raise CompilerError(f"{shlex.join(command)} failed:\n{result.stderr.strip()}")
+            os.replace(built, path)  # another process may have built the same: either file is right
+    return ctypes.CDLL(str(path))
+
+
+@functools.cache
+def pool():
+    """The function `run_on_threads(kernel, batch, call, tiles, threads)` of `pool.cpp`."""
+    run = library(expand(KERNELS / "pool.cpp")).run_on_threads
+    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int]
+    run.restype = None
+    return run
+
+
+@functools.cache
+def cuda_module(text: str):
+    """The same text compiled by NVRTC for the present GPU: a `cupy.RawModule` (CuPy keeps the cache on disk)."""
+    import cupy
+
+    return cupy.RawModule(code=text, options=NVRTC_FLAGS, backend="nvrtc")
+
+
+def nvrtc():
+    """CuPy's NVRTC binding, which needs no GPU.
+
+    Raises:
+        CompilerError: CuPy or the NVRTC library is missing.
+    """
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except (ImportError, RuntimeError, OSError) as error:
+        raise CompilerError(f"NVRTC is not available ({error}); install cupy-cuda12x and nvidia-cuda-nvrtc-cu12") from error
+    return nvrtc
+
+
+def resources(text: str, target: str) -> list[dict]:
+    """Compiles a unit for a GPU architecture (no GPU needed) and returns what each kernel uses.
+
+    Returns:
+        One row per kernel: kernel, target, registers, spill_store_bytes, spill_load_bytes, stack_bytes, shared_bytes.
+
+    Raises:
+        CompilerError: NVRTC's own message.
+    """
+    binding = nvrtc()
+    program = binding.createProgram(text, "unit.cu", (), ())
+    try:
+        binding.compileProgram(program, (*NVRTC_FLAGS, f"--gpu-architecture={target}", "--ptxas-options=-v"))
+    except binding.NVRTCError as error:
+        raise CompilerError(f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}") from error
+    log = binding.getProgramLog(program)
+    binding.destroyProgram(program)
+    rows = []
+    for part in log.split("Compiling entry function ")[1:]:
+
+        def number(pattern, part=part):
+            found = re.search(pattern, part)
+            return int(found[1]) if found else 0
+
+        rows.append(
+            {
+                "kernel": re.match(r"'(\w+)'", part)[1],
+                "target": target,
+                "registers": number(r"Used (\d+) registers"),
+                "spill_store_bytes": number(r"(\d+) bytes spill stores"),
+                "spill_load_bytes": number(r"(\d+) bytes spill loads"),
+                "stack_bytes": number(r"(\d+) bytes stack frame"),
+                "shared_bytes": number(r"(\d+) bytes smem"),
+            }
+        )
+    return rows

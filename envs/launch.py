@@ -1,0 +1,73 @@
+"""Loads the kernels of one batch and gives each as a function without arguments."""
+
+import ctypes
+import functools
+
+import numpy as np
+import torch
+
+from .kernels import compile
+
+
+def cpu(text: str, batch, call, tiles: int, threads: int):
+    """A lookup from kernel name to a function that runs it over all tiles.
+
+    Args:
+        text: the translation unit.
+        batch, call: the ctypes structs of `batch.cuh`; read at every run.
+        tiles, threads: a pool of threads shares the tiles.
+    """
+    library = compile.library(text)
+    pointers = ctypes.addressof(batch), ctypes.addressof(call)
+
+    def kernel(name: str):
+        function = getattr(library, name)
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
+        function.restype = None
+        if min(threads, tiles) == 1:
+            return functools.partial(function, *pointers, 0, tiles)
+        return functools.partial(compile.pool(), ctypes.cast(function, ctypes.c_void_p).value, *pointers, tiles, threads)
+
+    return kernel
+
+
+def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
+    """Per action type a function (pointer, B) that gives the first environment whose action lies outside the space, or -1."""
+    library = compile.library(text)
+    found = {}
+    for dtype in action_types:
+        function = getattr(library, f"invalid_{str(dtype).removeprefix('torch.')}")
+        function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+        function.restype = ctypes.c_longlong
+        found[dtype] = function
+    return found
+
+
+def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device):
+    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that CUDA graphs capture it."""
+    import cupy
+
+    arguments = (_by_value(batch), _by_value(call))
+    card = cupy.cuda.Device(device.index)
+
+    @functools.cache
+    def stream(pointer: int):
+        return cupy.cuda.ExternalStream(pointer, device.index)
+
+    def kernel(name: str):
+        with card:
+            function = compile.cuda_module(text).get_function(name)
+
+        def run():
+            with card, stream(torch.cuda.current_stream(device).cuda_stream):
+                function((tiles,), (tile,), arguments)
+
+        return run
+
+    return kernel
+
+
+def _by_value(struct) -> np.ndarray:
+    """A zero-dimensional NumPy view of a ctypes struct: CuPy passes such an array to a kernel by value."""
+    size = ctypes.sizeof(struct)
+    return np.frombuffer(struct, dtype=[("bytes", np.uint8, (size,))]).reshape(())

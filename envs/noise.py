@@ -1,0 +1,55 @@
+"""Philox4x32-10 in array form, bit-equal to the kernels' (`kernels/philox.cuh`).
+
+Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC'11). The key is the seed, the counter is
+(environment index, episode, step, stream): a number depends on nothing else, so not on batch size, order or device.
+"""
+
+import numpy as np
+
+RESET = 0  # streams
+RANDOM_POLICY = 1 << 31
+
+
+def philox(counter, key: int, xp=np):
+    """Ten rounds of Philox4x32.
+
+    Args:
+        counter: four integers or arrays that broadcast, each below 2^32.
+        key: 0 .. 2^64-1.
+        xp: numpy or cupy.
+
+    Returns:
+        uint32 [4, ...].
+    """
+    low32 = xp.uint64(0xFFFFFFFF)
+    shift = xp.uint64(32)
+    c0, c1, c2, c3 = xp.broadcast_arrays(*(xp.asarray(c, dtype=xp.uint64) for c in counter))
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0, p1 = xp.uint64(0xD2511F53) * c0, xp.uint64(0xCD9E8D57) * c2
+        c0, c1 = (p1 >> shift) ^ c1 ^ xp.uint64(k0), p1 & low32
+        c2, c3 = (p0 >> shift) ^ c3 ^ xp.uint64(k1), p0 & low32
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return xp.stack([c0, c1, c2, c3]).astype(xp.uint32)
+
+
+def uniform(word, low, high, dtype=np.float32):
+    """low + (high - low) * u with u = (word >> 8) * 2^-24, computed in `dtype`, product and sum rounded apart."""
+    unit = (word >> np.uint32(8)).astype(dtype) * dtype(2.0**-24)
+    low, high = dtype(low), dtype(high)
+    return low + (high - low) * unit
+
+
+def random_discrete2(seed: int, index, steps: int, start: int = 0, xp=np):
+    """The random policy of two actions: bit t mod 128 of Philox block t div 128, word first.
+
+    Returns:
+        uint8 [steps, B] for t = start .. start + steps - 1 and the environments `index` [B].
+    """
+    rows, block, words = [], None, None
+    for t in range(start, start + steps):
+        if t // 128 != block:
+            block = t // 128
+            words = philox((index, 0, block, RANDOM_POLICY), seed, xp)
+        rows.append((words[t % 128 // 32] >> xp.uint32(t % 32)) & xp.uint32(1))
+    return xp.stack(rows).astype(xp.uint8)

@@ -1,0 +1,85 @@
+"""What a port declares about itself, and the checks that follow from it."""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from .spaces import Box, Discrete
+
+
+@dataclass(frozen=True)
+class Port:
+    """One environment's parameters, spaces and limits; its dynamics are `kernel.cuh` beside it."""
+
+    title: str  # as printed: "CartPole-v1"
+    gymnasium_id: str  # of the original
+    params: type  # frozen dataclass of compile-time constants
+    state: tuple[str, ...]  # names, in order
+    state_limit: tuple[float, ...]  # |state| that the kernel is written for
+    observation: Callable[[Any], Box]  # of one environment, from the parameters
+    action: Discrete | Box  # of one environment
+    horizon: int  # steps after which an episode is truncated
+    reward_threshold: float | None
+    reset_bounds: Callable[[Mapping], tuple[float, ...]]  # from reset's options
+    shortest_episode: int  # steps; with default parameters and bounds no episode is shorter
+    running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
+    presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
+
+    def make_params(self, preset: str | None, overrides: Mapping):
+        """The parameters of a preset with single ones replaced.
+
+        Raises:
+            ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
+        """
+        if preset is not None and preset not in self.presets:
+            raise ValueError(f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}")
+        chosen = {**self.presets[preset or "original"], **overrides}
+        known = {f.name: f for f in dataclasses.fields(self.params)}
+        for name, value in chosen.items():
+            if name not in known:
+                raise ValueError(f"{self.title} has no parameter {name!r}{nearest(name, known)}")
+            _check_value(name, value, known[name])
+        return self.params(**chosen)
+
+
+def nearest(name: str, known) -> str:
+    """A hint to append to an error: "; did you mean 'x'?" or the list of what exists."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(map(str, known))}"
+
+
+def _check_value(name, value, spec):
+    choices = get_args(spec.type)
+    if choices:
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
+    elif spec.type is bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{name}={value!r} must be True or False")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name}={value!r} must be a finite number")
+    elif spec.metadata.get("positive") and value <= 0:
+        raise ValueError(f"{name}={value!r} must be positive")
+
+
+def interval(options: Mapping, low: float, high: float, limit: float) -> tuple[float, float]:
+    """Reset bounds `low` and `high` of the options, as Gymnasium's classic control takes them.
+
+    Raises:
+        ValueError: not numbers, low > high, or beyond what the kernel is written for.
+    """
+    bounds = []
+    for name, default in (("low", low), ("high", high)):
+        value = options.get(name, default)
+        try:
+            bounds.append(float(value))
+        except (TypeError, ValueError):
+            raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
+        if not abs(bounds[-1]) <= limit:
+            raise ValueError(f"options[{name!r}]={value!r} must lie in [-{limit}, {limit}]")
+    if bounds[0] > bounds[1]:
+        raise ValueError(f"options: low={bounds[0]} must not exceed high={bounds[1]}")
+    return bounds[0], bounds[1]

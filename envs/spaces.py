@@ -1,0 +1,49 @@
+"""Gymnasium's spaces and vector base class, or plain stand-ins on a machine without Gymnasium (a bare GPU machine)."""
+
+try:
+    from gymnasium.error import ResetNeeded
+    from gymnasium.spaces import Box, Discrete
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+except ImportError:
+    from dataclasses import dataclass
+    from enum import Enum
+
+    import numpy as np
+
+    class ResetNeeded(RuntimeError):
+        """A step before the first reset."""
+
+    class AutoresetMode(Enum):
+        NEXT_STEP = "NextStep"
+        SAME_STEP = "SameStep"
+        DISABLED = "Disabled"
+
+    @dataclass
+    class Box:
+        low: np.ndarray
+        high: np.ndarray
+        dtype: type = np.float32
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            return np.shape(self.low)
+
+    @dataclass
+    class Discrete:
+        n: int
+        shape: tuple[int, ...] = ()
+
+    class VectorEnv:
+        metadata: dict = {}
+        closed = False
+        spec = None
+
+        def close(self):
+            self.closed = True
+
+    def batch_space(space, n):
+        return None
+
+
+__all__ = ["AutoresetMode", "Box", "Discrete", "ResetNeeded", "VectorEnv", "batch_space"]
