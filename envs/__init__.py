@@ -2,12 +2,15 @@
 
 import functools
 import importlib
+import itertools
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import BatchedEnv, Graph, Linear
+from .batch import MODES, TILE, BatchedEnv, Graph, Linear
+from .kernels import compile
 from .port import Port, nearest
 
 _FOLDER = Path(__file__).resolve().parent
@@ -18,6 +21,7 @@ __all__ = [
     "Graph",
     "Linear",
     "Port",
+    "arrays_form",
     "cuda_available",
     "folder",
     "has_arrays",
@@ -25,7 +29,9 @@ __all__ = [
     "make_arrays",
     "make_original",
     "names",
+    "original",
     "port",
+    "units",
 ]
 
 
@@ -59,22 +65,41 @@ def make(name: str, num_envs: int, device="cpu", **options) -> BatchedEnv:
     return BatchedEnv(port(name), folder(name), num_envs, device, **options)
 
 
+def original(name: str):
+    """An environment's `original.py`: make, get_state, set_state.
+
+    Raises:
+        ImportError: Gymnasium is not installed.
+    """
+    try:
+        return _part(name, "original")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"the original of {name!r} needs {error.name}: pip install {error.name}") from error
+
+
 def make_original(name: str, **params):
     """The original, a Gymnasium environment in float64.
 
     Raises:
         ImportError: Gymnasium is not installed.
     """
-    try:
-        original = _part(name, "original")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"the original of {name!r} needs {error.name}: pip install {error.name}") from error
-    return original.make(**params)
+    return original(name).make(**params)
 
 
 def has_arrays(name: str) -> bool:
     """Whether an environment has the optional array form."""
     return (folder(name) / "arrays.py").exists()
+
+
+def arrays_form(name: str):
+    """An environment's `arrays.py`: reset and step on NumPy or CuPy.
+
+    Raises:
+        ValueError: the environment has none.
+    """
+    if not has_arrays(name):
+        raise ValueError(f"{name!r} has no array form (envs/{name}/arrays.py)")
+    return _part(name, "arrays")
 
 
 def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
@@ -83,11 +108,25 @@ def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
     Raises:
         ValueError: the environment has none.
     """
-    import numpy
+    return ArraysEnv(arrays_form(name), num_envs, port(name).horizon, np if xp is None else xp, seed)
 
-    if not has_arrays(name):
-        raise ValueError(f"{name!r} has no array form (envs/{name}/arrays.py)")
-    return ArraysEnv(_part(name, "arrays"), num_envs, port(name).horizon, xp or numpy, seed)
+
+def units(name: str) -> dict[tuple[str, str, str], str]:
+    """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters."""
+    declared, found = port(name), {}
+    for mode, dtype, obs in itertools.product(MODES, ("float32", "float64"), ("copy", "view")):
+        if (dtype, obs) != ("float64", "view"):
+            found[mode, dtype, obs] = compile.unit(
+                folder(name),
+                declared.params(),
+                dtype=dtype,
+                autoreset=MODES[mode],
+                limit=declared.horizon,
+                view=obs == "view",
+                running_return=declared.running_return,
+                tile=TILE,
+            )
+    return found
 
 
 def cuda_available() -> bool:

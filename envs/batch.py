@@ -81,7 +81,9 @@ def find_device(device) -> torch.device:
         raise ValueError(f"device={device!r}: this machine has no usable CUDA device; use device='cpu'")
     index = torch.cuda.current_device() if chosen.index is None else chosen.index
     if index >= torch.cuda.device_count():
-        raise ValueError(f"device={device!r}: this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0")
+        raise ValueError(
+            f"device={device!r}: this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0"
+        )
     return torch.device("cuda", index)
 
 
@@ -166,7 +168,9 @@ class BatchedEnv(VectorEnv):
         self._view = _choice("obs", obs, ("copy", "view")) == "view"
         if self._view and dtype == "float64":
             raise ValueError("obs='view' needs dtype='float32': observations are float32")
-        self._action_types = ACTION_TYPES if action_dtype is None else (_choice("action_dtype", action_dtype, ACTION_TYPES),)
+        self._action_types = (
+            ACTION_TYPES if action_dtype is None else (_choice("action_dtype", action_dtype, ACTION_TYPES),)
+        )
         self.device = find_device(device)
         self._numpy = _choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
@@ -221,13 +225,25 @@ class BatchedEnv(VectorEnv):
         layout = self._layout()
         bytes_of = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
         require_memory(sum(bytes_of.values()), self.device, "num_envs", self.num_envs)
-        self._buffers = {name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()}
+        self._buffers = {
+            name: torch.zeros(shape, dtype=dtype, device=self.device)
+            for name, (shape, dtype) in layout.items()
+        }
         self._clear_statistics()
-        per_env = {name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]}
+        per_env = {
+            name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]
+        }
         self.bytes_per_env = sum(per_env.values())
-        rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
+        rarely = {
+            "episode",
+            "final_obs",
+            "episode_return",
+            "episode_length",
+        }  # touched only where an episode ends
         twice = {"state", "elapsed", "running_return"}  # read and written
-        traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
+        traffic = sum(
+            size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely
+        )
         self.bytes_per_step = traffic + self._action_types[0].itemsize
 
     def _load(self, folder: Path):
@@ -251,13 +267,21 @@ class BatchedEnv(VectorEnv):
             self._kernel = launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
         else:
             self._kernel = launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
-        self._steps = {dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types}
+        self._steps = {
+            dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types
+        }
         self._kernels: dict[str, Callable] = {}
-        self._invalid = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+        self._invalid = (
+            launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+        )
 
     def _present(self):
         """What `step` returns, made once."""
-        shown = {name: tensor.numpy() if self._numpy else tensor for name, tensor in self._buffers.items() if name != "seeds"}
+        shown = {
+            name: tensor.numpy() if self._numpy else tensor
+            for name, tensor in self._buffers.items()
+            if name != "seeds"
+        }
         obs = shown["state"].T if self._view else shown["obs"]
         self._outputs = (obs, shown["reward"], shown["terminated"], shown["truncated"])
         self._info = {name: shown[name] for name in ("final_obs", "episode_return", "episode_length")}
@@ -340,21 +364,31 @@ class BatchedEnv(VectorEnv):
     def _seeds(self, seed) -> list[int]:
         seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
         if len(seeds) != self.groups:
-            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
+            raise ValueError(
+                f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group"
+            )
         return [_integer("seed", value, 0, 2**64 - 1) for value in seeds]
 
     def _mask(self, mask) -> torch.Tensor:
         """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
         if not isinstance(mask, np.ndarray | torch.Tensor):
-            raise TypeError(f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}")
+            raise TypeError(
+                f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}"
+            )
         if mask.dtype not in (np.bool_, torch.bool):
             raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}")
         if tuple(mask.shape) != (self.num_envs,):
-            raise ValueError(f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}")
+            raise ValueError(
+                f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}"
+            )
         host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
         if host and not mask.any():
             raise ValueError("options['reset_mask'] must contain at least one True value")
-        tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
+        tensor = (
+            torch.from_numpy(np.ascontiguousarray(mask))
+            if isinstance(mask, np.ndarray)
+            else mask.contiguous()
+        )
         return tensor.to(self.device)
 
     def _action(self, action) -> torch.Tensor:
@@ -367,9 +401,13 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"action must be an integer torch tensor on {self.device}, got {found}")
         if tensor.dtype not in self._steps:
             allowed = ", ".join(str(t).removeprefix("torch.") for t in self._action_types)
-            raise ValueError(f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}")
+            raise ValueError(
+                f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}"
+            )
         if tensor.numel() != self.num_envs or tensor.ndim > 2 or tensor.shape[0] != self.num_envs:
-            raise ValueError(f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)")
+            raise ValueError(
+                f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)"
+            )
         if tensor.device != self.device:
             raise ValueError(f"action is on {tensor.device}; this environment is on {self.device}")
         if not tensor.is_contiguous():
@@ -386,10 +424,14 @@ class BatchedEnv(VectorEnv):
             wrong = ((tensor < 0) | (tensor >= n)).flatten().nonzero()
             first = int(wrong[0]) if len(wrong) else -1
         if first >= 0:
-            raise ValueError(f"action[{first}]={int(tensor.flatten()[first])} of environment {first} is not in 0 .. {n - 1}")
+            raise ValueError(
+                f"action[{first}]={int(tensor.flatten()[first])} of environment {first} is not in 0 .. {n - 1}"
+            )
         if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
             first = int(self._buffers["ended"].nonzero()[0])
-            raise ValueError(f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})")
+            raise ValueError(
+                f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})"
+            )
 
     def _require_started(self, what: str):
         if not self._started:
@@ -402,11 +444,15 @@ class BatchedEnv(VectorEnv):
 
         Only stepping moves the policy's clock: asked twice, it answers the same.
         """
-        actions = torch.empty((_integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device)
+        actions = torch.empty(
+            (_integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device
+        )
         self._run("random_actions", steps=steps, actions=actions.data_ptr())
         return actions
 
-    def rollout(self, steps: int, policy: "str | Linear" = "random", store: str = "statistics") -> dict[str, torch.Tensor]:
+    def rollout(
+        self, steps: int, policy: "str | Linear" = "random", store: str = "statistics"
+    ) -> dict[str, torch.Tensor]:
         """K steps in one launch with the state in registers; the batch is left as K calls of `step` would leave it.
 
         One exception: info rows of episodes that ended before the last step are not written.
@@ -432,7 +478,9 @@ class BatchedEnv(VectorEnv):
         arguments: dict[str, int] = {"steps": steps}
         if isinstance(policy, Linear):
             kind = "linear"
-            self._weights, self._bias = self._linear(policy)  # kept: a captured graph reads them at each replay
+            self._weights, self._bias = self._linear(
+                policy
+            )  # kept: a captured graph reads them at each replay
             arguments |= {"weights": self._weights.data_ptr(), "bias": self._bias.data_ptr()}
         else:
             kind = _choice("policy", policy, ("random",))
@@ -450,7 +498,9 @@ class BatchedEnv(VectorEnv):
         for name, shape in (("weights", (m, n)), ("bias", (m,))):
             tensor = torch.as_tensor(getattr(policy, name), dtype=torch.float32).to(self.device).contiguous()
             if tuple(tensor.shape) != shape:
-                raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}")
+                raise ValueError(
+                    f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}"
+                )
             if not bool(tensor.isfinite().all()):
                 raise ValueError(f"policy.{name} holds values that are not finite")
             tensors.append(tensor)
@@ -469,7 +519,9 @@ class BatchedEnv(VectorEnv):
             self._trajectories.clear()
             needed = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
             require_memory(needed, self.device, "a trajectory of steps", steps)
-            self._trajectories[steps] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
+            self._trajectories[steps] = {
+                k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()
+            }
         return self._trajectories[steps]
 
     def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
@@ -499,7 +551,11 @@ class BatchedEnv(VectorEnv):
             for k in range(steps):
                 self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
 
-        before, totals, extremes = self.state(), self._buffers["totals"].clone(), self._buffers["extremes"].clone()
+        before, totals, extremes = (
+            self.state(),
+            self._buffers["totals"].clone(),
+            self._buffers["extremes"].clone(),
+        )
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
@@ -597,7 +653,9 @@ class BatchedEnv(VectorEnv):
             self._buffers["bounds"].copy_(state["bounds"])
             self._call.default_bounds = 0  # any bounds are possible: a fused rollout checks at each step
         if "seed" in state:
-            self._buffers["seeds"].copy_(torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64)))
+            self._buffers["seeds"].copy_(
+                torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64))
+            )
         if "t" in state:
             self._buffers["clock"].fill_(_integer("t", state["t"], 0, 2**63 - 1))
         self._run("observe")
@@ -615,7 +673,9 @@ class BatchedEnv(VectorEnv):
                 if bool(wrong.any()):
                     i = int(wrong.nonzero()[0])
                     bound = f"in [-{limit}, {limit}]" if np.isfinite(limit) else "finite"
-                    raise ValueError(f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}")
+                    raise ValueError(
+                        f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}"
+                    )
         if key in ("elapsed", "episode"):
             top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
             wide = tensor.to(torch.int64)

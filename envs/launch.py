@@ -26,7 +26,9 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
         function.restype = None
         if min(threads, tiles) == 1:
             return functools.partial(function, *pointers, 0, tiles)
-        return functools.partial(compile.pool(), ctypes.cast(function, ctypes.c_void_p).value, *pointers, tiles, threads)
+        return functools.partial(
+            compile.pool(), ctypes.cast(function, ctypes.c_void_p).value, *pointers, tiles, threads
+        )
 
     return kernel
 

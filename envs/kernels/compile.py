@@ -19,7 +19,16 @@ from typing import get_args
 
 ENVS = Path(__file__).resolve().parent.parent
 KERNELS = ENVS / "kernels"
-FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread")
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+)
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false")
 TARGETS = ("sm_80", "sm_90")
 
@@ -59,7 +68,9 @@ def constants(params) -> str:
     for field in dataclass_fields(params):
         value, choices = getattr(params, field.name), get_args(field.type)
         if choices:
-            lines += [f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices]
+            lines += [
+                f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices
+            ]
         elif isinstance(value, bool):
             lines.append(f"    static constexpr bool {field.name} = {str(value).lower()};")
         elif isinstance(value, int):
@@ -69,7 +80,17 @@ def constants(params) -> str:
     return "\n".join([*lines, "};"])
 
 
-def unit(folder: Path, params, *, dtype: str, autoreset: int, limit: int, view: bool, running_return: bool, tile: int) -> str:
+def unit(
+    folder: Path,
+    params,
+    *,
+    dtype: str,
+    autoreset: int,
+    limit: int,
+    view: bool,
+    running_return: bool,
+    tile: int,
+) -> str:
     """The translation unit of one environment in one combination of compile-time choices."""
     defines = {
         "REAL": {"float32": "float", "float64": "double"}[dtype],
@@ -112,7 +133,11 @@ def compiler() -> tuple[str, ...]:
         command = shlex.split(candidate)
         if command and shutil.which(command[0]):
             return tuple(command)
-    missing = f"CXX names {named!r}, which is not installed" if named else "no C++ compiler found (c++, g++, clang++)"
+    missing = (
+        f"CXX names {named!r}, which is not installed"
+        if named
+        else "no C++ compiler found (c++, g++, clang++)"
+    )
     raise CompilerError(
         f"{missing}; device='cpu' needs one: install g++ (Debian, Ubuntu: apt-get install g++; "
         "conda: conda install -c conda-forge cxx-compiler) or set CXX to yours"
@@ -183,7 +208,9 @@ def nvrtc():
 
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
-        raise CompilerError(f"NVRTC is not available ({error}); install cupy-cuda12x and nvidia-cuda-nvrtc-cu12") from error
+        raise CompilerError(
+            f"NVRTC is not available ({error}); install cupy-cuda12x and nvidia-cuda-nvrtc-cu12"
+        ) from error
     return nvrtc
 
 
@@ -201,7 +228,9 @@ def resources(text: str, target: str) -> list[dict]:
     try:
         binding.compileProgram(program, (*NVRTC_FLAGS, f"--gpu-architecture={target}", "--ptxas-options=-v"))
     except binding.NVRTCError as error:
-        raise CompilerError(f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}") from error
+        raise CompilerError(
+            f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}"
+        ) from error
     log = binding.getProgramLog(program)
     binding.destroyProgram(program)
     rows = []

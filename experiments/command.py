@@ -1,0 +1,83 @@
+"""What the experiments' command lines share: options, devices, progress, and how a mistake ends a run."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from experiments import SCALES, UserError
+
+DEVICES = ("cpu", "cuda")
+
+
+def parser(experiment: str, description: str, *, environment: bool = True) -> argparse.ArgumentParser:
+    """The options every experiment has: environment, --scale, --output, --devices, --commit."""
+    arguments = argparse.ArgumentParser(prog=f"python -m experiments.{experiment}", description=description)
+    if environment:
+        arguments.add_argument("environment", help="a folder of envs/, for example cartpole")
+    default = output_path(experiment, "<environment>" if environment else None)
+    arguments.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
+    arguments.add_argument("--output", type=csv_path, help=f"where the rows go (default: {default})")
+    arguments.add_argument("--devices", nargs="+", choices=DEVICES, help="default: all that are present")
+    arguments.add_argument("--commit", type=commit_id, help="the commit to note down where there is no git")
+    return arguments
+
+
+def output_path(experiment: str, environment: str | None) -> Path:
+    """results/<environment>/<experiment>.csv, or results/<experiment>.csv for a machine's own."""
+    return Path("results", *([environment] if environment else []), f"{experiment}.csv")
+
+
+def csv_path(text: str) -> Path:
+    if not text.endswith(".csv"):
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .csv")
+    return Path(text)
+
+
+def commit_id(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{7,64}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no commit: 7 to 64 digits 0-9 a-f")
+    return text
+
+
+def devices(asked: list[str] | None) -> list[str]:
+    """The devices to run on: those asked for, or all present; UserError where cuda is asked for in vain."""
+    import envs
+
+    if asked is None:
+        return ["cpu", "cuda"] if envs.cuda_available() else ["cpu"]
+    if "cuda" in asked and not envs.cuda_available():
+        raise UserError("--devices cuda: torch finds no CUDA device here; leave the option out or say cpu")
+    return [device for device in DEVICES if device in asked]
+
+
+def progress(items: Iterable, label: Callable[[object], str]) -> Iterator:
+    """Hand out the items: under a bar on a terminal, with one plain line each in a log."""
+    items = list(items)
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        bar = tqdm(items, file=sys.stderr)
+        for item in bar:
+            bar.set_description(label(item))
+            yield item
+        return
+    for number, item in enumerate(items, 1):
+        print(f"[{number}/{len(items)}] {label(item)}", file=sys.stderr, flush=True)
+        yield item
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run `main`; a mistake that explains itself ends it with that sentence, an interrupt with status 130."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command continues from here", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        from envs.kernels.compile import CompilerError  # not at the top: torch comes with it, and seconds
+
+        if not isinstance(error, UserError | CompilerError):
+            raise
+        raise SystemExit(f"error: {error}") from None

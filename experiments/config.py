@@ -1,0 +1,141 @@
+"""The settings of an environment: experiments/<environment>.yaml, checked against schema.yaml."""
+
+import difflib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from experiments import SCALES, UserError
+
+FOLDER = Path(__file__).parent
+RULES = {"type": "must be of type", "minimum": "must be at least", "exclusiveMinimum": "must be above"}
+
+
+class ConfigError(UserError, ValueError):
+    """A settings file that is missing or says what it may not."""
+
+
+class Settings(Mapping):
+    """A frozen mapping whose keys are attributes as well; lists in it are tuples."""
+
+    def __init__(self, values: Mapping):
+        object.__setattr__(self, "_values", {key: frozen(value) for key, value in values.items()})
+
+    def __getitem__(self, key: str) -> object:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, key: str) -> object:
+        if key.startswith("_"):  # pickle and copy ask for such names before there are values
+            raise AttributeError(key)
+        try:
+            return self._values[key]
+        except KeyError:
+            raise AttributeError(f"there is no setting {key!r} here, only {', '.join(self)}") from None
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"settings are frozen: {key} cannot be set")
+
+    def plain(self) -> dict:
+        """The same as dicts and lists, for JSON."""
+        return {key: thawed(value) for key, value in self.items()}
+
+
+def frozen(value: object) -> object:
+    if isinstance(value, Mapping):
+        return Settings(value)
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def thawed(value: object) -> object:
+    if isinstance(value, Settings):
+        return value.plain()
+    return [thawed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
+    """The settings of an environment at a scale; ConfigError names file, key and what would be right.
+
+    Wherever the file gives `quick` and `full`, those of the scale stand in their section's place:
+    load("cartpole", "quick").throughput.blocks.
+    """
+    if scale not in SCALES:
+        raise ConfigError(f"scale {scale!r} is not one of {', '.join(SCALES)}")
+    known = sorted(file.stem for file in folder.glob("*.yaml") if file.stem != "schema")
+    if environment not in known:
+        raise ConfigError(f"there is no experiments/{environment}.yaml{nearest(environment, known)}")
+    content = parse(folder / f"{environment}.yaml")
+    check(content, parse(folder / "schema.yaml"), f"experiments/{environment}.yaml")
+    return Settings(at_scale(content, scale))
+
+
+def parse(file: Path) -> object:
+    try:
+        return yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"experiments/{file.name} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def check(content: object, schema: Mapping, name: str) -> None:
+    """ConfigError with the first thing in `content` that the schema does not allow."""
+    try:
+        import jsonschema
+    except ImportError:
+        # A bare machine may lack it; the file was checked where it was written.
+        print(f"{name} is used unchecked: jsonschema is not installed", file=sys.stderr)
+        return
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
+    if error is not None:
+        steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
+        place = "".join(steps).removeprefix(".")
+        raise ConfigError(": ".join(part for part in (name, place, explained(error)) if part))
+
+
+def explained(error) -> str:
+    """One sentence on a jsonschema error: what was found and what would be right."""
+    if error.validator == "additionalProperties" and isinstance(error.schema.get("properties"), Mapping):
+        known = list(error.schema["properties"])
+        unknown = next(key for key in error.instance if key not in known)
+        return f"unknown key {unknown!r}{nearest(str(unknown), known)}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return f"the key {missing!r} is missing"
+    if error.validator == "enum":
+        return f"{error.instance!r} is not allowed; allowed: {', '.join(map(str, error.validator_value))}"
+    if error.validator == "type" and is_number_as_text(error.instance):
+        return f"{error.instance!r} is text to YAML; write the number as in 1.0e-6"
+    rule = RULES.get(error.validator)
+    return f"{error.instance!r} is not allowed: {rule} {error.validator_value}" if rule else error.message
+
+
+def is_number_as_text(value: object) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(value, str)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """The end of a sentence that says what may have been meant, and what there is."""
+    close = difflib.get_close_matches(word, known, n=1)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{guess} Known: {', '.join(sorted(known))}"
+
+
+def at_scale(content: object, scale: str) -> object:
+    """The content with every pair of `quick` and `full` replaced by what the one of the scale holds."""
+    if isinstance(content, list):
+        return [at_scale(item, scale) for item in content]
+    if not isinstance(content, Mapping):
+        return content
+    chosen = content[scale] if set(SCALES) <= set(content) else {}
+    merged = {key: value for key, value in content.items() if not chosen or key not in SCALES} | chosen
+    return {key: at_scale(value, scale) for key, value in merged.items()}

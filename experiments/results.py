@@ -1,0 +1,241 @@
+"""Rows on disk: a journal that survives a kill, and the measured and recorded results of a machine."""
+
+import csv
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from experiments import ROOT, UserError, provenance, sources
+from experiments.record import verify
+from experiments.timing import cpu_seconds
+
+HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
+CHANGED = "recorded, code changed since"
+BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s"]  # columns of the partial file before the rows' own
+
+
+class Journal:
+    """The rows of one experiment while it runs: X.partial.csv, until `finish` makes X.csv and X.json of it.
+
+    A group of rows is added in one piece and is then on disk; a run that is killed loses the group it was in,
+    and the next one with the same code, configuration, scale and machine goes on after the last group:
+
+        journal = Journal(path, columns, "throughput", "cartpole", "quick", config)
+        for group in groups:
+            if group not in journal:
+                journal.add(group, rows)
+        journal.finish()
+
+    columns: of the CSV, in order. config: what provenance shows, a mapping that JSON can hold.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        experiment: str,
+        environment: str | None,
+        scale: str | None,
+        config: Mapping,
+        commit: str | None = None,
+    ):
+        self.path, self.columns, self.commit = Path(path), list(columns), commit
+        self.partial = self.path.with_suffix(".partial.csv")
+        self.partial_key = self.path.with_suffix(".partial.json")
+        self.key = current_key(experiment, environment, scale, config)
+        self.started = provenance.now()
+        self.groups: dict[str, list[list[str]]] = {}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._take_over()
+        self._start, self._group_start = clocks(), clocks()
+
+    def _take_over(self) -> None:
+        """Load the groups of a run that was killed, if it was the same run; begin the partial file."""
+        if self.partial.exists():
+            old = read_json(self.partial_key) or {}
+            if old.get("key") == self.key:
+                self.groups = complete_groups(self.partial.read_bytes(), BOOKKEEPING + self.columns)
+                self.started = old["started"]
+                if self.groups:
+                    say(f"{self.path}: continuing after {len(self.groups)} finished groups")
+            else:
+                say(f"{self.partial} is of another code, configuration or machine: discarded")
+                self.partial.unlink()  # at once: a kill must not leave it beside the new key
+        write_whole(self.partial_key, json.dumps({"key": self.key, "started": self.started}))
+        rows = [row for group in self.groups.values() for row in group]
+        write_whole(self.partial, csv_text([BOOKKEEPING + self.columns, *rows]))
+        spent = [(float(group[0][2]), float(group[0][3])) for group in self.groups.values()]
+        self._earlier = [sum(seconds) for seconds in zip(*spent, strict=True)] or [0.0, 0.0]  # wall, CPU
+
+    def __contains__(self, group: str) -> bool:
+        return group in self.groups
+
+    def add(self, group: str, rows: Sequence[Mapping]) -> None:
+        """Put a finished group on disk; its rows have the journal's columns, None is an empty cell."""
+        for row in rows:
+            if set(row) != set(self.columns):
+                raise ValueError(f"group {group}: columns {sorted(row)}, expected {sorted(self.columns)}")
+        if not rows or group in self.groups:
+            raise ValueError(f"group {group} has no rows or is there already")
+        now = clocks()
+        spent = [f"{end - start:.3f}" for start, end in zip(self._group_start, now, strict=True)]
+        self._group_start = now
+        lines = [
+            [group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows
+        ]
+        with open(self.partial, "a", newline="") as file:
+            file.write(csv_text(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        self.groups[group] = lines
+
+    def frame(self) -> pd.DataFrame:
+        """The rows so far."""
+        return pd.read_csv(io.StringIO(self._text()))
+
+    def _text(self) -> str:
+        rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
+        return csv_text([self.columns, *rows])
+
+    def finish(self, timing: Mapping | None = None) -> None:
+        """Write the CSV and its provenance, each by rename, and remove the partial file."""
+        wall_s, cpu_s = (
+            round(earlier + end - start, 2)
+            for earlier, start, end in zip(self._earlier, self._start, clocks(), strict=True)
+        )
+        names = ("experiment", "environment", "scale", "config", "sources")
+        described = {name: self.key[name] for name in names}
+        collected = provenance.collect(
+            **described, commit=self.commit, started=self.started, wall_s=wall_s, cpu_s=cpu_s, timing=timing
+        )
+        write_whole(self.path.with_suffix(".json"), json.dumps(collected, indent=1) + "\n")
+        write_whole(self.path, self._text())
+        # The rows first: a key without rows starts afresh, rows without a key would look foreign.
+        self.partial.unlink()
+        self.partial_key.unlink()
+
+
+def current_key(experiment: str, environment: str | None, scale: str | None, config: Mapping) -> dict:
+    """The key (see provenance.key) that a run of the experiment would have now."""
+    paths = sources.of(f"experiments.{experiment}", environment)
+    # Through JSON, so that it compares equal to one that was read from a file.
+    return json.loads(
+        json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths)))
+    )
+
+
+def complete_groups(content: bytes, header: Sequence[str]) -> dict[str, list[list[str]]]:
+    """The groups of a partial file that have all their rows, up to the first line that is broken."""
+    lines = content.split(b"\n")[:-1]  # what follows the last line's end is a line that was cut
+    rows = []
+    for line in lines:
+        try:
+            row = next(csv.reader([line.decode()], strict=True), [])
+        except (UnicodeDecodeError, csv.Error):
+            break
+        if len(row) != len(header):
+            break
+        rows.append(row)
+    groups: dict[str, list[list[str]]] = {}
+    if rows and rows[0] == list(header):
+        for row in rows[1:]:
+            groups.setdefault(row[0], []).append(row)
+    return {name: group for name, group in groups.items() if group[0][1] == str(len(group))}
+
+
+def clocks() -> tuple[float, float]:
+    """Wall and CPU seconds so far."""
+    return time.perf_counter(), cpu_seconds()
+
+
+def cell(value: object) -> str:
+    """A value as it stands in a CSV: shortest text that reads back equal, empty for None."""
+    if value is None:
+        return ""
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part."""
+    unfinished = path.with_name(path.name + ".tmp")
+    with open(unfinished, "w", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+def read_json(path: Path) -> dict | None:
+    """The JSON object in a file; None where it is missing or broken."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def read(path: Path) -> tuple[pd.DataFrame, dict]:
+    """The rows of X.csv and their provenance, X.json. UserError where either is missing or broken."""
+    path = Path(path)
+    described = read_json(path.with_suffix(".json"))
+    if described is None:
+        raise UserError(f"{path} has no readable provenance beside it ({path.stem}.json)")
+    try:
+        return pd.read_csv(path), described
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One machine's rows of one experiment.
+
+    machine: the folder's name of a recorded machine, the label of this one. origin: "here" or "recorded".
+    status: one of HERE, RECORDED, CHANGED.
+    """
+
+    frame: pd.DataFrame
+    provenance: dict
+    machine: str
+    origin: str
+    status: str
+    path: Path
+
+
+def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> list[Dataset]:
+    """What there is of an experiment: measured here first, then every recorded machine by name.
+
+    environment: None for ceilings, which belong to a machine alone. Recorded folders are checked against
+    their SHA256SUMS before use (ChecksumError). An empty list means "not measured".
+    """
+    inside = Path(*([environment] if environment else []), f"{experiment}.csv")
+    found = []
+    here = root / "results" / inside
+    if here.exists():
+        frame, described = read(here)
+        found.append(Dataset(frame, described, described["machine"]["label"], "here", HERE, here))
+    for folder in sorted((root / "results" / "recorded").glob("*/")):
+        path = folder / inside
+        if path.exists():
+            verify(folder)
+            frame, described = read(path)
+            status = CHANGED if provenance.changed(described["sources"], root) else RECORDED
+            found.append(Dataset(frame, described, folder.name, "recorded", status, path))
+    return found

@@ -1,0 +1,82 @@
+"""Which files of this repository an experiment runs: its import graph, and the folder of its environment.
+
+The graph is read from the syntax trees, so nothing is imported, and imports inside functions count as well.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments import ROOT
+
+
+def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[str]:
+    """Paths, relative to the repository, of every file that `module` runs for `environment`; sorted.
+
+    These are the module, all it imports of ours, and files beside such a module that share its name
+    (ceilings.cuh). `envs` finds its environments by folder, so where it is imported envs/kernels/ and the
+    environment's own folder come along, and no other environment's. With an environment come its YAML and
+    schema.yaml.
+    """
+    files = imported(module, root)
+    if not files:
+        raise ValueError(f"{module} is no module of this repository")
+    if any(file.is_relative_to(root / "envs") for file in files):
+        folders = ["kernels"] + ([environment] if environment else [])
+        for folder in folders:
+            for file in code(root / "envs" / folder):
+                files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
+    if environment:
+        files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
+    files |= {beside for file in files for beside in file.parent.glob(f"{file.stem}.cuh")}
+    return sorted(file.relative_to(root).as_posix() for file in files)
+
+
+def code(folder: Path) -> list[Path]:
+    return sorted(file for suffix in ("py", "cuh", "cpp") for file in folder.rglob(f"*.{suffix}"))
+
+
+def imported(module: str, root: Path) -> set[Path]:
+    """The files of `module`, its packages and everything of ours they import; empty if it is not ours."""
+    files: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = file_of(name, root)
+        if file is None or file in files:
+            continue
+        files.add(file)
+        waiting.extend(imports(file, root))
+        # Importing a.b runs a/__init__.py first.
+        waiting.extend([name.rpartition(".")[0]] if "." in name else [])
+    return files
+
+
+def imports(file: Path, root: Path) -> Iterator[str]:
+    """Every module name that an import statement of the file may mean, ours or not."""
+    package = name_of(file, root).split(".")
+    if file.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            # `from package import name` means a module where a file of that name stands in the package.
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def file_of(module: str, root: Path) -> Path | None:
+    """The file of a module of ours, None for any other, and for a folder without __init__.py."""
+    if not module:
+        return None
+    path = root.joinpath(*module.split("."))
+    candidates = (path / "__init__.py", path.with_suffix(".py"))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def name_of(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -1,0 +1,166 @@
+"""Medians with their intervals, ratios, and the summary of throughput.csv.
+
+Intervals hold for any distribution: of a median by order statistics (Conover, Practical Nonparametric
+Statistics, 1999, section 3.2), of a ratio by a percentile bootstrap with a fixed seed.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import comb, nan
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+GROUP = [
+    *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
+    "bytes_per_step",
+]
+
+
+class Summary(NamedTuple):
+    """Median, its 95 % interval [low, high], 5th and 95th percentile."""
+
+    median: float
+    low: float
+    high: float
+    p5: float
+    p95: float
+
+
+class Ratio(NamedTuple):
+    """Ratio of two medians and its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def median_ranks(n: int) -> tuple[int, int] | None:
+    """The narrowest symmetric pair of ranks (1-based) that holds the median of n values with 95 % confidence.
+
+    None below n = 6, where even smallest and largest hold it less often.
+    """
+    outside, low = 0.0, 0
+    while True:
+        # The median lies below the (low + 1)-th smallest value with probability P(Binomial(n, 1/2) <= low).
+        outside += comb(n, low) / 2**n
+        if 2 * outside > 1 - CONFIDENCE:
+            return (low, n + 1 - low) if low else None
+        low += 1
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Median, interval, p5 and p95 of the values; the interval is NaN below six values."""
+    values = np.sort(np.asarray(values, dtype=float))
+    if values.size == 0 or not np.isfinite(values).all():
+        raise ValueError(f"values must be finite and at least one, got {values.tolist()}")
+    ranks = median_ranks(values.size)
+    low, high = (values[ranks[0] - 1], values[ranks[1] - 1]) if ranks else (nan, nan)
+    p5, p95 = np.percentile(values, [5, 95])
+    return Summary(float(np.median(values)), float(low), float(high), float(p5), float(p95))
+
+
+def ratio(numerator: Sequence[float], denominator: Sequence[float], seed: int = 0) -> Ratio:
+    """Median of the one over median of the other; both are resampled, apart, for the interval."""
+    rng = np.random.default_rng(seed)
+
+    def medians(values: np.ndarray) -> np.ndarray:  # [RESAMPLES]
+        return np.median(rng.choice(values, (RESAMPLES, values.size)), axis=1)
+
+    numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    if numerator.size == 0 or denominator.size == 0 or not (denominator > 0).all():
+        raise ValueError("a ratio needs values on both sides, and a denominator above 0")
+    low, high = np.percentile(medians(numerator) / medians(denominator), [2.5, 97.5])
+    return Ratio(float(np.median(numerator) / np.median(denominator)), float(low), float(high))
+
+
+def with_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of throughput.csv with `rate`, steps/s, and `cpu_rate`, steps per CPU-second."""
+    return frame.assign(rate=frame["steps"] / frame["wall_s"], cpu_rate=frame["steps"] / frame["cpu_s"])
+
+
+def throughput_summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of throughput.csv, in its order.
+
+    Columns: the group's, then rate (median), rate_low, rate_high, rate_p5, rate_p95, the same for cpu_rate,
+    first_call_s, blocks.
+    """
+    rows = []
+    for key, group in with_rates(frame).groupby(GROUP, sort=False, dropna=False):
+        row = dict(zip(GROUP, key, strict=True))
+        for quantity in ("rate", "cpu_rate"):
+            summary = summarise(group[quantity])
+            row[quantity] = summary.median
+            others = zip(summary._fields[1:], summary[1:], strict=True)
+            row.update({f"{quantity}_{name}": value for name, value in others})
+        rows.append(row | {"first_call_s": group["first_call_s"].iloc[0], "blocks": len(group)})
+    return pd.DataFrame(rows)
+
+
+def targets(frame: pd.DataFrame, wanted: Sequence[Mapping]) -> pd.DataFrame:
+    """How far one machine's rows of throughput.csv reach the targets of an environment's YAML.
+
+    A target has name, per ("second" or "CPU-second"), numerator, optionally denominator, and floor. Numerator
+    and denominator name columns and values; of several groups that fit, the fastest counts; threads "all" is
+    the largest among them. Columns: name, unit, value, low, high, floor, status ("reached", "missed" or
+    "not measured").
+    """
+    rows = []
+    for target in wanted:
+        quantity = {"second": "rate", "CPU-second": "cpu_rate"}[target["per"]]
+        relative = "denominator" in target
+        row = {
+            "name": target["name"],
+            "unit": "x" if relative else f"steps per {target['per']}",
+            "value": nan,
+            "low": nan,
+            "high": nan,
+            "floor": float(target["floor"]),
+            "status": "not measured",
+        }
+        numerator = fastest(frame, target["numerator"], quantity)
+        denominator = fastest(frame, target["denominator"], quantity) if relative else None
+        if numerator is not None and (denominator is not None or not relative):
+            found = ratio(numerator, denominator) if relative else summarise(numerator)[:3]
+            row["value"], row["low"], row["high"] = found
+            row["status"] = "reached" if row["value"] >= row["floor"] else "missed"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def fastest(frame: pd.DataFrame, selector: Mapping, quantity: str) -> np.ndarray | None:
+    """The `quantity` of each block of the fastest group, by median, that fits; None if none does."""
+    fitting = with_rates(frame)
+    for column, value in selector.items():
+        if value != "all":
+            fitting = fitting[fitting[column] == value]
+    for column, value in selector.items():
+        if value == "all":
+            fitting = fitting[fitting[column] == fitting[column].max()]
+    groups = [group[quantity].to_numpy() for _, group in fitting.groupby(GROUP, sort=False, dropna=False)]
+    return max(groups, key=np.median, default=None)
+
+
+def mean_difference(a: Sequence[float], b: Sequence[float], z: float = 3.29) -> tuple[float, float, float]:
+    """mean(a) - mean(b) of independent samples, and its interval by Welch's standard error (z = 3.29: 99.9 %)."""
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    difference = a.mean() - b.mean()
+    error = z * np.sqrt(a.var(ddof=1) / a.size + b.var(ddof=1) / b.size)
+    return difference, difference - error, difference + error
+
+
+def ks_two_sample(a: Sequence[float], b: Sequence[float]) -> float:
+    """p-value of the two-sample Kolmogorov-Smirnov test, asymptotic (Stephens, 1970); too high under ties."""
+    a, b = np.sort(np.asarray(a, dtype=float)), np.sort(np.asarray(b, dtype=float))
+    values = np.concatenate([a, b])
+    steps = (
+        np.searchsorted(a, values, side="right") / a.size - np.searchsorted(b, values, side="right") / b.size
+    )
+    root = np.sqrt(a.size * b.size / (a.size + b.size))
+    scaled = (root + 0.12 + 0.11 / root) * np.abs(steps).max()
+    if scaled < 0.2:  # where the series converges slowly and the value is 1 to ten digits
+        return 1.0
+    k = np.arange(1, 101)
+    return float(np.clip(2 * np.sum((-1.0) ** (k - 1) * np.exp(-2 * (k * scaled) ** 2)), 0, 1))

@@ -1,0 +1,167 @@
+"""Environment steps per second of every rung of the ladder (rungs.py), over batch sizes."""
+
+import gc
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+import torch
+
+import envs
+from envs.batch import available_memory
+from experiments import UserError, command, config, provenance, timing
+from experiments.config import Settings, nearest
+from experiments.results import Journal
+from experiments.rungs import RUNGS, Group, steps_per_call, stored_bytes
+from experiments.statistics import targets, throughput_summary
+
+LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
+MEMORY_SHARE = 0.8  # of what is free that a group may take
+COLUMNS = [
+    *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
+    *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s"),
+]
+
+
+def groups(rung_name: str, settings: Settings) -> list[Group]:
+    """What the settings say to measure of a rung, each once, smallest batch first in each sweep."""
+    rung, scale, cores = RUNGS[rung_name], settings.throughput, provenance.core_count()
+    found: dict[Group, None] = {}
+    for sweep in scale.get("rungs", {}).get(rung_name, [{}]):
+        threads = [cores if asked == "all" else asked for asked in sweep.get("threads", (1, "all"))]
+        policies = [asked for asked in sweep.get("policies", rung.policies[:1]) if asked in rung.policies]
+        if "fixed" in policies and "fixed_policy" not in scale:
+            raise config.ConfigError(
+                f"throughput.rungs.{rung_name} asks for a fixed policy; fixed_policy is missing"
+            )
+        axes = itertools.product(
+            sweep.get("fused_steps", scale.fused_steps) if rung.fused else [1],
+            policies,
+            sweep.get("obs", ["copy"]),
+            threads if rung.threaded else [1],
+            sorted(sweep.get("num_envs", scale.num_envs)) if rung.batched else [1],
+        )
+        for fused_steps, policy, obs, thread_count, num_envs in axes:
+            if rung_name == "original-all-cores":
+                num_envs = thread_count = cores
+            found[Group(rung_name, rung.device, num_envs, thread_count, fused_steps, policy, obs)] = None
+    return list(found)
+
+
+def measure(name: str, group: Group, settings: Settings) -> list[dict]:
+    """The rows of one group, one per block."""
+    synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
+    start = time.perf_counter()
+    with RUNGS[group.rung].loop(name, group, settings) as loop:
+        loop.run()
+        synchronize()
+        first_call_s = time.perf_counter() - start
+        blocks = timing.measure(
+            loop.run,
+            steps_per_call=loop.steps_per_call,
+            synchronize=synchronize,
+            blocks=settings.throughput.blocks,
+            cpu_clock=loop.cpu_clock,
+        )
+        same = {
+            "environment": name,
+            **asdict(group),
+            "dtype": loop.dtype,
+            "bytes_per_step": loop.bytes_per_step,
+        }
+    del loop  # which holds the environment, whose memory the next group may need
+    gc.collect()
+    if group.device == "cuda":
+        torch.cuda.empty_cache()
+    return [
+        {**same, "block": number, **block._asdict(), "first_call_s": first_call_s}
+        for number, block in enumerate(blocks)
+    ]
+
+
+def memory_needed(name: str, group: Group) -> int:
+    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its trajectories."""
+    one = envs.make(name, 1, device=group.device, obs=group.obs)
+    stored = group.fused_steps * stored_bytes(one) if group.rung.endswith("trajectory") else 0
+    return group.num_envs * (one.bytes_per_env + steps_per_call(group.num_envs) + stored)
+
+
+def too_large(name: str, group: Group) -> str | None:
+    """Why a group does not fit into the device's memory, None if it does."""
+    # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
+    if not group.rung.startswith("port") or group.num_envs < LARGE_BATCH:
+        return None
+    needed, free = memory_needed(name, group), available_memory(torch.device(group.device))
+    if needed <= MEMORY_SHARE * free:
+        return None
+    return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
+
+
+def label(group: Group) -> str:
+    """One line that tells a group, or a summary's row of it, from every other."""
+    fused = f" K={group.fused_steps}" if group.fused_steps > 1 else ""
+    return f"{group.rung} B={group.num_envs} threads={group.threads}{fused} {group.policy} {group.obs}"
+
+
+def report(frame: pd.DataFrame, settings: Settings) -> str:
+    """The rates of every group, and the environment's targets beside what was reached, as lines to print."""
+    lines = ["million steps per second [95 % interval], and per CPU-second"]
+    for row in throughput_summary(frame).itertuples():
+        rates = [value / 1e6 for value in (row.rate, row.rate_low, row.rate_high, row.cpu_rate)]
+        lines.append("  {:60} {:11.4f} [{:.4f}, {:.4f}] {:11.4f}".format(label(row), *rates))
+    lines.append("figures to reach [95 % interval]")
+    for row in targets(frame, settings.throughput.get("targets", ())).itertuples():
+        value = f" {row.value:,.5g} [{row.low:,.5g}, {row.high:,.5g}]" if row.value == row.value else ""
+        lines.append(f"  {row.status:12} {row.name}:{value}, floor {row.floor:,.5g} {row.unit}")
+    return "\n".join(lines)
+
+
+def chosen_rungs(asked: Sequence[str] | None) -> list[str]:
+    for rung in asked or []:
+        if rung not in RUNGS:
+            raise UserError(f"--rungs: there is no rung {rung!r}{nearest(rung, list(RUNGS))}")
+    return [rung for rung in RUNGS if not asked or rung in asked]
+
+
+def main() -> None:
+    arguments = command.parser("throughput", __doc__.split("\n")[0])
+    arguments.add_argument("--rungs", nargs="+", help="default: all that can run here")
+    options = arguments.parse_args()
+    name = options.environment
+    settings = config.load(name, options.scale)
+    present = command.devices(options.devices)
+    waiting = []
+    for rung in chosen_rungs(options.rungs):
+        device = RUNGS[rung].device
+        reason = RUNGS[rung].missing(name) if device in present else f"{device} is not among the devices"
+        if reason:
+            print(f"{rung}: left out, {reason}")
+        else:
+            waiting += groups(rung, settings)
+    asked = {"devices": present, "rungs": options.rungs}
+    journal = Journal(
+        options.output or command.output_path("throughput", name),
+        COLUMNS,
+        "throughput",
+        name,
+        options.scale,
+        settings.plain() | {"asked": asked},
+        options.commit,
+    )
+    for group in command.progress([group for group in waiting if label(group) not in journal], label):
+        reason = too_large(name, group)
+        if reason:
+            print(f"{label(group)}: left out, {reason}")
+        else:
+            journal.add(label(group), measure(name, group, settings))
+    if not journal.groups:
+        raise UserError("nothing was measured: no rung that was asked for can run here")
+    frame = journal.frame()
+    journal.finish(timing.method(settings.throughput.blocks))
+    print(report(frame, settings))
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,117 @@
+"""How long something takes: warm-up, blocks, wall and CPU seconds.
+
+A block calls `run` a fixed number of times, chosen once so that it lasts `min_block_s`, with the device
+synchronised before the clock starts and before it stops. Blocks are thrown away until three in a row agree
+within 5 %.
+"""
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+MIN_BLOCK_S = 0.2
+AGREEING_BLOCKS = 3
+AGREEMENT = 1.05  # slowest over fastest of the agreeing blocks
+MAX_WARM_UP_BLOCKS = 8  # a machine that never settles is measured as it is; the interval shows it
+
+
+class Block(NamedTuple):
+    """One timed block: live environment steps (or what else `run` counts), wall and CPU seconds."""
+
+    steps: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def rate(self) -> float:
+        return self.steps / self.wall_s
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, all its threads, and its children that have ended, user and system."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def nothing() -> None:
+    """Synchronise a device that works at once."""
+
+
+def measure(
+    run: Callable[[], int | None],
+    *,
+    steps_per_call: int | None = None,
+    synchronize: Callable[[], None] = nothing,
+    blocks: int,
+    min_block_s: float = MIN_BLOCK_S,
+    clock: Callable[[], float] = time.perf_counter,
+    cpu_clock: Callable[[], float] = cpu_seconds,
+) -> list[Block]:
+    """Time `run` in `blocks` blocks of at least `min_block_s` seconds each.
+
+    steps_per_call: what one call counts for; None where it varies, then `run` returns it.
+    cpu_clock: CPU seconds spent so far; to be given where processes that still live do the work.
+    """
+
+    def block(calls: int) -> Block:
+        synchronize()
+        cpu_start, start = cpu_clock(), clock()
+        steps, wall_s, more = 0, 0.0, calls
+        while wall_s < min_block_s:
+            for _ in range(more):
+                counted = run()
+                steps += counted if steps_per_call is None else steps_per_call
+            synchronize()
+            wall_s = clock() - start
+            # A block that came out short goes on in small pieces: dropping it would drop the fast ones.
+            more = math.ceil(calls / 16)
+        return Block(steps, wall_s, cpu_clock() - cpu_start)
+
+    calls = calls_per_block(run, synchronize, min_block_s, clock)
+    warm_up(lambda: block(calls).rate)
+    return [block(calls) for _ in range(blocks)]
+
+
+def calls_per_block(
+    run: Callable[[], object],
+    synchronize: Callable[[], None],
+    min_block_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> int:
+    """How many calls last `min_block_s`, from a quarter of that time, doubling from one call."""
+    calls = 1
+    while True:
+        synchronize()
+        start = clock()
+        for _ in range(calls):
+            run()
+        synchronize()
+        wall_s = clock() - start
+        if wall_s >= min_block_s / 4:
+            return math.ceil(calls * min_block_s / wall_s)
+        calls *= 2
+
+
+def warm_up(rate: Callable[[], float]) -> bool:
+    """Call `rate` until its last three values agree within 5 %, a limited number of times; did they?"""
+    rates = []
+    while len(rates) < MAX_WARM_UP_BLOCKS:
+        rates.append(rate())
+        last = rates[-AGREEING_BLOCKS:]
+        if len(last) == AGREEING_BLOCKS and max(last) <= AGREEMENT * min(last):
+            return True
+    return False
+
+
+def method(blocks: int) -> dict:
+    """The rules above, as they go into a result's provenance."""
+    return {
+        "blocks": blocks,
+        "min_block_s": MIN_BLOCK_S,
+        "warm_up": f"until {AGREEING_BLOCKS} blocks agree within {round(100 * (AGREEMENT - 1))} %, "
+        f"at most {MAX_WARM_UP_BLOCKS}",
+        "synchronise": "before and after each block",
+        "cpu_s": "user and system, process and children",
+    }

@@ -1,0 +1,187 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from experiments import ROOT, UserError, command, provenance, record, sources
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A recorded folder with two files, signed."""
+    recorded = tmp_path / "xeon-2core"
+    (recorded / "cartpole").mkdir(parents=True)
+    (recorded / "ceilings.csv").write_text("a\n1\n")
+    (recorded / "cartpole" / "throughput.csv").write_text("b\n2\n")
+    record.write_sums(recorded)
+    return recorded
+
+
+def test_sums_are_those_sha256sum_checks(folder):
+    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, text=True)
+    assert checked.returncode == 0
+    assert checked.stdout == "cartpole/throughput.csv: OK\nceilings.csv: OK\n"
+    record.verify(folder)
+
+
+def test_signing_again_signs_the_same(folder):
+    before = (folder / "SHA256SUMS").read_text()
+    record.write_sums(folder)
+    assert (folder / "SHA256SUMS").read_text() == before
+
+
+def test_what_is_still_being_made_is_not_signed(folder):
+    (folder / "cartpole" / "correctness.partial.csv").write_text("half")
+    record.verify(folder)
+    record.write_sums(folder)
+    assert "partial" not in (folder / "SHA256SUMS").read_text()
+
+
+def edit(folder):
+    (folder / "ceilings.csv").write_text("a\n9\n")
+
+
+def remove(folder):
+    (folder / "cartpole" / "throughput.csv").unlink()
+
+
+def add(folder):
+    (folder / "cartpole" / "more.csv").write_text("")
+
+
+def garble(folder):
+    (folder / "SHA256SUMS").write_text("not a sum\n")
+
+
+def unsign(folder):
+    (folder / "SHA256SUMS").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (edit, "xeon-2core/ceilings.csv is not as signed in SHA256SUMS; restore it or record it again"),
+        (remove, "xeon-2core/cartpole/throughput.csv is signed in SHA256SUMS but missing"),
+        (add, "xeon-2core/cartpole/more.csv is not signed in SHA256SUMS"),
+        (garble, "xeon-2core/SHA256SUMS: this line is no checksum: 'not a sum'"),
+        (unsign, "xeon-2core has no SHA256SUMS"),
+    ],
+)
+def test_a_damaged_folder_is_named_by_its_file(folder, damage, message):
+    damage(folder)
+    with pytest.raises(record.ChecksumError, match=message):
+        record.verify(folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--machine", "../up"], "'../up' may hold letters, digits and '-' only, as in xeon-2core"),
+        (["--machine", "a b"], "'a b' may hold letters, digits and '-' only"),
+        (["--machine", "-a"], "expected one argument"),
+        ([], "the following arguments are required: --machine"),
+        (["--machine", "a", "--commit", "HEAD"], "'HEAD' is no commit: 7 to 64 digits 0-9 a-f"),
+        (["--machine", "a", "--scale", "fast"], "invalid choice: 'fast'"),
+        (["--machine", "a", "--experiments", "learning"], "invalid choice: 'learning'"),
+        (
+            ["--machine", "a", "--environments", "cartpol"],
+            "error: --environments: there is no environment 'cartpol'; there ",
+        ),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["record", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command.run(record.main)
+    assert message in f"{capsys.readouterr().err}{ended.value}"
+
+
+def test_the_bare_machine_needs_no_git_snakemake_gymnasium_or_jsonschema():
+    """The command line starts with those modules blocked and nothing on the path."""
+    program = (
+        "import runpy, sys\n"
+        "for name in ('snakemake', 'gymnasium', 'pettingzoo', 'jsonschema', 'matplotlib', 'nbconvert'):\n"
+        "    sys.modules[name] = None\n"
+        "sys.argv = ['record', '--machine', 'a', '--environments', 'nowhere']\n"
+        "runpy.run_module('experiments.record', run_name='__main__')\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert "there is no environment 'nowhere'; there are " in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The programs that would be started, instead of starting them; each returns `started.status`."""
+
+    class Started(list):
+        status = 0
+
+    programs = Started()
+
+    def run(program, **options):
+        programs.append(program)
+        return subprocess.CompletedProcess(program, programs.status)
+
+    monkeypatch.setattr(record.subprocess, "run", run)
+    monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one"})
+    return programs
+
+
+def test_each_experiment_is_its_own_command_line(started, tmp_path):
+    record.run("throughput", "cartpole", "full", tmp_path, "0123abc")
+    record.run("ceilings", None, "full", tmp_path, None)
+    output = str(tmp_path / "cartpole" / "throughput.csv")
+    assert [program[1:] for program in started] == [
+        [
+            "-m",
+            "experiments.throughput",
+            "cartpole",
+            "--scale",
+            "full",
+            "--output",
+            output,
+            "--commit",
+            "0123abc",
+        ],
+        ["-m", "experiments.ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
+    ]
+
+
+def test_without_gymnasium_correctness_is_left_out_and_nothing_else(started, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    record.run("correctness", "cartpole", "quick", tmp_path, None)
+    record.run("throughput", "cartpole", "quick", tmp_path, None)
+    assert [program[2] for program in started] == ["experiments.throughput"]
+    assert "correctness cartpole: left out, Gymnasium is not installed" in capsys.readouterr().out
+
+
+def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
+    started.status = 3
+    with pytest.raises(UserError, match=r"experiments\.ceilings ended with status 3 .* goes on from there"):
+        record.run("ceilings", None, "quick", tmp_path, None)
+
+
+@pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv"])
+def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
+    described = {
+        "scale": "quick",
+        "sources": provenance.hashes(sources.of("experiments.ceilings")),
+        "machine": {"label": "this one"},
+    }
+    if change in described:
+        described[change] = {"other": ""}
+    (tmp_path / "ceilings.json").write_text(json.dumps(described))
+    if change != "csv":
+        (tmp_path / "ceilings.csv").write_text("")
+    record.run("ceilings", None, "quick", tmp_path, None)
+    assert len(started) == (0 if change is None else 1)
+    assert ("kept" in capsys.readouterr().out) == (change is None)

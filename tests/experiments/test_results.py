@@ -1,0 +1,240 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import ROOT, UserError, provenance, record, results
+
+COLUMNS = ["name", "value", "note"]
+
+
+def journal(path, config=None, commit=None):
+    return results.Journal(path, COLUMNS, "timing", None, "quick", config or {"seed": 0}, commit)
+
+
+def rows(name, count=3):
+    return [{"name": name, "value": number / 7, "note": None} for number in range(count)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "speed.csv"
+
+
+def test_a_finished_journal_is_a_csv_and_its_provenance_and_nothing_else(path):
+    made = journal(path, commit="0123abc")
+    made.add("a", rows("a"))
+    made.add("b, with a comma", rows('"b"', 1))
+    made.finish({"blocks": 10})
+    assert sorted(file.name for file in path.parent.iterdir()) == ["speed.csv", "speed.json"]
+    assert path.read_text().splitlines()[:2] == ["name,value,note", "a,0.0,"]
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a", "a", "a", '"b"']
+    assert list(frame["value"]) == [0, 1 / 7, 2 / 7, 0]  # floats come back equal
+    assert frame["note"].isna().all()
+    assert described["experiment"] == "timing"
+    assert described["timing"] == {"blocks": 10}
+    assert (
+        described["sources"]["experiments/timing.py"]
+        == provenance.hashes(["experiments/timing.py"]).popitem()[1]
+    )
+
+
+def test_a_journal_goes_on_after_the_groups_that_are_there(path, capsys):
+    first = journal(path)
+    first.add("a", rows("a"))
+    first.add("b", rows("b"))
+    second = journal(path)
+    assert "continuing after 2 finished groups" in capsys.readouterr().err
+    assert [group in second for group in "abc"] == [True, True, False]
+    second.add("c", rows("c"))
+    second.finish()
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    assert described["started"] == first.started
+
+
+def test_time_spent_before_a_kill_counts(path):
+    first = journal(path)
+    time.sleep(0.3)
+    first.add("a", rows("a"))
+    second = journal(path)
+    second.finish()
+    assert results.read(path)[1]["wall_s"] >= 0.3
+
+
+@pytest.mark.parametrize("change", ["config", "machine"])
+def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change, monkeypatch):
+    journal(path).add("a", rows("a"))
+    if change == "machine":
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
+    second = journal(path, config={"seed": 1 if change == "config" else 0})
+    assert (
+        "speed.partial.csv is of another code, configuration or machine: discarded" in capsys.readouterr().err
+    )
+    assert "a" not in second
+    second.add("b", rows("b"))
+    second.finish()
+    assert set(results.read(path)[0]["name"]) == {"b"}
+
+
+def test_a_journal_goes_on_only_with_the_same_code(path, monkeypatch, capsys):
+    journal(path).add("a", rows("a"))
+    monkeypatch.setattr(provenance, "hashes", lambda paths: dict.fromkeys(paths, "edited"))
+    assert "a" not in journal(path)
+    assert "discarded" in capsys.readouterr().err
+
+
+def test_a_finished_run_leaves_nothing_to_go_on_from(path):
+    made = journal(path)
+    made.add("a", rows("a"))
+    made.finish()
+    assert "a" not in journal(path)
+
+
+@pytest.mark.parametrize("damage", [b"c,3,0.1,0.", b"c,3,0.1\n", b'c,"3,0.1\n', b"\xff\xfe\n", b"\0\0\0\0"])
+def test_a_broken_last_line_is_dropped(path, damage):
+    journal(path).add("a", rows("a"))
+    with open(path.with_suffix(".partial.csv"), "ab") as file:
+        file.write(damage)
+    second = journal(path)
+    assert list(second.groups) == ["a"]
+    second.add("c", rows("c"))
+    second.finish()
+    assert list(results.read(path)[0]["name"]) == ["a"] * 3 + ["c"] * 3
+
+
+HEADER = [*results.BOOKKEEPING, "name", "value"]
+GROUPS = st.lists(st.integers(1, 4), max_size=5)
+
+
+@given(sizes=GROUPS, names=st.text("ab,\"' é"), cut=st.floats(0, 1))
+def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, names, cut):
+    groups = {
+        f"{number}{names}": [
+            [f"{number}{names}", str(size), "0", "0", names, str(row)] for row in range(size)
+        ]
+        for number, size in enumerate(sizes)
+    }
+    text = results.csv_text([HEADER])
+    ends = []
+    for group in groups.values():
+        text += results.csv_text(group)
+        ends.append(len(text.encode()))
+    cut_at = round(cut * len(text.encode()))
+    complete = sum(end <= cut_at for end in ends)
+    found = results.complete_groups(text.encode()[:cut_at], HEADER)
+    assert found == dict(list(groups.items())[:complete])
+
+
+WRITER = """
+import pathlib, sys
+from experiments import results
+made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "timing", None, "quick", {})
+for number in range(len(made.groups), 10**6):
+    made.add(str(number), [{"group": number, "row": row} for row in range(50)])
+"""
+
+
+def test_a_killed_process_loses_at_most_the_group_it_was_in(tmp_path):
+    """kill -9 at three moments; each new process finds every group that the one before had reported."""
+    path = tmp_path / "speed.csv"
+    partial = path.with_suffix(".partial.csv")
+    before = 0
+    for pause in (0.01, 0.05, 0.2):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stderr=subprocess.DEVNULL
+        )
+        size = partial.stat().st_size if partial.exists() else 0
+        deadline = time.monotonic() + 60
+        while not partial.exists() or partial.stat().st_size <= size + 100:
+            assert process.poll() is None, "the writer ended by itself"
+            assert time.monotonic() < deadline, "the writer writes nothing"
+            time.sleep(0.005)
+        time.sleep(pause)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        lines = partial.read_bytes().count(b"\n") - 1
+        found = results.complete_groups(partial.read_bytes(), [*results.BOOKKEEPING, "group", "row"])
+        assert list(found) == [str(number) for number in range(len(found))]
+        assert lines // 50 == len(found) > before
+        assert [int(row[-1]) for group in found.values() for row in group] == list(range(50)) * len(found)
+        before = len(found)
+
+
+@pytest.mark.parametrize(
+    "wrong", [[{"name": "a", "value": 1}], [{"name": "a", "value": 1, "note": 1, "more": 1}], []]
+)
+def test_rows_with_other_columns_or_none_are_refused(path, wrong):
+    made = journal(path)
+    with pytest.raises(ValueError, match=r"columns|no rows"):
+        made.add("a", wrong)
+    assert "a" not in made
+
+
+def test_reading_without_provenance_names_the_file(path):
+    path.parent.mkdir()
+    path.write_text("a\n1\n")
+    with pytest.raises(UserError, match=r"speed\.csv has no readable provenance beside it \(speed.json\)"):
+        results.read(path)
+
+
+def test_reading_an_empty_csv_names_the_file(path):
+    path.parent.mkdir()
+    path.write_text("")
+    path.with_suffix(".json").write_text("{}")
+    with pytest.raises(UserError, match=r"speed\.csv cannot be read"):
+        results.read(path)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A repository with one source, measured here, and recorded on two machines, one before the last edit."""
+    (tmp_path / "code.py").write_text("now\n")
+    now = provenance.hashes(["code.py"], tmp_path)
+    places = {"results": now, "results/recorded/new": now, "results/recorded/old": {"code.py": "0" * 64}}
+    for place, hashes in places.items():
+        folder = tmp_path / place / "cartpole"
+        folder.mkdir(parents=True)
+        pd.DataFrame({"value": [1.5]}).to_csv(folder / "throughput.csv", index=False)
+        described = {"sources": hashes, "machine": {"label": "a laptop, 4 cores"}}
+        (folder / "throughput.json").write_text(json.dumps(described))
+        if "recorded" in place:
+            record.write_sums(tmp_path / place)
+    return tmp_path
+
+
+def test_datasets_carry_machine_origin_and_status(root):
+    found = results.datasets("cartpole", "throughput", root)
+    assert [(entry.machine, entry.origin, entry.status) for entry in found] == [
+        ("a laptop, 4 cores", "here", "measured here"),
+        ("new", "recorded", "recorded"),
+        ("old", "recorded", "recorded, code changed since"),
+    ]
+    assert all(entry.frame["value"].tolist() == [1.5] for entry in found)
+
+
+def test_recorded_becomes_code_changed_since_with_an_edit(root):
+    (root / "code.py").write_text("later\n")
+    assert [entry.status for entry in results.datasets("cartpole", "throughput", root)[1:]] == [
+        results.CHANGED
+    ] * 2
+
+
+def test_what_was_never_measured_has_no_dataset(root):
+    assert results.datasets("cartpole", "correctness", root) == []
+    assert results.datasets(None, "ceilings", root) == []
+    assert results.MISSING == "not measured"
+
+
+def test_an_edited_recorded_file_is_not_used(root):
+    (root / "results/recorded/new/cartpole/throughput.csv").write_text("value\n9.9\n")
+    with pytest.raises(record.ChecksumError, match=r"new/cartpole/throughput\.csv is not as signed"):
+        results.datasets("cartpole", "throughput", root)

@@ -1,0 +1,123 @@
+import pytest
+
+from experiments import ROOT, sources
+
+TREE = {
+    "experiments/__init__.py": "",
+    "experiments/speed.py": "import math\nimport numpy\nfrom experiments import clock\n",
+    "experiments/clock.py": "def now():\n    from . import lazy\n    return lazy\n",
+    "experiments/lazy.py": "if False:\n    import agents.ppo\n",
+    "experiments/unused.py": "",
+    "experiments/steps.py": "def main():\n    import envs\n",
+    "experiments/heat.py": "from experiments import clock\n",
+    "experiments/heat.cuh": "",
+    "experiments/schema.yaml": "",
+    "experiments/pole.yaml": "",
+    "agents/__init__.py": "",
+    "agents/ppo.py": "from agents.replay import Replay\n",
+    "agents/replay.py": "from .ppo import PPO\n",  # a circle
+    "envs/__init__.py": "from .batch import Batch\n",
+    "envs/batch.py": "def build():\n    from envs.kernels import build\n",
+    "envs/unused.py": "",
+    "envs/README.md": "",
+    "envs/kernels/__init__.py": "",
+    "envs/kernels/build.py": "from ..noise import draw\n",
+    "envs/kernels/batch.cuh": "",
+    "envs/kernels/pool.cpp": "",
+    "envs/noise.py": "",
+    "envs/pole/__init__.py": "",
+    "envs/pole/port.py": "from envs.params import Params\n",
+    "envs/pole/kernel.cuh": "",
+    "envs/pole/README.md": "",
+    "envs/params.py": "",
+    "envs/car/port.py": "",
+    "envs/car/kernel.cuh": "",
+}
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name, text in TREE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_imports_are_followed_through_functions_relative_names_and_circles(root):
+    assert sources.of("experiments.speed", root=root) == [
+        "agents/__init__.py",
+        "agents/ppo.py",
+        "agents/replay.py",
+        "experiments/__init__.py",
+        "experiments/clock.py",
+        "experiments/lazy.py",
+        "experiments/speed.py",
+    ]
+
+
+def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root):
+    assert sources.of("experiments.steps", "pole", root) == [
+        "envs/__init__.py",
+        "envs/batch.py",
+        "envs/kernels/__init__.py",
+        "envs/kernels/batch.cuh",
+        "envs/kernels/build.py",
+        "envs/kernels/pool.cpp",
+        "envs/noise.py",
+        "envs/params.py",
+        "envs/pole/__init__.py",
+        "envs/pole/kernel.cuh",
+        "envs/pole/port.py",
+        "experiments/__init__.py",
+        "experiments/pole.yaml",
+        "experiments/schema.yaml",
+        "experiments/steps.py",
+    ]
+
+
+def test_without_an_environment_no_environment_folder_counts(root):
+    found = sources.of("experiments.steps", root=root)
+    assert "envs/kernels/batch.cuh" in found
+    assert not [path for path in found if path.startswith(("envs/pole", "envs/car")) or path.endswith("yaml")]
+
+
+def test_what_runs_no_environment_does_not_depend_on_one(root):
+    """Its YAML counts all the same, because every command of an environment reads it."""
+    found = sources.of("experiments.speed", "pole", root)
+    assert not [path for path in found if path.startswith("envs")]
+    assert "experiments/pole.yaml" in found
+
+
+def test_a_kernel_beside_a_module_of_its_name_counts(root):
+    assert "experiments/heat.cuh" in sources.of("experiments.heat", root=root)
+    assert "experiments/heat.cuh" not in sources.of("experiments.speed", root=root)
+
+
+@pytest.mark.parametrize("module", ["experiments.sped", "numpy", ""])
+def test_a_module_that_is_not_ours_is_refused(root, module):
+    with pytest.raises(ValueError, match="no module of this repository"):
+        sources.of(module, root=root)
+
+
+@pytest.mark.parametrize("experiment", ["throughput", "correctness", "compilation"])
+def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_environment(experiment):
+    found = sources.of(f"experiments.{experiment}", "cartpole")
+    assert {
+        "envs/cartpole/kernel.cuh",
+        "envs/cartpole/port.py",
+        "envs/kernels/batch.cuh",
+        "envs/kernels/philox.cuh",
+        "envs/batch.py",
+        f"experiments/{experiment}.py",
+        "experiments/cartpole.yaml",
+        "experiments/schema.yaml",
+    } <= set(found)
+    others = [port.parent.name for port in ROOT.glob("envs/*/port.py") if port.parent.name != "cartpole"]
+    assert not [path for path in found if path.split("/")[1] in others]
+    assert all((ROOT / path).is_file() for path in found)
+
+
+def test_the_ceilings_depend_on_no_environment():
+    found = sources.of("experiments.ceilings")
+    assert "experiments/ceilings.cuh" in found
+    assert not [path for path in found if path.startswith("envs/cartpole") or path.endswith(".yaml")]

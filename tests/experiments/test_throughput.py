@@ -1,0 +1,349 @@
+import functools
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+import envs
+from experiments import ROOT, UserError, command, config, provenance, results, rungs, throughput, timing
+from experiments.config import Settings
+from experiments.rungs import RUNGS, Group
+
+ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
+ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
+
+
+@pytest.fixture
+def settings():
+    """CartPole's, with the fewest blocks."""
+    plain = config.load("cartpole", "quick").plain()
+    plain["throughput"]["blocks"] = 6
+    return Settings(plain)
+
+
+@pytest.fixture
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(timing, "measure", functools.partial(timing.measure, min_block_s=0.005))
+
+
+def group(rung, num_envs=256, threads=1, policy="random", obs="copy"):
+    fused_steps = 16 if RUNGS[rung].fused else 1
+    return Group(rung, RUNGS[rung].device, num_envs, threads, fused_steps, policy, obs)
+
+
+def check_rows(rows, wanted):
+    assert [row["block"] for row in rows] == list(range(6))
+    for row in rows:
+        assert list(row) == throughput.COLUMNS
+        assert (row["environment"], row["rung"], row["num_envs"]) == (
+            "cartpole",
+            wanted.rung,
+            wanted.num_envs,
+        )
+        assert row["steps"] > 0
+        assert row["wall_s"] >= 0.005
+        assert row["cpu_s"] >= 0
+        assert 0 < row["first_call_s"] < 120
+        assert (row["bytes_per_step"] is not None) == wanted.rung.startswith("port")
+
+
+@pytest.mark.parametrize("rung", [name for name in ON_CPU if name != "original-all-cores"])
+@pytest.mark.parametrize("policy", ["random", "fixed"])
+@pytest.mark.usefixtures("short_blocks")
+def test_every_rung_of_the_cpu_gives_its_rows(settings, rung, policy):
+    if policy in RUNGS[rung].policies:
+        wanted = group(rung, num_envs=256 if RUNGS[rung].batched else 1, policy=policy)
+        check_rows(throughput.measure("cartpole", wanted, settings), wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rung", ON_CUDA)
+@pytest.mark.usefixtures("short_blocks")
+def test_every_rung_of_the_gpu_gives_its_rows(settings, rung):
+    for policy in RUNGS[rung].policies:
+        wanted = group(rung, policy=policy)
+        check_rows(throughput.measure("cartpole", wanted, settings), wanted)
+
+
+@pytest.mark.usefixtures("short_blocks")
+def test_processes_on_all_cores_count_the_cpu_time_of_all(settings):
+    """Two processes that only step, while this one waits: between one and two CPU-seconds per second."""
+    wanted = group("original-all-cores", num_envs=2, threads=2)
+    rows = throughput.measure("cartpole", wanted, settings)
+    check_rows(rows, wanted)
+    assert all(row["steps"] % (2 * 4 * rungs.ORIGINAL_CALL_STEPS) == 0 for row in rows)
+    cpu_s, wall_s = (sum(row[name] for row in rows) for name in ("cpu_s", "wall_s"))
+    assert 0.5 * wall_s < cpu_s < 2.2 * wall_s
+
+
+def test_observations_as_a_view_move_fewer_bytes(settings):
+    """The [B, 4] float32 rows are 16 bytes per step."""
+    found = {}
+    for obs in ("copy", "view"):
+        with rungs.port("cartpole", group("port-cpu", obs=obs), settings) as loop:
+            found[obs] = loop.bytes_per_step
+    assert found["copy"] - found["view"] == 16
+
+
+def test_fused_steps_share_the_traffic_of_the_batch_and_store_trajectories(settings):
+    """A stored step is 16 bytes of observation, 1 of action, 4 of reward and 2 flags."""
+    with rungs.port("cartpole", group("port-cpu"), settings) as loop:
+        single = loop.bytes_per_step
+    for rung, stored in (("port-cpu-fused", 0), ("port-cpu-trajectory", 23)):
+        with RUNGS[rung].loop("cartpole", group(rung), settings) as loop:
+            assert loop.bytes_per_step == pytest.approx(single / 16 + stored)
+
+
+def test_gymnasium_vector_counts_live_steps_only(settings):
+    """Random episodes last 22.26 steps on average, and each costs one more for its reset: 4.3 % of all."""
+    with rungs.gymnasium_vector("cartpole", group("gymnasium-vector", 4096), settings) as loop:
+        loop.run()
+        live = np.mean([loop.run() for _ in range(3)]) / (4096 * rungs.DRAWN_STEPS)
+    assert live == pytest.approx(1 - 1 / 23.26, abs=0.002)
+
+
+class Counted:
+    """An environment that ends every `length` steps and counts what is done to it."""
+
+    class action_space:
+        n = 2
+
+    def __init__(self, length):
+        self.length, self.steps, self.resets, self.actions = length, 0, 0, []
+
+    def reset(self, seed=None):
+        self.resets += 1
+        return np.array([0, 0, 1, 0], dtype=np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.actions.append(action)
+        observation = np.array([0, 0, -1 if self.steps % 2 else 1, 0], dtype=np.float32)
+        return observation, 1.0, self.steps % self.length == 0, False, {}
+
+
+@pytest.mark.parametrize("policy", ["random", "fixed"])
+def test_the_original_is_stepped_as_often_as_counted_and_reset_where_it_ends(settings, policy):
+    env = Counted(length=5)
+    rungs.original_loop(env, policy, settings)(1000)
+    assert (env.steps, env.resets) == (1000, 1 + 200)
+    if policy == "random":
+        assert 400 < sum(env.actions) < 600
+    else:  # pushes to where the pole leans; every fifth step a reset leans it to the right
+        leaning = [1] + [int(step % 5 == 0 or step % 2 == 0) for step in range(1, 1000)]
+        assert env.actions == leaning
+
+
+def test_the_fixed_policy_balances_the_original(settings):
+    """[2 theta + theta_dot > 0] always reaches the limit of 500 steps."""
+    env = envs.make_original("cartpole")
+    lengths = []
+    reset = env.reset
+    env.reset = lambda **options: lengths.append(env.unwrapped.elapsed) or reset(**options)
+    env.unwrapped.elapsed = 0
+    step = env.step
+
+    def counted(action):
+        env.unwrapped.elapsed += 1
+        return step(action)
+
+    env.step = counted
+    rungs.original_loop(env, "fixed", settings)(2000)
+    assert lengths == [0, 500, 1000, 1500, 2000]
+
+
+def test_the_schema_knows_every_rung():
+    schema = yaml.safe_load((ROOT / "experiments" / "schema.yaml").read_text())
+    assert set(schema["$defs"]["scale"]["properties"]["rungs"]["properties"]) == set(RUNGS)
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_the_groups_that_targets_name_are_measured(scale):
+    """On the CPU at both scales; the largest batches of the GPU at full scale only."""
+    settings = config.load("cartpole", scale)
+    sides = ("numerator", "denominator")
+    selectors = [target[side] for target in settings.throughput.targets for side in sides if side in target]
+    for selector in selectors:
+        wanted = dict(selector)
+        if wanted.get("threads") == "all":
+            wanted["threads"] = provenance.core_count()
+        found = [vars(one) for one in throughput.groups(wanted["rung"], settings)]
+        if scale == "full" or RUNGS[wanted["rung"]].device == "cpu":
+            assert any(wanted.items() <= one.items() for one in found), wanted
+
+
+def test_a_rung_without_sweeps_takes_the_lists_of_its_scale(monkeypatch):
+    monkeypatch.setattr(provenance, "core_count", lambda: 8)
+    scale = {"throughput": {"num_envs": [64, 1], "blocks": 10, "fused_steps": [8, 32]}}
+    found = throughput.groups("port-cpu-fused", Settings(scale))
+    assert [(one.fused_steps, one.threads, one.num_envs) for one in found] == [
+        *[(8, 1, 1), (8, 1, 64), (8, 8, 1), (8, 8, 64)],
+        *[(32, 1, 1), (32, 1, 64), (32, 8, 1), (32, 8, 64)],
+    ]
+    assert {(one.policy, one.obs, one.device) for one in found} == {("random", "copy", "cpu")}
+
+
+def test_an_empty_list_leaves_a_rung_out_and_what_does_not_vary_is_measured_once():
+    sweeps = {"port-cpu": [], "original": [{"num_envs": [1, 8]}, {"policies": ["random", "fixed"]}]}
+    scale = {"num_envs": [64], "blocks": 10, "fused_steps": [8], "fixed_policy": {}, "rungs": sweeps}
+    assert throughput.groups("port-cpu", Settings({"throughput": scale})) == []
+    original = throughput.groups("original", Settings({"throughput": scale}))
+    assert [(one.num_envs, one.policy) for one in original] == [(1, "random"), (1, "fixed")]
+
+
+def test_a_fixed_policy_that_is_asked_for_must_be_given():
+    sweeps = {"port-cpu": [{"policies": ["fixed"]}]}
+    scale = {"num_envs": [64], "blocks": 10, "fused_steps": [8], "rungs": sweeps}
+    with pytest.raises(config.ConfigError, match="port-cpu asks for a fixed policy; fixed_policy is missing"):
+        throughput.groups("port-cpu", Settings({"throughput": scale}))
+
+
+def test_one_core_is_measured_once(monkeypatch):
+    monkeypatch.setattr(provenance, "core_count", lambda: 1)
+    scale = {"throughput": {"num_envs": [64], "blocks": 10, "fused_steps": [8]}}
+    assert len(throughput.groups("port-cpu", Settings(scale))) == 1
+
+
+def test_the_note_s_loop_always_pushes_one_way():
+    settings = config.load("cartpole", "quick")
+    assert [(one.num_envs, one.policy) for one in throughput.groups("port-cuda-constant", settings)] == [
+        (8192, "constant")
+    ]
+
+
+def test_a_batch_beyond_the_memory_is_left_out_with_its_size(monkeypatch):
+    """2^20 environments of at least 60 bytes, and 64 actions each, need more than 0.1 GiB and less than 1."""
+    large = group("port-cpu", num_envs=2**20)
+    monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30)
+    assert throughput.too_large("cartpole", large) is None
+    monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30 // 10)
+    assert "GiB, 80% of 0.1 GiB free may be used" in throughput.too_large("cartpole", large)
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run the command line in this process; rows come from a fake that takes no time."""
+    monkeypatch.chdir(tmp_path)
+    measured = []
+
+    def fake(name, wanted, settings):
+        measured.append(wanted.rung)
+        same = {"environment": name, **vars(wanted), "dtype": "float32", "bytes_per_step": None}
+        timed = {"steps": 4000 * wanted.num_envs, "wall_s": 0.25, "cpu_s": 0.5, "first_call_s": 1.0}
+        return [{**same, "block": block, **timed} for block in range(settings.throughput.blocks)]
+
+    monkeypatch.setattr(throughput, "measure", fake)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["throughput", *arguments])
+        command.run(throughput.main)
+        return list(measured)
+
+    run.measured = measured
+    return run
+
+
+def test_the_command_line_writes_rows_and_prints_the_targets(run, tmp_path, capsys):
+    run("cartpole", "--devices", "cpu", "--rungs", "original", "port-cpu")
+    frame, described = results.read(tmp_path / "results/cartpole/throughput.csv")
+    assert list(frame.columns) == throughput.COLUMNS
+    assert set(frame["rung"]) == {"original", "port-cpu"}
+    assert described["config"]["asked"] == {"devices": ["cpu"], "rungs": ["original", "port-cpu"]}
+    printed = capsys.readouterr().out
+    # 8192 environments over one at equal seconds per step; 8192 * 4000 steps in 0.5 CPU-seconds.
+    assert "reached      step at 8192 environments, all cores, over Gymnasium's CartPole in one" in printed
+    assert "process: 8,192 [8,192, 8,192], floor 2,000 x" in printed
+    assert "missed       step at 8192 environments, contiguous observations, per core: 6.5536e+07" in printed
+    assert "not measured step at 8192 environments, all cores, over Gymnasium's CartPoleVectorEnv" in printed
+
+
+def test_an_interrupted_command_continues(run, monkeypatch, capsys):
+    whole = throughput.measure
+
+    def interrupted(name, wanted, settings):
+        if wanted.rung == "port-cpu":
+            raise KeyboardInterrupt
+        return whole(name, wanted, settings)
+
+    monkeypatch.setattr(throughput, "measure", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        run("cartpole", "--rungs", "original", "port-cpu")
+    assert stopped.value.code == 130
+    before = len(run.measured)
+    monkeypatch.setattr(throughput, "measure", whole)
+    after = run("cartpole", "--rungs", "original", "port-cpu")[before:]
+    assert before > 0
+    assert set(after) == {"port-cpu"}
+    assert f"continuing after {before} finished groups" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cartpol"], "there is no experiments/cartpol.yaml; did you mean 'cartpole'?"),
+        (
+            ["cartpole", "--rungs", "port-gpu"],
+            "--rungs: there is no rung 'port-gpu'; did you mean 'port-cpu'?",
+        ),
+        (["cartpole", "--devices", "cuda"], "--devices cuda: torch finds no CUDA device here"),
+        (["cartpole", "--devices", "cpu", "--rungs", "port-cuda"], "nothing was measured"),
+    ],
+)
+def test_mistakes_end_in_one_sentence(run, monkeypatch, arguments, message):
+    monkeypatch.setattr(envs, "cuda_available", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert str(ended.value).startswith("error: ")
+    assert message in str(ended.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cartpole", "--output", "rows.txt"], "'rows.txt' must end in .csv"),
+        (["cartpole", "--scale", "large"], "invalid choice: 'large'"),
+        (["cartpole", "--devices", "tpu"], "invalid choice: 'tpu'"),
+        ([], "the following arguments are required: environment"),
+    ],
+)
+def test_wrong_options_are_named(run, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_compiler_ends_in_one_sentence(run, monkeypatch):
+    def refuse(*arguments):
+        raise throughput.envs.batch.compile.CompilerError("no C++ compiler found")
+
+    monkeypatch.setattr(throughput, "measure", refuse)
+    with pytest.raises(SystemExit, match="error: no C"):
+        run("cartpole", "--rungs", "port-cpu")
+
+
+def test_other_errors_keep_their_traceback(run, monkeypatch):
+    def broken(*arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(throughput, "measure", broken)
+    with pytest.raises(ZeroDivisionError):
+        run("cartpole", "--rungs", "port-cpu")
+
+
+def test_without_gymnasium_the_originals_are_left_out(run, monkeypatch, capsys):
+    find_spec = rungs.importlib.util.find_spec
+    monkeypatch.setattr(
+        rungs.importlib.util, "find_spec", lambda name: None if name == "gymnasium" else find_spec(name)
+    )
+    measured = run("cartpole", "--devices", "cpu")
+    assert not {"original", "original-all-cores", "gymnasium-vector"} & set(measured)
+    assert "port-cpu" in measured
+    assert "gymnasium-vector: left out, Gymnasium is not installed" in capsys.readouterr().out
+
+
+def test_an_unknown_rung_is_an_error_before_anything_runs(run):
+    with pytest.raises(UserError):
+        throughput.chosen_rungs(["original", "portcpu"])
+    assert run.measured == []

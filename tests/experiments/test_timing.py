@@ -1,0 +1,121 @@
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import timing
+
+
+class Machine:
+    """A clock that advances by what each call costs, in seconds; the costs are used one after the other."""
+
+    def __init__(self, *costs, cores=1.0):
+        self.now, self.calls, self.synchronised, self.costs, self.cores = 0.0, 0, 0, costs, cores
+
+    def run(self):
+        self.now += self.costs[min(self.calls, len(self.costs) - 1)]
+        self.calls += 1
+
+    def synchronize(self):
+        self.synchronised += 1
+
+    def measure(self, **options):
+        return timing.measure(
+            self.run,
+            synchronize=self.synchronize,
+            clock=lambda: self.now,
+            cpu_clock=lambda: self.cores * self.now,
+            **options,
+        )
+
+
+def test_blocks_of_a_steady_machine():
+    """10 ms per call of 7 steps on 2 cores: 20 calls fill a block of 0.2 s, 140 steps, 0.4 CPU-seconds."""
+    blocks = Machine(0.01, cores=2).measure(steps_per_call=7, blocks=3)
+    assert len(blocks) == 3
+    for block in blocks:
+        assert block.steps in (140, 147)  # the sum of 20 times 0.01 may round below 0.2
+        assert block.wall_s == pytest.approx(block.steps / 700)
+        assert block.cpu_s == pytest.approx(2 * block.wall_s)
+        assert block.rate == pytest.approx(700)
+
+
+@given(cost=st.floats(1e-5, 3), blocks=st.integers(1, 4))
+def test_every_block_lasts_long_enough(cost, blocks):
+    measured = Machine(cost).measure(steps_per_call=1, blocks=blocks)
+    assert len(measured) == blocks
+    assert all(block.wall_s >= timing.MIN_BLOCK_S for block in measured)
+
+
+def test_a_block_that_came_out_short_goes_on():
+    """Calibrated at 0.1 s per call, then 16 times as fast: no block is shorter than asked for."""
+    measured = Machine(*[0.1] * 2, 0.1 / 16).measure(steps_per_call=1, blocks=2)
+    assert all(0.2 <= block.wall_s < 0.25 for block in measured)
+
+
+def test_run_may_count_its_own_steps():
+    machine = Machine(0.05)
+
+    def run():
+        machine.run()
+        return 3 if machine.calls % 2 else 1  # 2 on average
+
+    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, cpu_clock=lambda: 0.0)
+    assert [block.rate for block in blocks] == pytest.approx([40, 40])
+
+
+def test_the_device_is_synchronised_before_and_after_each_block():
+    machine = Machine(0.3)  # one call is a block
+    machine.measure(steps_per_call=1, blocks=4)
+    calibration, warm_up = 1, 3
+    assert machine.calls == calibration + warm_up + 4
+    assert machine.synchronised == 2 * machine.calls
+
+
+@pytest.mark.parametrize(
+    ("rates", "used", "settled"),
+    [
+        ([100, 100, 100, 1], 3, True),
+        ([50, 100, 104, 101, 1], 4, True),
+        ([100, 105.1, 100, 100, 100, 1], 5, True),  # 5.1 % apart
+        ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], timing.MAX_WARM_UP_BLOCKS, False),
+    ],
+)
+def test_warm_up_ends_when_three_blocks_agree_or_at_its_cap(rates, used, settled):
+    left = iter(rates)
+    assert timing.warm_up(lambda: next(left)) == settled
+    assert len(rates) - len(list(left)) == used
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_cpu_seconds_count_threads_and_ended_children_but_no_sleep():
+    start = timing.cpu_seconds()
+    time.sleep(0.3)
+    assert timing.cpu_seconds() - start < 0.1
+
+    start = timing.cpu_seconds()
+    thread = threading.Thread(target=spin, args=(0.3,))
+    thread.start()
+    thread.join()
+    assert timing.cpu_seconds() - start >= 0.29
+
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    start = timing.cpu_seconds()
+    subprocess.run([sys.executable, "-S", "-c", burn], check=True)
+    assert timing.cpu_seconds() - start >= 0.29
+
+
+def test_real_clocks():
+    """A call that sleeps 5 ms takes hardly any CPU time, and about 5 ms."""
+    (block,) = timing.measure(lambda: time.sleep(0.005), steps_per_call=1, blocks=1)
+    assert 0.005 <= block.wall_s / block.steps < 0.02
+    assert block.cpu_s < 0.5 * block.wall_s
