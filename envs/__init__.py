@@ -1,5 +1,9 @@
-"""Reinforcement-learning environments as batched ports. The folder is the list: an environment is a folder with a `port.py`."""
+"""Reinforcement-learning environments as batched ports.
 
+The folder is the list: an environment is a folder with a `port.py`.
+"""
+
+import contextlib
 import functools
 import importlib
 import itertools
@@ -135,7 +139,10 @@ def cuda_available() -> bool:
 
 
 def _register():
-    """Every environment as lockstep/<Gymnasium id>: `gymnasium.make` gives the original, `gymnasium.make_vec` the port."""
+    """Every environment as lockstep/<Gymnasium id>.
+
+    `gymnasium.make` gives the original, `gymnasium.make_vec` the port.
+    """
     import gymnasium
 
     for name in names():
@@ -149,7 +156,5 @@ def _register():
         )
 
 
-try:
+with contextlib.suppress(ImportError):  # a bare GPU machine without Gymnasium: ports work, originals do not
     _register()
-except ImportError:  # a bare GPU machine without Gymnasium: ports work, originals do not
-    pass

@@ -4,6 +4,7 @@ Every output of `step` is the environment's own buffer, overwritten by the next 
 """
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,12 +184,11 @@ class BatchedEnv(VectorEnv):
 
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = port.action
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._allocate()
         self._load(folder)
         self._present()
         self._trajectories: dict[int, dict[str, torch.Tensor]] = {}
+        self._policy: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None
         self._reset(None, seeds, {})
         self._started = False  # the first reset keeps episode 0
 
@@ -226,13 +226,10 @@ class BatchedEnv(VectorEnv):
         bytes_of = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
         require_memory(sum(bytes_of.values()), self.device, "num_envs", self.num_envs)
         self._buffers = {
-            name: torch.zeros(shape, dtype=dtype, device=self.device)
-            for name, (shape, dtype) in layout.items()
+            name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
         }
         self._clear_statistics()
-        per_env = {
-            name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]
-        }
+        per_env = {name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]}
         self.bytes_per_env = sum(per_env.values())
         rarely = {
             "episode",
@@ -241,9 +238,7 @@ class BatchedEnv(VectorEnv):
             "episode_length",
         }  # touched only where an episode ends
         twice = {"state", "elapsed", "running_return"}  # read and written
-        traffic = sum(
-            size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely
-        )
+        traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
         self.bytes_per_step = traffic + self._action_types[0].itemsize
 
     def _load(self, folder: Path):
@@ -267,20 +262,14 @@ class BatchedEnv(VectorEnv):
             self._kernel = launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
         else:
             self._kernel = launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
-        self._steps = {
-            dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types
-        }
+        self._steps = {dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types}
         self._kernels: dict[str, Callable] = {}
-        self._invalid = (
-            launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
-        )
+        self._invalid = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
 
     def _present(self):
         """What `step` returns, made once."""
         shown = {
-            name: tensor.numpy() if self._numpy else tensor
-            for name, tensor in self._buffers.items()
-            if name != "seeds"
+            name: tensor.numpy() if self._numpy else tensor for name, tensor in self._buffers.items() if name != "seeds"
         }
         obs = shown["state"].T if self._view else shown["obs"]
         self._outputs = (obs, shown["reward"], shown["terminated"], shown["truncated"])
@@ -296,6 +285,16 @@ class BatchedEnv(VectorEnv):
         for field, value in arguments.items():
             setattr(self._call, field, value)
         self._kernels[name]()
+
+    @functools.cached_property
+    def observation_space(self):
+        """Of the whole batch; made when asked for, since its bounds take 8 n bytes per environment on the host."""
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @functools.cached_property
+    def action_space(self):
+        """Of the whole batch; made when asked for."""
+        return batch_space(self.single_action_space, self.num_envs)
 
     # ---- reset and step ---------------------------------------------------------------------------------------------
 
@@ -315,6 +314,11 @@ class BatchedEnv(VectorEnv):
         """
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
+        for key in options:
+            if key not in self.port.reset_options:
+                raise ValueError(
+                    f"unknown reset option {key!r}{nearest(key, (*self.port.reset_options, 'reset_mask'))}"
+                )
         if mask is not None:
             if seed is not None or options:
                 raise ValueError("options['reset_mask'] cannot be combined with a seed or with reset bounds")
@@ -333,13 +337,13 @@ class BatchedEnv(VectorEnv):
             action: [B] or [B, 1] of uint8, int32 or int64 on the environment's device; NumPy arrays on the cpu.
 
         Returns:
-            obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, and info: final_obs [B, n],
-            episode_return [B] float32, episode_length [B] int32, valid where `_final_obs` [B] is set and otherwise those of
-            the row's previous episode; with NEXT_STEP also is_reset [B].
+            obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, and info: final_obs
+            [B, n], episode_return [B] float32, episode_length [B] int32, valid where `_final_obs` [B] is set and
+            otherwise those of the row's previous episode; with NEXT_STEP also is_reset [B].
 
         Raises:
-            ValueError: wrong shape, type or device; where actions are checked, environment and value of the first action
-                outside the space, and with DISABLED the first environment that needs a reset.
+            ValueError: wrong shape, type or device; where actions are checked, environment and value of the first
+                action outside the space, and with DISABLED the first environment that needs a reset.
             ResetNeeded: before the first reset.
         """
         if not self._started:
@@ -364,31 +368,21 @@ class BatchedEnv(VectorEnv):
     def _seeds(self, seed) -> list[int]:
         seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
         if len(seeds) != self.groups:
-            raise ValueError(
-                f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group"
-            )
+            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
         return [_integer("seed", value, 0, 2**64 - 1) for value in seeds]
 
     def _mask(self, mask) -> torch.Tensor:
         """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
         if not isinstance(mask, np.ndarray | torch.Tensor):
-            raise TypeError(
-                f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}"
-            )
+            raise TypeError(f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}")
         if mask.dtype not in (np.bool_, torch.bool):
             raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}")
         if tuple(mask.shape) != (self.num_envs,):
-            raise ValueError(
-                f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}"
-            )
+            raise ValueError(f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}")
         host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
         if host and not mask.any():
             raise ValueError("options['reset_mask'] must contain at least one True value")
-        tensor = (
-            torch.from_numpy(np.ascontiguousarray(mask))
-            if isinstance(mask, np.ndarray)
-            else mask.contiguous()
-        )
+        tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
         return tensor.to(self.device)
 
     def _action(self, action) -> torch.Tensor:
@@ -401,9 +395,7 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"action must be an integer torch tensor on {self.device}, got {found}")
         if tensor.dtype not in self._steps:
             allowed = ", ".join(str(t).removeprefix("torch.") for t in self._action_types)
-            raise ValueError(
-                f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}"
-            )
+            raise ValueError(f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}")
         if tensor.numel() != self.num_envs or tensor.ndim > 2 or tensor.shape[0] != self.num_envs:
             raise ValueError(
                 f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)"
@@ -463,8 +455,9 @@ class BatchedEnv(VectorEnv):
             store: "statistics" (see `statistics`), or "trajectory".
 
         Returns:
-            Nothing for statistics; for a trajectory its buffers, overwritten by the next rollout of equal K: obs [K, B, n] float32
-            as the policy saw them, action [K, B] uint8, reward [K, B] float32, terminated and truncated [K, B] bool.
+            Nothing for statistics; for a trajectory its buffers, overwritten by the next rollout of equal K: obs
+            [K, B, n] float32 as the policy saw them, action [K, B] uint8, reward [K, B] float32, terminated and
+            truncated [K, B] bool.
 
         Raises:
             ValueError: not SAME_STEP, an unknown policy or store, weights of the wrong shape or not finite.
@@ -478,10 +471,8 @@ class BatchedEnv(VectorEnv):
         arguments: dict[str, int] = {"steps": steps}
         if isinstance(policy, Linear):
             kind = "linear"
-            self._weights, self._bias = self._linear(
-                policy
-            )  # kept: a captured graph reads them at each replay
-            arguments |= {"weights": self._weights.data_ptr(), "bias": self._bias.data_ptr()}
+            weights, bias = self._linear(policy)
+            arguments |= {"weights": weights.data_ptr(), "bias": bias.data_ptr()}
         else:
             kind = _choice("policy", policy, ("random",))
         rows = self._trajectory(steps) if store == "trajectory" else {}
@@ -493,18 +484,20 @@ class BatchedEnv(VectorEnv):
         return rows
 
     def _linear(self, policy: Linear) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and bias on the device; checked once per policy, since a check synchronises."""
+        if self._policy is not None and self._policy[0] is policy:
+            return self._policy[1]
         m, n = int(self.single_action_space.n), self.single_observation_space.shape[0]
         tensors = []
         for name, shape in (("weights", (m, n)), ("bias", (m,))):
             tensor = torch.as_tensor(getattr(policy, name), dtype=torch.float32).to(self.device).contiguous()
             if tuple(tensor.shape) != shape:
-                raise ValueError(
-                    f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}"
-                )
+                raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}")
             if not bool(tensor.isfinite().all()):
                 raise ValueError(f"policy.{name} holds values that are not finite")
             tensors.append(tensor)
-        return tensors[0], tensors[1]
+        self._policy = policy, (tensors[0], tensors[1])
+        return self._policy[1]
 
     def _trajectory(self, steps: int) -> dict[str, torch.Tensor]:
         if steps not in self._trajectories:
@@ -519,16 +512,14 @@ class BatchedEnv(VectorEnv):
             self._trajectories.clear()
             needed = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
             require_memory(needed, self.device, "a trajectory of steps", steps)
-            self._trajectories[steps] = {
-                k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()
-            }
+            self._trajectories[steps] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
         return self._trajectories[steps]
 
     def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
         """Captures `steps` times policy and step in a CUDA graph on the environment's buffers.
 
         Args:
-            policy: "random", or a function from obs [B, n] to actions [B] that allocates nothing on the host and never synchronises.
+            policy: "random", or a function from obs [B, n] to actions [B] that never synchronises.
             steps: steps per replay.
 
         Returns:
@@ -579,8 +570,8 @@ class BatchedEnv(VectorEnv):
         """Episodes that ended since the last call: their number, and mean, minimum and maximum of return and length.
 
         Returns:
-            0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min, max. Sums are of
-            integers (returns in units of 2^-20), so they repeat bit for bit.
+            0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
+            max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit.
         """
         episodes, steps, returns = self._buffers["totals"].sum(dim=1).double()
         extremes = self._buffers["extremes"]
@@ -605,8 +596,8 @@ class BatchedEnv(VectorEnv):
         """A copy of everything the future depends on; `set_state` of it continues bit for bit.
 
         Returns:
-            state [B, k], elapsed, episode, terminated, truncated [B], running_return [B] where kept, bounds, and the integers
-            t (batched steps since the seed) and seed (one per group).
+            state [B, k], elapsed, episode, terminated, truncated [B], running_return [B] where kept, bounds, and the
+            integers t (batched steps since the seed) and seed (one per group).
         """
         copies = {"state": self._buffers["state"].t().clone(memory_format=torch.contiguous_format)}
         copies |= {name: self._buffers[name].clone() for name in self._per_env() if name != "state"}
@@ -627,8 +618,8 @@ class BatchedEnv(VectorEnv):
             mask: [B] bool; other environments keep every bit. Not with seed, t or bounds.
 
         Raises:
-            ValueError: an unknown key, a wrong shape, a state the kernel is not written for, elapsed outside 0 .. limit-1 for a
-                running episode.
+            ValueError: an unknown key, a wrong shape, a state the kernel is not written for, elapsed outside
+                0 .. limit.
         """
         allowed = [*self._per_env(), "bounds", "t", "seed"]
         for key in state:
@@ -653,9 +644,7 @@ class BatchedEnv(VectorEnv):
             self._buffers["bounds"].copy_(state["bounds"])
             self._call.default_bounds = 0  # any bounds are possible: a fused rollout checks at each step
         if "seed" in state:
-            self._buffers["seeds"].copy_(
-                torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64))
-            )
+            self._buffers["seeds"].copy_(torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64)))
         if "t" in state:
             self._buffers["clock"].fill_(_integer("t", state["t"], 0, 2**63 - 1))
         self._run("observe")
@@ -664,7 +653,7 @@ class BatchedEnv(VectorEnv):
     def _checked(self, key: str, value) -> torch.Tensor:
         buffer = self._buffers[key]
         shape = (self.num_envs, len(self.port.state)) if key == "state" else (self.num_envs,)
-        tensor = torch.as_tensor(value)
+        tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
         if tuple(tensor.shape) != shape:
             raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
         if key == "state":
@@ -673,9 +662,7 @@ class BatchedEnv(VectorEnv):
                 if bool(wrong.any()):
                     i = int(wrong.nonzero()[0])
                     bound = f"in [-{limit}, {limit}]" if np.isfinite(limit) else "finite"
-                    raise ValueError(
-                        f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}"
-                    )
+                    raise ValueError(f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}")
         if key in ("elapsed", "episode"):
             top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
             wide = tensor.to(torch.int64)

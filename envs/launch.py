@@ -34,7 +34,7 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
 
 
 def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
-    """Per action type a function (pointer, B) that gives the first environment whose action lies outside the space, or -1."""
+    """Per action type a function (pointer, B): the first environment whose action lies outside the space, or -1."""
     library = compile.library(text)
     found = {}
     for dtype in action_types:
@@ -46,7 +46,7 @@ def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
 
 
 def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device):
-    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that CUDA graphs capture it."""
+    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it."""
     import cupy
 
     arguments = (_by_value(batch), _by_value(call))

@@ -25,9 +25,8 @@ class Port:
     reward_threshold: float | None
     reset_bounds: Callable[[Mapping], tuple[float, ...]]  # from reset's options
     shortest_episode: int  # steps; with default parameters and bounds no episode is shorter
-    running_return: bool = (
-        False  # the return does not follow from length and terminal flag, so rewards are summed
-    )
+    reset_options: tuple[str, ...] = ("low", "high")  # that reset_bounds reads
+    running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
 
     def make_params(self, preset: str | None, overrides: Mapping):
@@ -37,9 +36,7 @@ class Port:
             ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
         """
         if preset is not None and preset not in self.presets:
-            raise ValueError(
-                f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}"
-            )
+            raise ValueError(f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}")
         chosen = {**self.presets[preset or "original"], **overrides}
         known = {f.name: f for f in dataclasses.fields(self.params)}
         for name, value in chosen.items():

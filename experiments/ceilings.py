@@ -73,9 +73,7 @@ def copy(group: Group) -> tuple[Callable[[], None], int]:
     if group.device == "cuda":
         graph = captured(lambda: destination.copy_(source), COPIES)
         return graph.replay, COPIES * group.size_bytes
-    torch.set_num_threads(
-        1
-    )  # the slices are the threads: torch's own would wait for each other after every copy
+    torch.set_num_threads(1)  # the slices are the threads: torch's own would wait for each other after every copy
     pairs = zip(destination.chunk(group.threads), source.chunk(group.threads), strict=True)
     times = math.ceil(COPIED_PER_CALL / group.size_bytes)
 

@@ -21,9 +21,7 @@ def main() -> None:
     output = options.output or command.output_path("compilation", name)
     journal = Journal(output, COLUMNS, "compilation", name, options.scale, asked, options.commit)
     units = {"/".join(choices): text for choices, text in envs.units(name).items()}
-    todo = [
-        (label, target) for label in units for target in compile.TARGETS if f"{label} {target}" not in journal
-    ]
+    todo = [(label, target) for label in units for target in compile.TARGETS if f"{label} {target}" not in journal]
     for label, target in command.progress(todo, " ".join):
         mode, dtype, obs = label.split("/")
         same = {"environment": name, "autoreset_mode": mode, "dtype": dtype, "obs": obs}

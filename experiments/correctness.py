@@ -25,7 +25,7 @@ APART = 1e-4  # difference at which a replay of a balanced episode counts as hav
 class Cases:
     """The states and actions that one-step comparisons start from, and what the original makes of them.
 
-    A mixture: states that the random and the fixed policy visit, a box drawn uniformly, and bands around every threshold.
+    A mixture: states that the random and the fixed policy visit, a uniform box, and bands around every threshold.
     States are float32 numbers, so that every form starts from the same ones.
     """
 
@@ -147,9 +147,7 @@ def port_transitions(cases: Cases, device: str, dtype: str, variant: tuple) -> t
     """One step of the port from each case: next states, observations, rewards, terminated."""
     share = slice(None, None, 10) if variant else slice(None)
     states = cases.states[share]
-    env = envs.make(
-        cases.name, len(states), device=device, dtype=dtype, autoreset_mode="Disabled", **dict(variant)
-    )
+    env = envs.make(cases.name, len(states), device=device, dtype=dtype, autoreset_mode="Disabled", **dict(variant))
     env.set_state({"state": states, "elapsed": np.zeros(len(states), dtype=np.int64)})
     obs, reward, terminated, _, _ = env.step(torch.from_numpy(cases.actions[share]).to(device))
     found = (env.state()["state"], obs, reward, terminated)
@@ -241,15 +239,11 @@ def episode(cases: Cases, device: str) -> Iterator[dict]:
         )
 
     start, actions, _, lengths = play(settings.replayed, None)
-    theirs, _, _ = originals.on_all_cores(
-        originals.replays, start.astype(np.float64), actions, name=cases.name
-    )
+    theirs, _, _ = originals.on_all_cores(originals.replays, start.astype(np.float64), actions, name=cases.name)
     allowed = max(1, settings.replayed // 20_000)
     yield equal(*place, "length under the random policy", theirs != lengths, allowed)
     start, actions, path, _ = play(settings.balanced, cases.policy)
-    _, _, original = originals.on_all_cores(
-        originals.replays, start.astype(np.float64), actions, name=cases.name
-    )
+    _, _, original = originals.on_all_cores(originals.replays, start.astype(np.float64), actions, name=cases.name)
     apart = np.nanmax(np.abs(path - original), axis=2, initial=0.0) > APART
     first = np.where(apart.any(axis=1), apart.argmax(axis=1) + 1, horizon)
     median, low, high = np.percentile(first, [50, 5, 95])
@@ -298,9 +292,7 @@ def _original_episodes(cases: Cases, policy_name: str) -> list[np.ndarray]:
 def devices_agree(cases: Cases, dtype: str, steps: int = 1000, num_envs: int = 4096) -> Iterator[dict]:
     """The port on the GPU against the port on the CPU: 1,000 steps of 4,096 environments from one seed."""
     both = [
-        envs.make(
-            cases.name, num_envs, device=device, dtype=dtype, seed=cases.settings.seed, check_actions=False
-        )
+        envs.make(cases.name, num_envs, device=device, dtype=dtype, seed=cases.settings.seed, check_actions=False)
         for device in ("cpu", "cuda")
     ]
     for env in both:

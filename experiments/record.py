@@ -50,9 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     parser.add_argument("--environments", nargs="+", help="default: all")
     parser.add_argument("--experiments", nargs="+", choices=every, help="default: all")
-    parser.add_argument(
-        "--commit", type=command.commit_id, help="the commit to note down where there is no git"
-    )
+    parser.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
     parser.add_argument("--output", type=Path, help="default: results/recorded/<machine>")
     return parser.parse_args()
 

@@ -87,9 +87,7 @@ class Journal:
         now = clocks()
         spent = [f"{end - start:.3f}" for start, end in zip(self._group_start, now, strict=True)]
         self._group_start = now
-        lines = [
-            [group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows
-        ]
+        lines = [[group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows]
         with open(self.partial, "a", newline="") as file:
             file.write(csv_text(lines))
             file.flush()
@@ -126,9 +124,7 @@ def current_key(experiment: str, environment: str | None, scale: str | None, con
     """The key (see provenance.key) that a run of the experiment would have now."""
     paths = sources.of(f"experiments.{experiment}", environment)
     # Through JSON, so that it compares equal to one that was read from a file.
-    return json.loads(
-        json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths)))
-    )
+    return json.loads(json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths))))
 
 
 def complete_groups(content: bytes, header: Sequence[str]) -> dict[str, list[list[str]]]:

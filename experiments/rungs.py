@@ -269,9 +269,7 @@ def made(name: str, group: Group, settings: Settings):
     if group.device == "cpu":
         threads = group.threads
         torch.set_num_threads(threads)  # for a fixed policy's own operations
-    return envs.make(
-        name, group.num_envs, device=group.device, seed=settings.seed, obs=group.obs, threads=threads
-    )
+    return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, obs=group.obs, threads=threads)
 
 
 def on_tensors(group: Group, settings: Settings) -> Callable[[torch.Tensor], torch.Tensor]:

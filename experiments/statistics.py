@@ -155,9 +155,7 @@ def ks_two_sample(a: Sequence[float], b: Sequence[float]) -> float:
     """p-value of the two-sample Kolmogorov-Smirnov test, asymptotic (Stephens, 1970); too high under ties."""
     a, b = np.sort(np.asarray(a, dtype=float)), np.sort(np.asarray(b, dtype=float))
     values = np.concatenate([a, b])
-    steps = (
-        np.searchsorted(a, values, side="right") / a.size - np.searchsorted(b, values, side="right") / b.size
-    )
+    steps = np.searchsorted(a, values, side="right") / a.size - np.searchsorted(b, values, side="right") / b.size
     root = np.sqrt(a.size * b.size / (a.size + b.size))
     scaled = (root + 0.12 + 0.11 / root) * np.abs(steps).max()
     if scaled < 0.2:  # where the series converges slowly and the value is 1 to ten digits

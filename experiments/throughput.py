@@ -33,9 +33,7 @@ def groups(rung_name: str, settings: Settings) -> list[Group]:
         threads = [cores if asked == "all" else asked for asked in sweep.get("threads", (1, "all"))]
         policies = [asked for asked in sweep.get("policies", rung.policies[:1]) if asked in rung.policies]
         if "fixed" in policies and "fixed_policy" not in scale:
-            raise config.ConfigError(
-                f"throughput.rungs.{rung_name} asks for a fixed policy; fixed_policy is missing"
-            )
+            raise config.ConfigError(f"throughput.rungs.{rung_name} asks for a fixed policy; fixed_policy is missing")
         axes = itertools.product(
             sweep.get("fused_steps", scale.fused_steps) if rung.fused else [1],
             policies,

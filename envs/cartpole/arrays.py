@@ -27,10 +27,6 @@ def step(xp, state, action, params: Params = Params()):
     theta_acc = (real(params.gravity) * sine - cosine * push) / inertia
     x_acc = push - polemass_length * theta_acc * cosine / total_mass
     tau = real(params.tau)
-    state = xp.stack(
-        [x + tau * x_dot, x_dot + tau * x_acc, theta + tau * theta_dot, theta_dot + tau * theta_acc]
-    )
-    terminated = (abs(state[0]) > real(params.x_threshold)) | (
-        abs(state[2]) > real(params.theta_threshold_radians)
-    )
+    state = xp.stack([x + tau * x_dot, x_dot + tau * x_acc, theta + tau * theta_dot, theta_dot + tau * theta_acc])
+    terminated = (abs(state[0]) > real(params.x_threshold)) | (abs(state[2]) > real(params.theta_threshold_radians))
     return state, xp.ones_like(x), terminated

@@ -9,9 +9,7 @@ import numpy as np
 from ..port import Port, interval
 from ..spaces import Box, Discrete
 
-ANGLE_LIMIT = (
-    0.4188790  # rad; the kernel's sine and cosine hold up to 24 degrees, twice the angle that ends an episode
-)
+ANGLE_LIMIT = 0.4188790  # rad; the kernel's sine and cosine hold up to 24 degrees, twice the angle that ends an episode
 
 
 @dataclass(frozen=True)
@@ -29,15 +27,11 @@ class Params:
 
     def __post_init__(self):
         if self.theta_threshold_radians > ANGLE_LIMIT:
-            raise ValueError(
-                f"theta_threshold_radians={self.theta_threshold_radians} must be at most {ANGLE_LIMIT}"
-            )
+            raise ValueError(f"theta_threshold_radians={self.theta_threshold_radians} must be at most {ANGLE_LIMIT}")
 
 
 def observation(params: Params) -> Box:
-    high = np.array(
-        [2 * params.x_threshold, np.inf, 2 * params.theta_threshold_radians, np.inf], dtype=np.float32
-    )
+    high = np.array([2 * params.x_threshold, np.inf, 2 * params.theta_threshold_radians, np.inf], dtype=np.float32)
     return Box(-high, high, dtype=np.float32)
 
 

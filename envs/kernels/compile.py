@@ -63,14 +63,12 @@ def struct_fields(name: str) -> tuple[str, ...]:
 
 
 def constants(params) -> str:
-    """A `struct Params` of compile-time constants from a frozen dataclass. A choice of names becomes one bool per name."""
+    """A `struct Params` of compile-time constants from a frozen dataclass; a choice of names is one bool per name."""
     lines = ["struct Params {"]
     for field in dataclass_fields(params):
         value, choices = getattr(params, field.name), get_args(field.type)
         if choices:
-            lines += [
-                f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices
-            ]
+            lines += [f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices]
         elif isinstance(value, bool):
             lines.append(f"    static constexpr bool {field.name} = {str(value).lower()};")
         elif isinstance(value, int):
@@ -133,11 +131,7 @@ def compiler() -> tuple[str, ...]:
         command = shlex.split(candidate)
         if command and shutil.which(command[0]):
             return tuple(command)
-    missing = (
-        f"CXX names {named!r}, which is not installed"
-        if named
-        else "no C++ compiler found (c++, g++, clang++)"
-    )
+    missing = f"CXX names {named!r}, which is not installed" if named else "no C++ compiler found (c++, g++, clang++)"
     raise CompilerError(
         f"{missing}; device='cpu' needs one: install g++ (Debian, Ubuntu: apt-get install g++; "
         "conda: conda install -c conda-forge cxx-compiler) or set CXX to yours"
@@ -146,7 +140,7 @@ def compiler() -> tuple[str, ...]:
 
 @functools.cache
 def target_flags() -> tuple[tuple[str, ...], str]:
-    """Flags for this processor, and the macros that the compiler predefines with them (they name compiler and processor)."""
+    """Flags for this processor, and the macros predefined with them, which name compiler and processor."""
     for flags in (("-march=native",), ("-mcpu=native",), ()):
         probe = [*compiler(), *flags, "-dM", "-E", "-x", "c++", os.devnull]
         result = subprocess.run(probe, capture_output=True, text=True)
@@ -228,9 +222,7 @@ def resources(text: str, target: str) -> list[dict]:
     try:
         binding.compileProgram(program, (*NVRTC_FLAGS, f"--gpu-architecture={target}", "--ptxas-options=-v"))
     except binding.NVRTCError as error:
-        raise CompilerError(
-            f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}"
-        ) from error
+        raise CompilerError(f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}") from error
     log = binding.getProgramLog(program)
     binding.destroyProgram(program)
     rows = []

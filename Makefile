@@ -1,0 +1,74 @@
+# Each target first sets up .venv: once, and again where that was interrupted or pyproject.toml has changed.
+
+.DEFAULT_GOAL := help
+.PHONY: help report test record lint
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/ready
+
+fail = { echo 'error: $(1)' >&2; exit 1; }
+
+help:
+	@echo 'make report   measure on this machine and write results/report.html'
+	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
+	@echo 'make test     run the tests'
+	@echo 'make lint     check the style of the code'
+	@echo 'make record   measure at full scale into results/recorded/<machine>/'
+	@echo '              MACHINE=<machine>'
+	@echo 'All take PYTHON=<Python 3.11 or later> and ARGS=<more options for the command underneath>.'
+
+report: $(READY)
+	$(RUN) -m snakemake --cores all $(if $(SCALE),--config scale=$(SCALE)) $(ARGS)
+
+test: $(READY)
+	$(RUN) -m pytest --numprocesses logical --maxprocesses 8 $(ARGS)
+
+lint: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m snakefmt --check Snakefile
+	$(RUN) -m snakemake --lint
+
+record: $(READY)
+	@test -n '$(MACHINE)' || $(call fail,give this machine a name: make record MACHINE=xeon-2core)
+	$(RUN) -m experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
+
+# Without a GPU: torch's CPU build where pip sees one, and of CUDA only NVRTC, to compile the kernels.
+# With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
+HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
+ifeq ($(HAS_GPU),)
+EXTRAS := test,lint,nvrtc
+else
+EXTRAS := test,lint
+endif
+TORCH := $(shell sed -n 's/^ *"torch==\(.*\)",$$/\1/p' pyproject.toml)
+NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \
+    libraries, which a machine without an NVIDIA GPU does not use. README.md says how to get the small one.
+
+# A .venv whose Python no longer runs, say after an upgrade of the system, counts as not set up.
+ifeq ($(shell $(RUN) -c 'print(1)' 2>/dev/null),1)
+BASE := $(RUN)
+else
+BASE := $(PYTHON)
+.PHONY: $(READY)
+endif
+
+$(READY): pyproject.toml
+	@set -- $$CXX; command -v "$${1:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null \
+	    || $(call fail,no C++ compiler found; install one (Debian: apt install g++) or name one in CXX)
+	@command -v '$(BASE)' >/dev/null \
+	    || $(call fail,$(BASE) not found; install Python (Debian: apt install python3 python3-venv) or say PYTHON=...)
+	@'$(BASE)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || $(call fail,$(BASE) is older than Python 3.11; name a newer one: make PYTHON=python3.12 ...)
+	@'$(BASE)' -c 'import ensurepip, venv' 2>/dev/null \
+	    || $(call fail,$(BASE) cannot make virtual environments; install venv (Debian: apt install python3-venv))
+	@echo 'Setting up $(VENV): some 100 packages, a few minutes.'
+	@$(RUN) -m pip --version >/dev/null 2>&1 || '$(PYTHON)' -m venv --clear $(VENV)
+	@test -n '$(HAS_GPU)' || test "$$(uname -s)" != Linux \
+	    || $(RUN) -c 'from importlib.metadata import version as v; assert v("torch").startswith("$(TORCH)")' 2>/dev/null \
+	    || $(RUN) -m pip install 'torch==$(TORCH)+cpu' 2>/dev/null \
+	    || echo '$(NO_CPU_BUILD)'
+	$(RUN) -m pip install --editable '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,179 @@
+# Lockstep, from measurements to paper. `snakemake --cores all` makes results/report.html, `snakemake cartpole`
+# one environment's experiments; `snakemake --list` names every rule. Scales: quick, or --config scale=full.
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from snakemake.logging import logger
+
+from experiments import SCALES, sources
+
+# ---- Configuration and discovery ---------------------------------------------------------------------------
+
+SCALE = config.get("scale", "quick")
+if SCALE not in SCALES:
+    raise WorkflowError(f"scale is {SCALE!r}; --config scale= takes one of: {', '.join(SCALES)}")
+if unknown := sorted(set(config) - {"scale"}):
+    raise WorkflowError(f"--config takes scale and nothing else, not: {', '.join(unknown)}")
+
+# An environment is a folder with a port, and a YAML of the same name.
+PORTS = {port.parent.name for port in Path("envs").glob("*/port.py")}
+SETTINGS = {settings.stem for settings in Path("experiments").glob("*.yaml")} - {"schema"}
+ENVIRONMENTS = sorted(PORTS & SETTINGS)
+for name in sorted(PORTS ^ SETTINGS):
+    logger.warning(f"{name} is left out: it needs both envs/{name}/port.py and experiments/{name}.yaml")
+
+EXPERIMENTS = ["throughput", "correctness", "compilation"]
+RESULTS = {name: [f"results/{name}/{experiment}.csv" for experiment in EXPERIMENTS] for name in ENVIRONMENTS}
+MEASURED = ["results/ceilings.csv", *(rows for name in ENVIRONMENTS for rows in RESULTS[name])]
+RECORDED = sorted(str(file) for file in Path("results/recorded").rglob("*") if file.is_file())
+PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
+GPUS = 1 if shutil.which("nvidia-smi") else 0
+
+# Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
+os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
+
+
+wildcard_constraints:
+    environment="|".join(ENVIRONMENTS),
+
+
+# ---- What to ask for ---------------------------------------------------------------------------------------
+
+
+rule all:
+    """The paper, and the results that its numbers come from."""
+    input:
+        "results/report.html",
+        MEASURED,
+
+
+for name in ENVIRONMENTS:
+
+    rule:
+        """The experiments of one environment."""
+        name:
+            name
+        input:
+            RESULTS[name],
+
+
+# ---- Experiments -------------------------------------------------------------------------------------------
+# What is timed takes every core, so nothing else runs beside it.
+
+
+rule throughput:
+    """Steps per second of an environment: every rung of the ladder, every batch size."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.throughput", wildcards.environment),
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/throughput.csv",
+        provenance="results/{environment}/throughput.json",
+    log:
+        "results/logs/{environment}/throughput.log",
+    benchmark:
+        "results/benchmarks/{environment}/throughput.tsv"
+    conda:
+        "environment.yml"
+    threads: workflow.cores
+    resources:
+        gpu=GPUS,
+    params:
+        scale=SCALE,
+    shell:
+        "python -m experiments.throughput {wildcards.environment} --scale {params.scale}"
+        " --output {output.rows} 2>&1 | tee {log}"
+
+
+rule correctness:
+    """Original against port: one step, whole episodes, distributions."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.correctness", wildcards.environment),
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/correctness.csv",
+        provenance="results/{environment}/correctness.json",
+    log:
+        "results/logs/{environment}/correctness.log",
+    benchmark:
+        "results/benchmarks/{environment}/correctness.tsv"
+    conda:
+        "environment.yml"
+    threads: workflow.cores
+    resources:
+        gpu=GPUS,
+    params:
+        scale=SCALE,
+    shell:
+        "python -m experiments.correctness {wildcards.environment} --scale {params.scale}"
+        " --output {output.rows} 2>&1 | tee {log}"
+
+
+rule compilation:
+    """Registers and spills of an environment's GPU kernels; needs no GPU."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.compilation", wildcards.environment),
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/compilation.csv",
+        provenance="results/{environment}/compilation.json",
+    log:
+        "results/logs/{environment}/compilation.log",
+    benchmark:
+        "results/benchmarks/{environment}/compilation.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m experiments.compilation {wildcards.environment} --output {output.rows} 2>&1 | tee {log}"
+
+
+rule ceilings:
+    """What this machine can do at most: copy bandwidth, fp32 rate, cost of a launch."""
+    input:
+        sources=sources.of("experiments.ceilings"),
+        packages="environment.yml",
+    output:
+        rows="results/ceilings.csv",
+        provenance="results/ceilings.json",
+    log:
+        "results/logs/ceilings.log",
+    benchmark:
+        "results/benchmarks/ceilings.tsv"
+    conda:
+        "environment.yml"
+    threads: workflow.cores
+    resources:
+        gpu=GPUS,
+    params:
+        scale=SCALE,
+    shell:
+        "python -m experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
+
+
+# ---- Paper -------------------------------------------------------------------------------------------------
+
+
+rule report:
+    """Tables, figures and prose, from what was measured here and what is on record."""
+    input:
+        rows=MEASURED,
+        provenance=[rows.replace(".csv", ".json") for rows in MEASURED],
+        recorded=RECORDED,
+        sources=sources.of("paper.build"),
+        paper=PAPER,
+        packages="environment.yml",
+    output:
+        page="results/report.html",
+        tables=directory("results/tables"),
+        figures=directory("results/figures"),
+    log:
+        "results/logs/report.log",
+    benchmark:
+        "results/benchmarks/report.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m paper.build --output {output.page} 2>&1 | tee {log}"

@@ -1,0 +1,103 @@
+"""The paper: tables, figures and prose computed from whatever results lie in the tree.
+
+This module holds what they share: the reading of results, and the words for machines, statuses and rungs.
+Nothing in the package measures; nothing in it knows an environment by name.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments import ROOT, record, results
+from experiments.results import Dataset
+
+HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
+NOT_MEASURED = results.MISSING
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung of the ladder: how it is named, drawn and explained."""
+
+    label: str
+    colour: str
+    marker: str
+    meaning: str
+
+
+# Colours: Okabe and Ito, and Tol's muted set; each rung keeps its colour and marker in every figure.
+RUNGS = {
+    "original": Rung("original, one process", "#2b2b2b", "o", "Gymnasium's own environment in a Python loop"),
+    "original-all-cores": Rung("original, all cores", "#8a8a8a", "s", "one such loop per core, rates added"),
+    "gymnasium-vector": Rung("Gymnasium's vector class", "#CC79A7", "D", "Gymnasium's own batch, in NumPy"),
+    "arrays-numpy": Rung("arrays on NumPy", "#E69F00", "^", "the port as array code: batching without fusion"),
+    "arrays-cupy": Rung("arrays on CuPy", "#A6761D", "v", "the same on a GPU: one kernel per operation"),
+    "port-cpu": Rung("port on CPU, call per step", "#0072B2", "o", "the compiled kernel, one step per call"),
+    "port-cpu-fused": Rung("port on CPU, fused", "#56B4E9", "s", "K steps per call, the state in registers"),
+    "port-cpu-trajectory": Rung("port on CPU, trajectory", "#332288", "D", "the same, every step written out"),
+    "port-cuda": Rung("port on GPU, launch per step", "#009E73", "o", "the same kernel, one step per launch"),
+    "port-cuda-sync": Rung("port on GPU, synchronised", "#44AA99", "^", "launch, then wait, at every step"),
+    "port-cuda-constant": Rung("port on GPU, the note's loop", "#999933", "v", "the same, the action always 1"),
+    "port-cuda-graph": Rung("port on GPU, CUDA graph", "#117733", "s", "policy and step without the host"),
+    "port-cuda-fused": Rung("port on GPU, fused", "#D55E00", "P", "K steps per launch, the state in registers"),
+    "port-cuda-trajectory": Rung("port on GPU, trajectory", "#882255", "D", "the same, every step written out"),
+}
+
+
+def rung(name: str) -> Rung:
+    """How a rung is named and drawn; an unknown one appears in grey under its own name."""
+    return RUNGS.get(name, Rung(name.replace("-", " "), "#777777", "X", "no description yet"))
+
+
+def rung_order(name: str) -> int:
+    """Place of a rung on the ladder; unknown ones last."""
+    return list(RUNGS).index(name) if name in RUNGS else len(RUNGS)
+
+
+def environments(root: Path = ROOT) -> list[str]:
+    """Environments that have a YAML in experiments/, by name."""
+    return sorted(path.stem for path in (root / "experiments").glob("*.yaml") if path.stem != "schema")
+
+
+def load(root: Path = ROOT) -> list[Dataset]:
+    """Every dataset under root/results/, measured here or recorded, of any environment and experiment.
+
+    Raises ChecksumError for a recorded file that was edited, UserError for one without provenance.
+    """
+    known = {(None, experiment) for experiment in record.OF_THE_MACHINE}
+    for folder in [root / "results", *(root / "results" / "recorded").glob("*/")]:
+        # What runs also leave there: tables without provenance, and the partial files of a run that goes on.
+        results_of = (path for path in folder.glob("*/*.csv") if path.with_suffix(".json").exists())
+        known |= {(path.parent.name, path.stem) for path in results_of if not path.stem.endswith(".partial")}
+    found = []
+    for environment, experiment in sorted(known, key=lambda key: (key[0] or "", key[1])):
+        found += results.datasets(environment, experiment, root)
+    return found
+
+
+def in_order(datasets: list[Dataset]) -> list[Dataset]:
+    """Datasets by environment, those measured here first, then by machine and experiment."""
+
+    def key(dataset: Dataset) -> tuple:
+        about = dataset.provenance
+        return about["environment"] or "", dataset.origin != "here", dataset.machine, about["experiment"]
+
+    return sorted(datasets, key=key)
+
+
+def date(dataset: Dataset) -> str:
+    """Day on which a dataset was measured (UTC)."""
+    return dataset.provenance["started"][:10]
+
+
+def machine(dataset: Dataset) -> str:
+    """Name of a dataset's machine in tables: "here", or the folder under results/recorded/."""
+    return "here" if dataset.origin == "here" else dataset.machine
+
+
+def status_text(status: str, machine: str = "", day: str = "") -> str:
+    """A status in the words of the paper; a recorded figure names its machine and day."""
+    if status == RECORDED:
+        return f"recorded on {machine}, {day}"
+    if status == CHANGED:
+        return f"{CHANGED} ({machine}, {day})"
+    return status

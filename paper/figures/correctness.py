@@ -1,0 +1,53 @@
+"""How far the port's steps stand below their tolerances."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from paper import quantities
+from paper.figures import grid, legend
+
+caption = (
+    "Largest difference of one step from any state, as a share of its tolerance, on all machines: nothing "
+    "may stand right of the line. Filled: float32; hollow: float64. Exact agreement stands at the left "
+    "edge."
+)
+alt = (
+    "Dot charts, one panel per environment: for each compared quantity the largest difference over its "
+    "tolerance, on a logarithmic axis, with a vertical line at one. The table of checks holds the same "
+    "numbers."
+)
+COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "cpu-cuda": "#009E73"}
+EXACT = 1e-5  # where a difference of nothing is drawn
+MARKERS = {"cpu": "o", "cuda": "s"}
+
+
+def draw(datasets: list) -> Figure:
+    checked: dict[str, list[pd.DataFrame]] = {}
+    for run in quantities.of(datasets, {"experiment": "correctness"}):
+        rows = run.frame[(run.frame["level"] == "transition") & (run.frame["tolerance"] > 0)]
+        if len(rows):
+            # Variants of an environment, in brackets, stand on the line of the quantity.
+            line = rows["quantity"].str.replace(r" \(.*\)$", "", regex=True)
+            checked.setdefault(run.provenance["environment"], []).append(rows.assign(line=line))
+    frames = {name: pd.concat(parts) for name, parts in checked.items()}
+    most = max((frame["line"].nunique() for frame in frames.values()), default=0)
+    figure, axes = grid(list(frames), height=1.2 + 0.26 * most, columns=1 if len(frames) == 1 else 2)
+    for panel, frame in zip(axes, frames.values(), strict=True):
+        lines = list(frame["line"].unique())
+        for (pair, device, dtype), rows in frame.groupby(["pair", "device", "dtype"], sort=False):
+            share = (rows["error"] / rows["tolerance"]).clip(lower=EXACT)
+            style = {"marker": MARKERS.get(device, "D"), "color": COLOURS.get(pair, "#777777")}
+            style |= {} if dtype == "float32" else {"markerfacecolor": "white"}
+            label = f"{pair}, {device}, {dtype}"
+            panel.plot(share, [lines.index(line) for line in rows["line"]], linestyle="", label=label, **style)
+        panel.axvline(1, color="#b00020", linewidth=1.2)
+        panel.set_xscale("log")
+        panel.set_xlim(EXACT * 0.7, 3)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_yticks(range(len(lines)), lines)
+        panel.set_ylim(len(lines) - 0.5, -0.5)
+        panel.set_xlabel("largest difference / tolerance")
+    legend(figure, axes)
+    return figure

@@ -1,0 +1,56 @@
+"""The ladder at a glance: one line per rung."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, NullLocator
+
+from paper import quantities, rung, tables
+from paper.figures import of_runs
+from paper.typeset import missing, si, times
+
+caption = (
+    "The ladder, from the original to fused steps: live environment steps per second at the batch size of "
+    "the headline, and how many times the rate of the original on the same machine that is."
+)
+alt = (
+    "Dot charts, one panel per machine, on a logarithmic axis: one line per rung of the "
+    "ladder with its environment steps per second and its ratio to the original. The ladder's table holds "
+    "the numbers."
+)
+
+
+def draw(datasets: list) -> Figure:
+    runs = quantities.of(datasets, {"environment": tables.declared()["headline"]["environment"]})
+    ladder = tables.ladder(datasets)
+    frames = [quantities.matching(ladder, tables.source(run)) for run in runs]
+    rows = [len(frame) + 3 for frame in frames] or [1]
+    figure, axes = of_runs(runs, height=0.2 * sum(rows) / len(rows), columns=1, sharex=True, height_ratios=rows)
+    for panel, frame in zip(axes, frames, strict=True):
+        for place, row in enumerate(frame.to_dict("records")):
+            colour = rung(row["rung"]).colour
+            panel.plot([1, row["rate"]], [place, place], color=colour, linewidth=2.4, alpha=0.35)
+            panel.plot(row["rate"], place, marker="o", markersize=6, color=colour)
+            ratio = "" if missing(row["ratio"]) or row["rung"] == "original" else f"   {times(row['ratio'])}"
+            point = (row["rate"], place)
+            panel.annotate(si(row["rate"]) + ratio, point, (7, 0), textcoords="offset points", va="center_baseline")
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_yticks(range(len(frame)), [name(row, frame) for row in frame.to_dict("records")])
+        panel.set_ylim(len(frame) - 0.4, -0.6)
+        panel.tick_params(axis="y", length=0)
+        panel.grid(visible=False, axis="y")
+        panel.spines["left"].set_visible(False)
+    if axes:
+        rates = pd.concat(frames)["rate"]
+        axes[-1].set_xlim(rates.min() / 3, rates.max() * 100)
+        axes[-1].set_xlabel("environment steps per second")
+    return figure
+
+
+def name(row: dict, frame: pd.DataFrame) -> str:
+    """The rung, and its threads where it ran on several numbers of them."""
+    several = frame.loc[frame["rung"] == row["rung"], "threads"].nunique() > 1
+    return rung(row["rung"]).label + (
+        f", {row['threads']:.0f} thread{'s' * bool(row['threads'] > 1)}" if several else ""
+    )

@@ -1,0 +1,120 @@
+"""Fills the generated parts of README.md from recorded results.
+
+    python -m paper.readme            rewrite them, and results/recorded/headline.svg
+    python -m paper.readme --check    fail if they are not what the recorded results say
+
+A generated part lies between `<!-- generated: headline -->` and `<!-- end generated -->`.
+"""
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+
+import paper
+from experiments import ROOT, UserError, command
+from paper import figures, quantities, rung, tables, typeset
+
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
+FIGURE = Path("results", "recorded", "headline.svg")
+ABSENT = "not measured yet"
+
+
+def recorded(root: Path) -> list:
+    """The recorded datasets, all as "recorded": else every edit of a kernel would make the README stale."""
+    return [
+        dataclasses.replace(dataset, status=paper.RECORDED)
+        for dataset in paper.load(root)
+        if dataset.origin == "recorded"
+    ]
+
+
+def headline(datasets: list) -> str:
+    """The table, and the figure where there is anything to draw."""
+    batch = tables.declared()["headline"]["num_envs"]
+    words = (
+        f"Environment steps per second with {batch:,} environments; in brackets, how many times "
+        "the rate of the original on the same machine."
+    )
+    drawing = f"\n![{figures.module('ladder').alt}]({FIGURE.as_posix()})\n" if quantities.of(datasets, {}) else ""
+    return f"{words}\n\n{headline_table(datasets)}{drawing}"
+
+
+def headline_table(datasets: list) -> str:
+    """Markdown: a row per environment and rung, a column per recorded machine; ratios within each machine."""
+    ladder, asked = tables.ladder(datasets), tables.declared()["headline"]
+    machines = {paper.machine(run): paper.date(run) for run in quantities.of(datasets, {})}
+    columns = [typeset.text("environment", "environment"), typeset.text("steps per second", "rung")]
+    columns += [typeset.text(f"{name}, {day}", name, kind="number") for name, day in machines.items()]
+    columns += [] if machines else [typeset.text("recorded machines", "none", kind="number")]
+    rows = []
+    for environment in sorted(set(ladder["environment"])):
+        for name in asked["rungs"]:
+            row = typeset.Row(environment=environment, rung=rung(name).label, none=ABSENT)
+            for machine in machines:
+                select = {"environment": environment, "machine": machine, "rung": name}
+                row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))
+            rows.append([column.cell(row) for column in columns])
+    return typeset.markdown(columns, rows)
+
+
+def figure(found, any_other: bool) -> str:
+    """The fastest of the rows with its ratio to the original; words where there are none."""
+    if not len(found):
+        return typeset.DASH if any_other else ABSENT
+    best = found.loc[found["rate"].idxmax()]
+    ratio = "" if best["rung"] == "original" or typeset.missing(best["ratio"]) else f" ({typeset.times(best['ratio'])})"
+    return typeset.si(best["rate"]) + ratio
+
+
+PARTS = {"headline": headline}
+
+
+def filled(text: str, datasets: list) -> str:
+    """The text with its generated parts made anew; UserError for one that is unknown or has no end."""
+    opened = re.findall(r"<!-- generated: (\w+) -->", text)
+    unknown = [name for name in opened if name not in PARTS]
+    if unknown:
+        raise UserError(f"README.md asks for a generated part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    if len(PART.findall(text)) != len(opened) or not opened:
+        raise UserError("README.md needs <!-- generated: headline -->, and <!-- end generated --> after each such line")
+    return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]](datasets)}\n{part[3]}", text)
+
+
+def drawing(datasets: list) -> str | None:
+    """The headline figure as SVG; None where nothing is recorded."""
+    return figures.svg(figures.draw("ladder", datasets)) if quantities.of(datasets, {}) else None
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """The files that `python -m paper.readme` would change."""
+    datasets, readme, figure = recorded(root), root / "README.md", root / FIGURE
+    text, shown = readme.read_text(encoding="utf-8"), drawing(datasets)
+    changed = ["README.md"] if filled(text, datasets) != text else []
+    if shown != (figure.read_text(encoding="utf-8") if figure.exists() else None):
+        changed.append(FIGURE.as_posix())
+    return changed
+
+
+def update(root: Path = ROOT) -> None:
+    """Rewrite README.md and the headline figure."""
+    datasets, readme, figure = recorded(root), root / "README.md", root / FIGURE
+    readme.write_text(filled(readme.read_text(encoding="utf-8"), datasets), encoding="utf-8")
+    shown = drawing(datasets)
+    if shown is None:
+        figure.unlink(missing_ok=True)
+    else:
+        figure.write_text(shown, encoding="utf-8")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m paper.readme", description=__doc__.split("\n")[0])
+    arguments.add_argument("--check", action="store_true", help="change nothing, fail if anything would change")
+    if not arguments.parse_args().check:
+        update()
+    elif changed := stale():
+        raise UserError(f"{' and '.join(changed)} not up to date with results/recorded; run python -m paper.readme")
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,231 @@
+"""How numbers and tables are written: units and digits, then CSV, Markdown and HTML."""
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+import paper
+
+DASH, MINUS, TIMES, SPACE = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+GROUP = ' class="group"'  # a row that opens a group of merged cells
+TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "\N{MICRO SIGN}s"), (1e-9, "ns"), (1e-12, "ps"))
+
+# Numbers.
+
+
+def missing(value: object) -> bool:
+    """Whether a cell is empty."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, thousands separated: 2411.3 -> 2,410, 2.9e-07 -> 2.9e-7."""
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
+    # Through %e first, so that 999.6 counts as a number of four digits.
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    exponent = int(exponent)
+    if exponent < -4:
+        return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}".replace("-", MINUS)
+    decimals = max(digits - 1 - exponent, 0)
+    return f"{round(value, digits - 1 - exponent):,.{decimals}f}".replace("-", MINUS)
+
+
+def scale(value: float, digits: int = 3) -> tuple[float, str]:
+    """The SI prefix that fits a value once it is rounded: factor and letter."""
+    rounded = float(f"{abs(value):.{digits - 1}e}")
+    return next((pair for pair in PREFIXES if rounded >= pair[0]), (1.0, ""))
+
+
+def si(value: float) -> str:
+    """A number with an SI prefix: 5.23e8 -> '523 M'."""
+    factor, prefix = scale(value)
+    return f"{significant(value / factor)}{SPACE}{prefix}".rstrip(SPACE)
+
+
+def si_range(low: float, high: float, reference: float) -> str:
+    """Two numbers in the prefix of a third: (5.1e8, 5.3e8, 5.2e8) -> '510 - 530 M'."""
+    factor, prefix = scale(reference)
+    return f"{significant(low / factor)}{SPACE}{DASH}{SPACE}{significant(high / factor)}{SPACE}{prefix}".rstrip(SPACE)
+
+
+def seconds(value: float) -> str:
+    """A duration: 0.21 s, 3 min 05 s, 2 h 07 min."""
+    if value < 59.5:
+        return f"{significant(value, 2)}{SPACE}s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60}{SPACE}min{SPACE}{whole % 60:02d}{SPACE}s"
+    return f"{whole // 3600}{SPACE}h{SPACE}{whole % 3600 // 60:02d}{SPACE}min"
+
+
+def short_time(value: float) -> str:
+    """A time with the unit that fits: 8.09e-6 -> '8.09 µs'."""
+    factor, unit = next((pair for pair in TIME_UNITS if value >= pair[0]), TIME_UNITS[-1])
+    return f"{significant(value / factor)}{SPACE}{unit}"
+
+
+def count(value: float) -> str:
+    """A whole number, thousands separated."""
+    return f"{round(value):,}"
+
+
+def times(value: float) -> str:
+    """A ratio: 2411.3 -> '2,410 x', with the multiplication sign."""
+    return f"{significant(value)}{TIMES}"
+
+
+def percent(value: float) -> str:
+    """A share: 0.0524 -> '5.2 %'."""
+    return f"{significant(100 * value, 2)}{SPACE}%"
+
+
+def gigabytes(value: float) -> str:
+    """Bytes as GB, without the unit."""
+    return significant(value / 1e9)
+
+
+def yes_no(value: object) -> str:
+    """A truth, or a dash where it is not known."""
+    return DASH if missing(value) else ("yes" if value else "no")
+
+
+# Tables.
+
+
+class Row(dict):
+    """A row of a DataFrame, by column; a column that is not there is empty."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as a reader sees it.
+
+    cell: from a Row to text. kind: "text", "long" (may wrap), "number" (right-aligned, figures of equal
+    width) or "status". merge: equal neighbours become one cell, within equal cells of the merged columns to
+    the left. section: in HTML no column but a line above the rows that share it; such columns come first.
+    """
+
+    heading: str
+    cell: Callable[[Row], str]
+    kind: str = "text"
+    merge: bool = False
+    section: bool = False
+
+
+def text(heading: str, name: str, **options) -> Column:
+    """A column of words."""
+    return Column(heading, lambda row: DASH if missing(row[name]) else str(row[name]), **options)
+
+
+def number(heading: str, name: str, write: Callable[[float], str] = significant) -> Column:
+    """A column of numbers, each put into words by `write`."""
+    return Column(heading, lambda row: DASH if missing(row[name]) else write(float(row[name])), "number")
+
+
+def interval(heading: str, low: str, high: str, reference: str) -> Column:
+    """A column of intervals, in the prefix of the figures they belong to."""
+
+    def cell(row: Row) -> str:
+        return DASH if missing(row[low]) else si_range(row[low], row[high], row[reference])
+
+    return Column(heading, cell, "number")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    function: from datasets to a DataFrame, whose columns a reader sees through `columns` (all of them, as
+    they are, where there are none). folded: the report shows it closed, because it is long. empty: what
+    stands for no rows.
+    """
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    function: Callable[[list], pd.DataFrame]
+    folded: bool = False
+    empty: str = "Nothing measured yet."
+
+    def frame(self, datasets: list) -> pd.DataFrame:
+        """The numbers; possibly without rows."""
+        return self.function(datasets).reset_index(drop=True)
+
+    def seen(self, frame: pd.DataFrame) -> tuple[list[Column], list[list[str]]]:
+        """What a reader sees of a frame: the columns, and the rows of texts."""
+        columns = list(self.columns) or [text(name, name, kind="long") for name in frame.columns]
+        rows = map(Row, frame.to_dict("records"))
+        return columns, [[column.cell(row) for column in columns] for row in rows]
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV, seven significant digits."""
+    return frame.to_csv(index=False, float_format="%.7g", lineterminator="\n")
+
+
+def markdown(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """A pipe table, its numbers right-aligned."""
+    rule = ["---:" if column.kind == "number" else "---" for column in columns]
+    lines = [[column.heading for column in columns], rule, *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def html_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: str) -> str:
+    """An HTML table; `empty` stands in it where there are no rows."""
+    sections = [j for j, column in enumerate(columns) if column.section]
+    inner = [j for j, column in enumerate(columns) if not column.section]
+    heads = [f'<th scope="col" class="{columns[j].kind}">{html.escape(columns[j].heading)}</th>' for j in inner]
+    body = []
+    for i, row in enumerate(rows):
+        opens = i == 0 or not same(rows, i, i - 1, sections)
+        if sections and opens:
+            words = " ".join(element("span", row[j], columns[j].kind) for j in sections)
+            body.append(f'<tr class="section"><th scope="rowgroup" colspan="{len(inner)}">{words}</th></tr>')
+        cells, above, group = [], list(sections), False
+        for j in inner:
+            kind = columns[j].kind + (" first" if j == inner[0] else "")
+            if not columns[j].merge:
+                cells.append(element("td", row[j], kind))
+                continue
+            # Two cells are one where they, their sections and all merged cells to their left are equal.
+            above.append(j)
+            if i and same(rows, i, i - 1, above):
+                continue
+            span = next((k for k in range(i + 1, len(rows)) if not same(rows, i, k, above)), len(rows)) - i
+            group = group or (j == inner[0] and not opens)
+            cells.append(element("th", row[j], kind, f' scope="rowgroup" rowspan="{span}"'))
+        body.append(f"<tr{GROUP if group else ''}>{''.join(cells)}</tr>")
+    if not rows:
+        body = [f'<tr><td class="text first" colspan="{max(len(inner), 1)}">{html.escape(empty)}</td></tr>']
+    head, lines = "".join(heads), "\n".join(body)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
+
+
+def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
+    """The text of a cell in its element; a status carries the class that draws its mark."""
+    words = html.escape(cell)
+    if kind.split()[0] == "status":
+        words = f'<span class="{mark(cell)}">{words}</span>'
+    return f'<{tag} class="{kind}"{attributes}>{words}</{tag}>'
+
+
+def mark(status: str) -> str:
+    """The class of a status."""
+    exact = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no"}
+    if status.startswith(paper.CHANGED):
+        return "changed"
+    return "recorded" if status.startswith(paper.RECORDED) else exact.get(status, "plain")
+
+
+def same(rows: Sequence[Sequence[str]], i: int, k: int, columns: Sequence[int]) -> bool:
+    return all(rows[i][j] == rows[k][j] for j in columns)

@@ -1,0 +1,19 @@
+"""What all tests share: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
+
+import hypothesis
+import pytest
+
+# A first example may compile a kernel, so none has a deadline; no database, so nothing is left in the tree.
+hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("lockstep")
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import envs
+
+    if not envs.cuda_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, and torch finds none here"))

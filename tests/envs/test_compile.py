@@ -1,0 +1,114 @@
+"""The two compilers: what they accept, cache and refuse."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import envs
+from envs.kernels import compile
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    """Runs code in a new interpreter at the repository's root."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, cwd=ROOT)
+
+
+MAKE = "import envs; envs.make('cartpole', 4).reset()"
+
+
+def test_a_missing_compiler_is_named_with_the_remedy(tmp_path):
+    result = python(MAKE, PATH="", CXX="", LOCKSTEP_CACHE=str(tmp_path))
+    assert result.returncode != 0
+    last = result.stderr.strip().splitlines()[-1]
+    assert "CompilerError: no C++ compiler found" in last
+    assert "apt-get install g++" in last
+
+
+def test_a_compiler_named_by_cxx_that_does_not_exist_is_named(tmp_path):
+    result = python(MAKE, CXX="no-such-compiler -O1", LOCKSTEP_CACHE=str(tmp_path))
+    assert "CXX names 'no-such-compiler -O1', which is not installed" in result.stderr
+
+
+def test_a_source_error_is_shown_with_file_and_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    with pytest.raises(compile.CompilerError, match=r"kernel.cuh:7.*nonsense"):
+        compile.library('#line 7 "kernel.cuh"\nnonsense;\n')
+
+
+def test_a_library_is_compiled_once_and_found_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    text = 'extern "C" int answer() { return 42; }'
+    assert compile.library(text).answer() == 42
+    (built,) = tmp_path.glob("*.so")
+    before = built.stat().st_mtime_ns
+    compile.library.cache_clear()
+    assert compile.library(text).answer() == 42
+    assert built.stat().st_mtime_ns == before
+    assert compile.library(text.replace("42", "43")).answer() == 43
+    assert len(list(tmp_path.glob("*"))) == 2  # and nothing left of the compilations
+
+
+def test_an_unused_cache_folder_is_not_needed_to_import(tmp_path):
+    assert python("import envs", HOME=str(tmp_path), PATH="").returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_includes_are_expanded_once_each_and_keep_their_line_numbers(tmp_path):
+    (tmp_path / "a.cuh").write_text('#pragma once\n#include "b.cuh"\nint a;\n')
+    (tmp_path / "b.cuh").write_text("int b;\n")
+    (tmp_path / "c.cuh").write_text('#include "a.cuh"\n#include "b.cuh"\nint c;\n')
+    text = compile.expand(tmp_path / "c.cuh")
+    assert [line for line in text.splitlines() if line.startswith("int")] == ["int b;", "int a;", "int c;"]
+    assert '#line 3 "c.cuh"\nint c;' in text
+
+
+def test_parameters_become_typed_constants():
+    @dataclass(frozen=True)
+    class Params:
+        mass: float = 0.1
+        steps: int = 3
+        sticky: bool = False
+        method: Literal["euler", "heun"] = "heun"
+
+    assert compile.constants(Params()).splitlines() == [
+        "struct Params {",
+        "    static constexpr real mass = real(0.1);",
+        "    static constexpr int steps = 3;",
+        "    static constexpr bool sticky = false;",
+        "    static constexpr bool method_is_euler = false;",
+        "    static constexpr bool method_is_heun = true;",
+        "};",
+    ]
+
+
+def test_the_python_side_reads_every_field_of_the_structs():
+    assert compile.struct_fields("Batch")[:3] == ("state", "obs", "reward")
+    assert compile.struct_fields("Batch")[-1] == "tiles"
+    assert len(compile.struct_fields("Batch")) == 23
+    assert compile.struct_fields("Call")[0] == "input"
+    assert len(compile.struct_fields("Call")) == 11
+
+
+@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("target", compile.TARGETS)
+def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target):
+    for choices, text in envs.units(name).items():
+        rows = compile.resources(text, target)
+        expected = 10 if choices[0] == "SameStep" else 6
+        assert len(rows) == expected, choices
+        for used in rows:
+            assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (choices, used)
+            assert 0 < used["registers"] <= 128, (choices, used)  # so that two blocks of 256 threads are resident
+
+
+def test_an_error_in_a_kernel_for_the_gpu_is_shown():
+    with pytest.raises(compile.CompilerError, match="NVRTC refuses the kernel for sm_90"):
+        compile.resources('extern "C" __global__ void k() { nonsense; }', "sm_90")

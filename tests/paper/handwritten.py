@@ -1,0 +1,129 @@
+"""Small results written by hand, whose tables and ratios can be worked out in the head."""
+
+import csv
+import json
+from pathlib import Path
+
+from experiments import provenance, record
+
+BLOCKS = 6  # the fewest that have an interval of the median
+B = 8192
+HERE = {
+    "label": "Tiny CPU, 2 cores",
+    "cpu": "Tiny CPU",
+    "cores": 2,
+    "memory_gib": 4.0,
+    "os": "Linux",
+    "gpu": None,
+}
+BIG = HERE | {"label": "Big CPU, 16 cores, Big GPU", "cores": 16, "gpu": "Big GPU"}
+COLUMNS = {
+    "throughput": "environment rung device num_envs threads fused_steps policy obs dtype bytes_per_step "
+    "block steps wall_s cpu_s first_call_s",
+    "ceilings": "quantity device size_bytes threads block amount unit wall_s",
+    "correctness": "environment level pair device dtype quantity cases error tolerance differing allowed "
+    "value low high p_value passed",
+    "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
+    "spill_load_bytes stack_bytes shared_bytes",
+}
+
+
+def rates(rung: str, rate: int, num_envs: int = B, device: str = "cpu", **columns) -> list[dict]:
+    """Blocks of one second each, all with the same rate; two threads spend two CPU-seconds."""
+    row = {"environment": "cartpole", "rung": rung, "device": device, "num_envs": num_envs, "threads": 1}
+    row |= {"fused_steps": 1, "policy": "random", "obs": "copy", "dtype": "float32", "bytes_per_step": ""}
+    row |= columns
+    row |= {"steps": rate, "wall_s": 1.0, "cpu_s": float(row["threads"]), "first_call_s": 0.5}
+    return [row | {"block": block} for block in range(BLOCKS)]
+
+
+def ceiling(quantity: str, rate: float, size: int | str = "", device: str = "cpu") -> list[dict]:
+    units = {"copy": "byte", "fp32": "flop", "launch": "launch", "graph-node": "node"}
+    row = {"quantity": quantity, "device": device, "size_bytes": size, "threads": 1, "unit": units[quantity]}
+    return [row | {"block": block, "amount": rate, "wall_s": 1.0} for block in range(BLOCKS)]
+
+
+def write(
+    root: Path,
+    recorded: str | None,
+    experiment: str,
+    rows: list[dict],
+    machine: dict,
+    *,
+    changed: bool = False,
+    **about,
+) -> None:
+    """One result of cartpole, measured here or recorded under a machine's name. Its one source is a file."""
+    kernel = root / "kernel.txt"
+    kernel.write_text("the kernel")
+    environment = None if experiment == "ceilings" else "cartpole"
+    folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = COLUMNS[experiment].split()
+    with open(folder / f"{experiment}.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    described = {
+        "environment": environment,
+        "experiment": experiment,
+        "scale": "quick",
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "started": "2026-01-02T03:04:05Z",
+        "wall_s": 60.0,
+        "cpu_s": 90.0,
+        "sources": {"kernel.txt": "0" * 64} if changed else provenance.hashes(["kernel.txt"], root),
+        "machine": machine,
+        "packages": {"python": "3.11.2", "torch": "2.13.0"},
+    }
+    (folder / f"{experiment}.json").write_text(json.dumps(described | about))
+    if recorded:
+        record.write_sums(root / "results" / "recorded" / recorded)
+
+
+def check(level: str, quantity: str, cases: int, **found) -> dict:
+    row = {"environment": "cartpole", "device": "cpu", "dtype": "float32", "pair": "original-port"}
+    return row | {"level": level, "quantity": quantity, "cases": cases} | found
+
+
+CHECKS = [
+    check("transition", "x", 1_000_000, error=2e-7, tolerance=1e-6, passed=True),
+    check("transition", "theta (a variant)", 500_000, error=5e-7, tolerance=1e-6, passed=True),
+    check("transition", "terminated", 1_000_000, differing=3, allowed=10, passed=True),
+    check("transition", "terminated near a threshold", 6, differing=1, allowed=6, passed=True),
+    check("episode", "first step apart", 200, value=113, low=99, high=146),  # told, not judged
+    check("distribution", "return", 10_000, value=-0.1, low=-0.5, high=0.25, p_value=0.04, passed=False),
+]
+
+
+def build(target: str, dtype: str, registers: int, spilled: int = 0) -> dict:
+    row = {"environment": "cartpole", "kernel": "step", "autoreset_mode": "SameStep", "obs": "copy"}
+    row |= {"target": target, "dtype": dtype, "registers": registers, "spill_store_bytes": spilled}
+    return row | {"spill_load_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
+
+
+KERNELS = [build("sm_80", "float32", 32), build("sm_80", "float64", 40), build("sm_90", "float32", 30, 8)]
+
+
+def here(root: Path) -> None:
+    """The reader's machine: no GPU, every experiment."""
+    rows = rates("original", 100, 1) + rates("gymnasium-vector", 50_000)
+    rows += rates("port-cpu", 200_000, bytes_per_step=10) + rates("port-cpu", 300_000, threads=2, bytes_per_step=10)
+    rows += rates("port-cpu-fused", 600_000, fused_steps=128) + rates("port-cpu", 50_000, 1)
+    write(root, None, "throughput", rows, HERE)
+    write(root, None, "ceilings", ceiling("copy", 4e6, 81920) + ceiling("fp32", 1.2e7), HERE)
+    write(root, None, "correctness", CHECKS, HERE)
+    write(root, None, "compilation", KERNELS, HERE, scale=None)
+
+
+def big(root: Path) -> None:
+    """A recorded machine with a GPU, whose original is half as fast as the reader's."""
+    rows = rates("original", 50, 1) + rates("port-cuda-graph", 1_000_000, device="cuda")
+    write(root, "big", "throughput", rows, BIG)
+
+
+def bare(root: Path) -> None:
+    """A recorded GPU machine without Gymnasium, measured with other code."""
+    rows = rates("port-cuda-graph", 4_000_000, device="cuda") + rates("port-cuda-constant", 819_200, device="cuda")
+    write(root, "bare", "throughput", rows, BIG, changed=True)

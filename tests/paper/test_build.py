@@ -1,0 +1,155 @@
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+import paper
+from experiments import ROOT
+from experiments.record import ChecksumError
+from paper import build, figures, tables
+
+NOTEBOOK = nbformat.read(build.NOTEBOOK, as_version=4)
+LOADS = [
+    r"<script",
+    r"<link",
+    r"<iframe",
+    r"@import",
+    r"url\(\s*['\"]?(?!#)",
+    r"(?:src|srcset|poster|data|action|xlink:href)\s*=\s*['\"]?(?:https?:)?//",
+]
+
+
+@pytest.fixture(scope="module")
+def page(everything, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    build.build(folder / "report.html", everything)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(page):
+    return (page / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_table_and_figure_is_there_with_its_files(page, text):
+    for name in tables.TABLES:
+        assert text.count(f'id="table-{name}"') == 1
+        assert {f"{name}.csv", f"{name}.md"} <= {path.name for path in (page / "tables").iterdir()}
+    for name in figures.names():
+        assert text.count(f'id="figure-{name}"') == 1
+        assert {f"{name}.svg", f"{name}.png"} <= {path.name for path in (page / "figures").iterdir()}
+
+
+def test_the_page_loads_nothing(text):
+    for load in LOADS:
+        assert not re.search(load, text), load
+
+
+def test_the_page_shows_no_code_and_no_path(text, everything):
+    assert "report.table(" not in text
+    assert str(everything) not in text
+    assert str(ROOT) not in text
+
+
+@pytest.mark.parametrize("kind", ["Table", "Figure"])
+def test_captions_are_numbered_in_order(text, kind):
+    captions = re.findall(rf"<figcaption><b>{kind}\s(\d+)\.</b> \w", text)
+    assert [int(number) for number in captions] == list(range(1, len(captions) + 1))
+    assert len(captions) == {"Table": len(tables.TABLES), "Figure": len(figures.names())}[kind]
+
+
+def test_figures_are_drawings_with_alternative_text(text):
+    for name in figures.names():
+        (drawing,) = re.findall(rf'id="figure-{name}">.*?(<svg[^>]*>)', text, re.DOTALL)
+        assert 'role="img"' in drawing
+        assert re.search(r'aria-label="[^"]{40,}"', drawing)
+
+
+def test_ids_are_unique_and_links_arrive(text):
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'<a [^>]*href="#([^"]+)"', text)) <= set(ids)
+
+
+def test_sections_are_numbered_and_in_the_contents(text):
+    headings = re.findall(r'<h[23] id="section-([\d.]+)">', text)
+    assert headings == re.findall(r'href="#section-([\d.]+)"', text)
+    assert headings[:3] == ["1", "2", "2.1"]
+
+
+def test_the_abstract_holds_generated_figures(text):
+    abstract = text[text.index('class="abstract"') : text.index("</header>")]
+    assert "300\u00a0k steps/s" in abstract
+    assert "3,000\u00d7 the original" in abstract
+    assert "1.00\u00a0M steps/s in a CUDA graph" in abstract
+
+
+def test_equal_results_give_equal_bytes(page, everything, tmp_path):
+    build.build(tmp_path / "report.html", everything)
+    files = sorted(path.relative_to(page) for path in page.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert [file for file in files if (page / file).read_bytes() != (tmp_path / file).read_bytes()] == []
+
+
+def test_without_results_the_page_says_so(nothing, tmp_path):
+    build.build(tmp_path / "report.html", nothing)
+    empty = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Nothing has been measured yet" in empty
+    assert "measured here</span>" not in empty
+
+
+def test_an_edited_recorded_file_stops_the_build(tmp_path):
+    from tests.paper import handwritten
+
+    handwritten.big(tmp_path)
+    recorded = tmp_path / "results" / "recorded" / "big" / "cartpole" / "throughput.csv"
+    recorded.write_text(recorded.read_text().replace("1000000", "2000000"))
+    with pytest.raises(ChecksumError, match=r"throughput\.csv"):
+        build.build(tmp_path / "page" / "report.html", tmp_path)
+    assert not (tmp_path / "page").exists()
+
+
+def test_the_notebook_is_stored_without_outputs():
+    assert all(not cell.outputs and cell.execution_count is None for cell in NOTEBOOK.cells if cell.cell_type == "code")
+
+
+def test_no_number_in_the_prose_was_typed():
+    for cell in NOTEBOOK.cells:
+        if cell.cell_type == "markdown":
+            words = re.sub(r"\[@\w+\]|fp32", "", cell.source)
+        else:
+            # Of code, the text of strings without what it interpolates.
+            words = " ".join(re.findall(r'"""(.*?)"""', cell.source, re.DOTALL))
+            words = re.sub(r"\{[^{}]*\}", "", words)
+        assert not re.search(r"\d", words), words
+
+
+def test_a_reference_to_what_is_not_shown_is_an_error():
+    with pytest.raises(ValueError, match="table 'nowhere', which is not shown"):
+        build.with_references("see @table:nowhere")
+    with pytest.raises(ValueError, match=r"cites 'nobody', which is not in references\.bib"):
+        build.with_citations("as said [@nobody]")
+
+
+def test_works_are_numbered_in_the_order_they_are_cited():
+    body = build.with_citations("[@philox] [@barto1983] [@philox] <!-- references -->")
+    assert re.findall(r">(\[\d\])<", body) == ["[1]", "[2]", "[1]"]
+    assert body.index("easy as 1, 2, 3") < body.index("Neuronlike")
+
+
+def test_the_command_line_says_what_it_does():
+    said = subprocess.run([sys.executable, "-m", "paper.build", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert said.returncode == 0
+    assert "results/report.html" in said.stdout
+
+
+def test_partial_files_and_tables_are_no_results(tmp_path):
+    folder = tmp_path / "results" / "cartpole"
+    folder.mkdir(parents=True)
+    (folder / "throughput.partial.csv").write_text("a\n")
+    (folder / "throughput.partial.json").write_text("{}")
+    (tmp_path / "results" / "tables").mkdir()
+    (tmp_path / "results" / "tables" / "claims.csv").write_text("a\n")
+    assert paper.load(tmp_path) == []

@@ -1,0 +1,79 @@
+import dataclasses
+import math
+
+import pandas as pd
+import pytest
+
+from paper import quantities
+from tests.paper.handwritten import B
+
+
+def find(datasets, quantity, against=None, **select):
+    return quantities.find(datasets, {"quantity": quantity, "select": select, "against": against})
+
+
+def test_a_ratio_divides_two_rows_of_one_machine(datasets):
+    # On big 1,000,000 / 50. The reader's original is faster and would give 10,000; bare has none at all.
+    found = find(datasets, "ratio", {"rung": "original", "num_envs": 1}, rung="port-cuda-graph")
+    assert [(finding.machine, finding.value) for finding in found] == [("big", 20_000)]
+
+
+def test_what_was_measured_here_comes_first(datasets):
+    assert [finding.machine for finding in find(datasets, "rate")] == ["here", "bare", "big"]
+
+
+def test_of_several_rows_the_fastest_counts(datasets):
+    assert find(datasets, "rate", rung="port-cpu")[0].value == 300_000
+    assert find(datasets, "rate", rung="port-cpu", threads=1, num_envs=B)[0].value == 200_000
+
+
+def test_threads_all_is_the_largest_number(datasets):
+    assert find(datasets, "rate", rung="port-cpu", num_envs=B, threads="all")[0].value == 300_000
+
+
+def test_a_second_core_is_no_speed_per_cpu_second(datasets):
+    assert find(datasets, "cpu_rate", rung="port-cpu", num_envs=B)[0].value == 200_000
+
+
+def test_times_per_step_and_per_call(datasets):
+    # 819,200 steps/s: a batch of 8,192 takes 10 ms, one step 1/819,200 s.
+    select = {"rung": "port-cuda-constant", "num_envs": B}
+    assert find(datasets, "call_time", **select)[0].value == pytest.approx(0.01)
+    assert find(datasets, "step_time", **select)[0].value == pytest.approx(1 / 819_200)
+
+
+def test_share_of_copy_bandwidth(datasets):
+    # 10 bytes x 300,000 steps/s of 4,000,000 bytes/s.
+    found = find(datasets, "bandwidth_share", rung="port-cpu")
+    assert [(finding.machine, finding.value) for finding in found] == [("here", pytest.approx(0.75))]
+
+
+def test_copy_bandwidth_between_sizes_follows_the_logarithm(datasets):
+    run = quantities.of(datasets, {"experiment": "ceilings"})[0]
+    frame = run.frame[run.frame["quantity"] == "copy"]
+    larger = frame.assign(size_bytes=frame["size_bytes"] * 100, amount=frame["amount"] / 2)
+    both = [dataclasses.replace(run, frame=pd.concat([frame, larger]))]
+    assert quantities.copy_bandwidth(both, run, "cpu", 81920 * 10) == pytest.approx(3e6)
+    assert quantities.copy_bandwidth(both, run, "cpu", 1) == pytest.approx(4e6)
+    assert math.isnan(quantities.copy_bandwidth(both, run, "cuda", 81920))
+
+
+def test_correctness_and_compilation(datasets):
+    level = {"experiment": "correctness", "level": "transition"}
+    assert find(datasets, "tolerance_share", **level)[0].value == pytest.approx(0.5)
+    assert find(datasets, "cases", **level)[0].value == 1_000_000
+    assert find(datasets, "checks_held", experiment="correctness")[0].shown == "4 of 5"
+    assert find(datasets, "environments_held", experiment="correctness")[0].shown == "0 of 1"
+    assert find(datasets, "spilled_bytes", experiment="compilation")[0].value == 8
+
+
+def test_what_nobody_measured_has_no_answer(datasets):
+    assert find(datasets, "rate", experiment="transfer") == []
+    assert find(datasets, "rate", rung="arrays-cupy") == []
+
+
+def test_an_unknown_quantity_or_column_is_named(datasets):
+    with pytest.raises(ValueError, match="'speed' is unknown; there are rate, "):
+        find(datasets, "speed")
+    with pytest.raises(ValueError, match="the column 'rungs'; there are environment, rung, "):
+        find(datasets, "rate", rungs="original")

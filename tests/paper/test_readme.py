@@ -1,0 +1,73 @@
+import pytest
+
+from experiments import ROOT, UserError
+from paper import readme
+from tests.paper import handwritten
+
+TEXT = "# Title\n\n<!-- generated: headline -->\nold\n<!-- end generated -->\n\nMore.\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "README.md").write_text(TEXT)
+    (tmp_path / "results" / "recorded").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_readme_of_this_tree_says_what_is_recorded():
+    assert readme.stale(ROOT) == [], "run python -m paper.readme"
+
+
+def test_nothing_recorded(tree):
+    readme.update(tree)
+    text = (tree / "README.md").read_text()
+    assert "not measured yet" in text
+    assert "headline.svg" not in text
+    assert not (tree / readme.FIGURE).exists()
+
+
+def test_recorded_figures_fill_in_and_nothing_else_changes(tree):
+    handwritten.here(tree)  # the reader's own results are no part of the README
+    handwritten.big(tree)
+    assert readme.stale(tree) == ["README.md", "results/recorded/headline.svg"]
+    readme.update(tree)
+    text = (tree / "README.md").read_text()
+    assert "| cartpole | original, one process | 50.0 |" in text
+    assert "| cartpole | port on GPU, CUDA graph | 1.00\u00a0M (20,000\u00d7) |" in text
+    assert "| cartpole | port on CPU, fused | not measured yet |" in text
+    assert text.startswith("# Title\n\n<!-- generated: headline -->\n")
+    assert text.endswith("<!-- end generated -->\n\nMore.\n")
+    assert readme.stale(tree) == []
+
+
+def test_an_edit_of_the_code_leaves_the_readme_as_it_is(tree):
+    handwritten.big(tree)
+    readme.update(tree)
+    (tree / "kernel.txt").write_text("another kernel")
+    assert readme.stale(tree) == []
+
+
+def test_a_hand_on_the_figure_is_noticed(tree):
+    handwritten.big(tree)
+    readme.update(tree)
+    (tree / readme.FIGURE).write_text("<svg/>")
+    assert readme.stale(tree) == ["results/recorded/headline.svg"]
+
+
+def test_the_figure_goes_with_the_results(tree):
+    (tree / readme.FIGURE).write_text("<svg/>")
+    readme.update(tree)
+    assert not (tree / readme.FIGURE).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- generated: footline -->\n<!-- end generated -->", "'footline'; there are headline"),
+        ("<!-- generated: headline -->\n", "after each such line"),
+        ("nothing", "needs <!-- generated: headline -->"),
+    ],
+)
+def test_marks_that_cannot_be_filled_are_errors(text, message):
+    with pytest.raises(UserError, match=message):
+        readme.filled(text, [])

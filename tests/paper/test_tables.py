@@ -1,0 +1,165 @@
+import re
+
+import pytest
+import yaml
+
+import paper
+from paper import tables, typeset
+from paper.typeset import DASH, TIMES
+from tests.paper import handwritten
+from tests.paper.handwritten import B
+
+
+def rows(name, datasets):
+    """What a reader sees of a table, as dicts by heading."""
+    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
+    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
+
+
+@pytest.mark.parametrize("tree", ["everything", "only_recorded", "nothing"])
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_every_table_reads_sensibly_whatever_was_measured(name, tree, request):
+    about, datasets = tables.TABLES[name], paper.load(request.getfixturevalue(tree))
+    frame = about.frame(datasets)
+    columns, seen = about.seen(frame)
+    assert about.caption.endswith(".")
+    assert not [cell for row in seen for cell in row if cell == "" or re.search(r"\b(nan|none)\b", cell.lower())]
+    assert typeset.html_table(columns, seen, about.empty).count("<tr") > 1
+    assert typeset.csv(frame) == typeset.csv(about.frame(datasets))
+
+
+def test_ratios_stay_on_one_machine(datasets):
+    ladder = tables.ladder(datasets).set_index(["machine", "rung", "threads"])["ratio"]
+    assert ladder["here", "port-cpu", 2] == 3000
+    assert ladder["big", "port-cuda-graph", 1] == 20_000
+    assert ladder[["bare"]].isna().all()
+    assert {row[f"{TIMES} original"] for row in rows("ladder", datasets) if "code changed" in row["status"]} == {DASH}
+
+
+def test_a_ratio_divides_by_the_original_under_the_same_policy(tmp_path):
+    measured = handwritten.rates("original", 100, 1) + handwritten.rates("original", 400, 1, policy="fixed")
+    for policy in ("random", "fixed", "constant"):
+        measured += handwritten.rates("port-cpu", 8000, policy=policy)
+    handwritten.write(tmp_path, None, "throughput", measured, handwritten.HERE)
+    ratios = tables.throughput(paper.load(tmp_path)).set_index(["rung", "policy"])["ratio"]
+    assert ratios["port-cpu", "random"] == 80
+    assert ratios["port-cpu", "fixed"] == 20
+    assert ratios["port-cpu", "constant"] == 80  # the original has no such policy
+
+
+def test_the_four_statuses(datasets):
+    found = {(row["experiment"], row["machine"]): row["status"] for row in rows("status", datasets)}
+    assert found["throughput", "here"] == "measured here"
+    assert found["throughput", "big"] == "recorded"
+    assert found["throughput", "bare"] == "recorded, code changed since"
+    assert {row["status"] for row in rows("status", paper.load(handwritten.Path("absent")))} == {"not measured"}
+
+
+def test_a_recorded_figure_names_its_machine_and_day(datasets):
+    shown = {row["status"] for row in rows("ladder", datasets)}
+    assert shown == {
+        "measured here",
+        "recorded on big, 2026-01-02",
+        "recorded, code changed since (bare, 2026-01-02)",
+    }
+
+
+def test_rates_and_intervals_of_the_ladder(datasets):
+    (row,) = [row for row in rows("ladder", datasets) if row["threads"] == "2"]
+    assert (row["rate, steps/s"], row["per CPU-second"]) == (f"300{typeset.SPACE}k", f"150{typeset.SPACE}k")
+    assert row["fastest of all sizes"] == f"300{typeset.SPACE}k at 8,192"
+    assert row["95 % interval"] == typeset.si_range(3e5, 3e5, 3e5)
+
+
+def test_cpu_seconds_are_not_said_of_a_gpu(datasets):
+    gpu = [row for row in rows("ladder", datasets) if "GPU" in row["rung"]]
+    assert gpu
+    assert {row["per CPU-second"] for row in gpu} == {DASH}
+
+
+def test_fused_steps_against_a_call_per_step_with_as_many_threads(datasets):
+    (row,) = [row for row in rows("fused_steps", datasets) if row["K"] == "128"]
+    assert row[f"{TIMES} call per step"] == f"3.00{TIMES}"
+
+
+def test_roofline(datasets):
+    (row,) = [row for row in rows("roofline", datasets) if row["threads"] == "2" and row["B"] == f"{B:,}"]
+    assert row["share reached"] == f"75{typeset.SPACE}%"
+    assert row["fp32 operations possible per step"] == "40.0"
+
+
+def test_sums_of_the_sameness_proof(datasets):
+    transition, episode, distribution = [row for row in rows("correctness", datasets)]
+    assert (transition["quantity"], transition["tolerance"]) == ("theta (a variant)", f"1e{typeset.MINUS}6")
+    assert (transition["differing (allowed)"], transition["checks held"]) == ("4 (16)", "4 of 4")
+    assert transition["cases"] == "1,000,000"
+    assert episode["checks held"] == "0 of 0"
+    assert (distribution["smallest p"], distribution["checks held"]) == ("0.0400", "0 of 1")
+
+
+def test_what_is_told_is_not_judged(datasets):
+    checks = rows("correctness_checks", datasets)
+    assert [row["holds"] for row in checks] == ["yes", "yes", "yes", "yes", DASH, "no"]
+    assert (checks[4]["found"], checks[4]["allowed"]) == ("113, [99.0, 146]", DASH)
+    assert (checks[5]["found"], checks[5]["allowed"]) == (
+        f"{typeset.MINUS}0.100, [{typeset.MINUS}0.500, 0.250], p = 0.040",
+        "contains 0",
+    )
+
+
+def test_kernels_with_the_range_over_their_builds(datasets):
+    found = [
+        (row["registers per thread"], row["spilled, B"], row["spill-free"]) for row in rows("compilation", datasets)
+    ]
+    assert found == [(f"32 {DASH} 40", "0", "yes"), ("30", "8", "no")]
+    assert len(rows("compilation_builds", datasets)) == 3
+
+
+def test_an_environment_that_nobody_measured_is_in_every_table(nothing, monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ["cartpole", "pendulum"])
+    for name in ("compilation", "correctness", "ladder", "throughput"):
+        found = {row["environment"]: row["status"] for row in rows(name, paper.load(nothing))}
+        assert found == {"cartpole": "not measured", "pendulum": "not measured"}
+
+
+def test_targets_are_judged(datasets):
+    found = {(row["target"], row["status"]): row["met"] for row in rows("targets", datasets)}
+    over_original = next(target for target, _ in found if "over Gymnasium's CartPole in one process" in target)
+    over_vector = next(target for target, _ in found if "over Gymnasium's CartPoleVectorEnv" in target)
+    assert found[over_original, "measured here"] == "yes"  # 3,000 times, at least 2,000
+    assert found[over_vector, "measured here"] == "no"  # 6 times, at least 15
+    assert (over_original, "recorded on big, 2026-01-02") not in found  # no such rung there
+
+
+def test_every_claim_is_answered_or_said_to_be_open(datasets):
+    declared = yaml.safe_load(tables.CLAIMS.read_text(encoding="utf-8"))["claims"]
+    found = rows("claims", datasets)
+    assert list(dict.fromkeys(row["the note says"] for row in found)) == [claim["claim"] for claim in declared]
+    by_question = {row["asked properly"]: row["status"] for row in found}
+    for later in (
+        "share of transfer in a real loop",
+        "training rate",
+        "stepping against stepping, same session",
+    ):
+        assert by_question[later] == "not measured"
+    assert by_question["one round of that loop"].startswith("recorded, code changed since (bare")
+
+
+def test_cost_adds_up_and_meets_the_time_allowed(datasets):
+    total = next(row for row in rows("cost", datasets) if row["machine"] == "here" and row["experiment"] == "all")
+    minutes = [row["wall time"] for row in rows("cost", datasets) if row["machine"] == "here"]
+    assert minutes == [typeset.seconds(60)] * 4 + [typeset.seconds(240)]
+    assert total["CPU time"] == typeset.seconds(360)
+    assert total["time allowed"] == typeset.seconds(tables.declared()["budgets"]["quick"])
+
+
+def test_machines_side_by_side(datasets):
+    frame = tables.machines(datasets).set_index("property")
+    assert list(frame.columns) == ["here", "bare", "big"]
+    assert frame.loc["GPU", "here"] == DASH
+    assert frame.loc["GPU", "big"] == "Big GPU"
+    assert frame.loc["commit", "here"] == "0123456789ab"
+
+
+def test_trademark_signs_are_left_out():
+    assert tables.plain("Intel(R) Xeon(TM)") == "Intel Xeon"

@@ -1,0 +1,60 @@
+"""Copies of the repository to change, and what Snakemake plans in them."""
+
+import csv
+import io
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def copy_of_the_code(folder: Path) -> Path:
+    """The tree without what runs have made, in a folder with a space in its name."""
+    caches = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
+
+    def made_by_runs(parent: str, names: list[str]) -> set[str]:
+        results = set(names) - {"recorded"} if Path(parent) == ROOT / "results" else set()
+        return caches(parent, names) | results
+
+    copy = folder / "a copy"
+    shutil.copytree(ROOT, copy, ignore=made_by_runs)
+    return copy
+
+
+def add_environment(copy: Path, name: str) -> None:
+    """One folder and one YAML more: CartPole once again, under another name."""
+    shutil.copytree(copy / "envs" / "cartpole", copy / "envs" / name)
+    port = copy / "envs" / name / "port.py"
+    port.write_text(port.read_text().replace('title="CartPole-v1"', f'title="{name}"'))
+    shutil.copy(copy / "experiments" / "cartpole.yaml", copy / "experiments" / f"{name}.yaml")
+
+
+def run(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """python -m module arguments, in that folder."""
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def snakemake(folder: Path, *arguments: str, **environment: str) -> str:
+    """What Snakemake prints; it must succeed."""
+    completed = run(folder, "snakemake", *arguments, **environment)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout + completed.stderr
+
+
+def planned(folder: Path, *arguments: str) -> set[str]:
+    """The outputs that a run would make anew, tables and figures aside."""
+    completed = run(folder, "snakemake", "--summary", *arguments)
+    assert completed.returncode == 0, completed.stderr
+    rows = csv.DictReader(io.StringIO(completed.stdout), delimiter="\t")
+    outputs = {row["output_file"] for row in rows if row["plan"] != "no update"}
+    return {output for output in outputs if output.endswith((".csv", ".html"))}

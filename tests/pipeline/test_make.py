@@ -1,0 +1,184 @@
+"""make: what it says when something is missing, what it installs, and that it does so once."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.pipeline.copies import ROOT
+
+pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+
+# A Python that only keeps a record of what it is asked to do. -m venv copies it to where it is told.
+PYTHON = """#!/bin/sh
+echo "$@" >> asked
+case "$*" in
+"-c import sys"*) test ! -e too_old ;;
+"-c import ensurepip"*) test ! -e without_venv ;;
+"-c print(1)") echo 1 ;;
+"-c from importlib.metadata"*) test -e torch_installed ;;
+"-m pip --version") test ! -e without_pip ;;
+"-m venv --clear .venv") rm -rf .venv without_pip; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+"-m pip install torch=="*+cpu) test -e cpu_build_visible && touch torch_installed ;;
+"-m pip install "*) test ! -e interrupted ;;
+esac
+"""
+NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp")
+TORCH = "-m pip install torch==2.13.0+cpu"
+ALL = "-m pip install --editable .[test,lint,nvrtc]"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A folder with a space in its name: the Makefile, the pins, and a path with little on it."""
+    tree = tmp_path / "a folder"
+    (tree / "bin").mkdir(parents=True)
+    for file in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / file, tree)
+    for program in NEEDED:
+        (tree / "bin" / program).symlink_to(shutil.which(program))
+    for program in ("g++", "python3"):
+        (tree / "bin" / program).write_text(PYTHON)
+        (tree / "bin" / program).chmod(0o755)
+    (tree / "cpu_build_visible").touch()
+    return tree
+
+
+def make(tree, *arguments, gpu="", **environment):
+    """make arguments, with no compiler, Python or GPU but those of the folder; its output and status."""
+    environment = {"PATH": str(tree / "bin"), "HOME": str(tree)} | environment
+    command = [shutil.which("make"), f"HAS_GPU={gpu}", *arguments]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def asked(tree) -> list[str]:
+    """What Python was asked to do since the last call, checks left out."""
+    record = tree / "asked"
+    lines = record.read_text().splitlines() if record.exists() else []
+    record.unlink(missing_ok=True)
+    return [line for line in lines if not line.startswith("-c") and not line.endswith("--version")]
+
+
+def test_without_a_target_make_names_all_of_them(tree):
+    status, text = make(tree)
+    assert status == 0
+    assert all(f"make {target}" in text for target in ("report", "test", "lint", "record"))
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        (["report"], "-m snakemake --cores all"),
+        (
+            ["report", "SCALE=full", "ARGS=--dry-run"],
+            "-m snakemake --cores all --config scale=full --dry-run",
+        ),
+        (["test"], "-m pytest --numprocesses logical --maxprocesses 8"),
+        (["record", "MACHINE=desk"], "-m experiments.record --machine desk --scale full"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value),
+)
+def test_the_first_run_sets_up_and_the_second_does_not(tree, target, command):
+    assert make(tree, *target)[0] == 0
+    assert asked(tree) == ["-m venv --clear .venv", TORCH, ALL, command]
+    assert make(tree, *target)[0] == 0
+    assert asked(tree) == [command]
+
+
+def test_lint_checks_python_snakefile_and_workflow(tree):
+    assert make(tree, "lint")[0] == 0
+    assert asked(tree)[3:] == [
+        "-m ruff check .",
+        "-m ruff format --check .",
+        "-m snakefmt --check Snakefile",
+        "-m snakemake --lint",
+    ]
+
+
+def test_changed_pins_are_installed_over_the_old_ones_but_torch_is_kept(tree):
+    make(tree, "test")
+    asked(tree)
+    os.utime(tree / "pyproject.toml", (2**31, 2**31))
+    assert make(tree, "test")[0] == 0
+    assert asked(tree)[0] == ALL
+
+
+def test_an_interrupted_set_up_is_repeated_without_torch(tree):
+    (tree / "interrupted").touch()
+    assert make(tree, "test")[0] != 0
+    assert asked(tree) == ["-m venv --clear .venv", TORCH, ALL]
+    (tree / "interrupted").unlink()
+    assert make(tree, "test")[0] == 0
+    assert asked(tree)[0] == ALL
+
+
+def test_a_virtual_environment_without_pip_is_made_anew(tree):
+    make(tree, "test")
+    asked(tree)
+    (tree / ".venv" / "ready").unlink()
+    (tree / "without_pip").touch()
+    assert make(tree, "test")[0] == 0
+    assert asked(tree)[0] == "-m venv --clear .venv"
+
+
+def test_a_virtual_environment_that_lost_its_python_is_made_anew(tree):
+    make(tree, "test")
+    asked(tree)
+    (tree / ".venv" / "bin" / "python").unlink()
+    assert make(tree, "test")[0] == 0
+    assert asked(tree)[0] == "-m venv --clear .venv"
+
+
+def test_with_a_gpu_torch_is_the_standard_build_and_brings_nvrtc(tree):
+    assert make(tree, "test", gpu="yes")[0] == 0
+    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint]"]
+
+
+def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):
+    (tree / "cpu_build_visible").unlink()
+    status, text = make(tree, "test")
+    assert status == 0
+    assert "Note: pip sees no CPU build of torch 2.13.0" in text
+    assert asked(tree)[:3] == ["-m venv --clear .venv", TORCH, ALL]
+
+
+def without(file):
+    return lambda tree: (tree / file).unlink()
+
+
+def with_a(file):
+    return lambda tree: (tree / file).touch()
+
+
+@pytest.mark.parametrize(
+    ("break_it", "sentence"),
+    [
+        (without("bin/g++"), "no C++ compiler found; install one (Debian: apt install g++)"),
+        (without("bin/python3"), "python3 not found; install Python (Debian: apt install"),
+        (with_a("too_old"), "python3 is older than Python 3.11; name a newer one: make PYTHON="),
+        (with_a("without_venv"), "python3 cannot make virtual environments; install venv (Debian"),
+    ],
+    ids=["compiler", "python", "version", "venv"],
+)
+def test_what_is_missing_is_said_in_one_sentence(tree, break_it, sentence):
+    break_it(tree)
+    status, text = make(tree, "report")
+    assert status != 0
+    assert f"error: {sentence}" in text
+    assert asked(tree) == []
+
+
+def test_the_compiler_may_be_named(tree):
+    (tree / "bin" / "g++").rename(tree / "bin" / "another")
+    assert make(tree, "test", CXX="another -std=c++17")[0] == 0
+    assert make(tree, "test", "CXX=nowhere")[0] == 0  # set up already
+    shutil.rmtree(tree / ".venv")
+    assert make(tree, "test", "CXX=nowhere")[0] != 0
+
+
+def test_record_asks_for_a_name(tree):
+    status, text = make(tree, "record")
+    assert status != 0
+    assert "error: give this machine a name: make record MACHINE=xeon-2core" in text

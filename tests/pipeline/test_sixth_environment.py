@@ -1,0 +1,48 @@
+"""An environment more is one folder and one YAML: rules, tests and report take it up by themselves."""
+
+import csv
+
+import pytest
+
+from tests.pipeline.copies import add_environment, copy_of_the_code, run, snakemake
+
+NAME = "one_more"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    copy = copy_of_the_code(tmp_path_factory.mktemp("sixth"))
+    add_environment(copy, NAME)
+    return copy
+
+
+def output(folder, module, *arguments) -> str:
+    completed = run(folder, module, *arguments)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
+
+
+def test_the_rules_take_it_up(copy):
+    assert NAME in snakemake(copy, "--list-target-rules").split()
+    plan = snakemake(copy, "--dry-run", NAME)
+    for experiment in ("throughput", "correctness", "compilation"):
+        assert f"python -m experiments.{experiment} {NAME} " in plan
+
+
+def test_the_tests_take_it_up(copy):
+    collected = output(copy, "pytest", "--collect-only", "--quiet", "tests/envs").splitlines()
+    of_cartpole = [test for test in collected if "[cartpole" in test]
+    assert of_cartpole
+    assert {test.replace("[cartpole", f"[{NAME}") for test in of_cartpole} <= set(collected)
+
+
+def test_the_report_takes_it_up(copy):
+    results = copy / "results"
+    output(copy, "experiments.compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
+    show = copy / "show.py"
+    show.write_text("from paper.build import Report\nReport().others()\n")
+    output(copy, "show")
+    for table in ("status", "compilation"):
+        with open(results / "tables" / f"{table}.csv") as file:
+            environments = {row["environment"] for row in csv.DictReader(file)}
+        assert NAME in environments

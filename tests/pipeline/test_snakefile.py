@@ -1,0 +1,171 @@
+"""What Snakemake plans: everything at first, nothing twice, after a change exactly what depends on it."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.copies import ROOT, copy_of_the_code, planned, run, snakemake
+
+EXPERIMENTS = ("throughput", "correctness", "compilation")
+PAPER = "results/report.html"
+
+
+def of(environment: str, *experiments: str) -> set[str]:
+    return {f"results/{environment}/{experiment}.csv" for experiment in experiments or EXPERIMENTS}
+
+
+@pytest.fixture
+def copy(measured, tmp_path):
+    """A copy of its own for a test to change, everything measured."""
+    return shutil.copytree(measured, tmp_path / "a copy")
+
+
+def everything_in(copy: Path) -> list[Path]:
+    return [file for file in copy.rglob("*") if file.is_file() and ".snakemake" not in file.parts]
+
+
+# ---- The Snakefile as a text ----
+
+
+def test_the_snakefile_is_short_and_runs_commands_only():
+    text = (ROOT / "Snakefile").read_text()
+    assert text.count("\n") <= 200
+    assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
+    shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
+    assert len(shells) == len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 5
+    assert set(shells) == {"python -m experiments", "python -m paper"}
+
+
+def test_every_rule_is_listed_with_a_sentence(measured):
+    listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
+    assert set(listed) == {"all", "ceilings", "report", "cartpole", "twin", *EXPERIMENTS}
+    assert all(sentence.endswith(".") for sentence in listed.values())
+
+
+def test_snakemake_finds_nothing_to_complain_about(measured):
+    assert "in a good condition" in snakemake(measured, "--lint")
+
+
+# ---- What is planned ----
+
+
+def test_at_first_everything_is_planned(tmp_path):
+    copy = copy_of_the_code(tmp_path)
+    plan = snakemake(copy, "--dry-run")
+    outputs = re.findall(r"output: (\S+?\.(?:csv|html))", plan)
+    assert set(outputs) == {"results/ceilings.csv", PAPER, *of("cartpole")}
+    assert re.search(r"^all +1\n", plan, re.MULTILINE)
+
+
+def test_what_is_timed_takes_every_core(tmp_path):
+    plan = snakemake(copy_of_the_code(tmp_path), "--dry-run", "--cores", "7")
+    jobs = re.findall(r"^rule (\w+):\n(.*?)\n\n", plan, re.MULTILINE | re.DOTALL)
+    assert {rule for rule, text in jobs if "threads: 7" in text} == {"throughput", "correctness", "ceilings"}
+
+
+def test_a_second_run_has_nothing_to_do(measured):
+    assert "Nothing to be done" in snakemake(measured, "--dry-run")
+
+
+@pytest.mark.parametrize("profile", [[], ["--workflow-profile", "none"]], ids=["default", "no profile"])
+def test_touched_files_make_nothing_run(copy, profile):
+    for file in everything_in(copy):
+        file.touch()
+    assert "Nothing to be done" in snakemake(copy, "--dry-run", *profile)
+
+
+def test_a_deleted_result_is_made_again(copy):
+    (copy / "results" / "twin" / "correctness.csv").unlink()
+    assert planned(copy) == {PAPER, *of("twin", "correctness")}
+
+
+def test_an_edited_kernel_runs_exactly_its_environment(copy):
+    with open(copy / "envs" / "cartpole" / "kernel.cuh", "a") as kernel:
+        kernel.write("// edited\n")
+    assert planned(copy) == {PAPER, *of("cartpole")}
+
+
+def test_an_edited_setting_runs_exactly_its_environment(copy):
+    with open(copy / "experiments" / "twin.yaml", "a") as settings:
+        settings.write("# edited\n")
+    assert planned(copy) == {PAPER, *of("twin")}
+
+
+def test_an_edited_experiment_runs_in_every_environment(copy):
+    with open(copy / "experiments" / "correctness.py", "a") as module:
+        module.write("# edited\n")
+    assert planned(copy) == {PAPER, *of("cartpole", "correctness"), *of("twin", "correctness")}
+
+
+def test_the_batching_that_all_kernels_share_runs_everything(copy):
+    with open(copy / "envs" / "kernels" / "batch.cuh", "a") as kernel:
+        kernel.write("// edited\n")
+    assert planned(copy) >= {PAPER, *of("cartpole"), *of("twin")}
+
+
+def test_another_scale_runs_what_depends_on_it(copy):
+    expected = {"results/ceilings.csv", PAPER}
+    for environment in ("cartpole", "twin"):
+        expected |= of(environment, "throughput", "correctness")
+    assert planned(copy, "--config", "scale=full") == expected
+
+
+def test_a_recorded_result_is_read_by_the_report_only(copy):
+    recorded = copy / "results" / "recorded" / "another-machine" / "SHA256SUMS"
+    recorded.parent.mkdir(parents=True)
+    recorded.touch()
+    assert planned(copy) == {PAPER}
+
+
+def test_an_environment_is_a_target(copy):
+    (copy / PAPER).unlink()
+    for made in of("cartpole") | of("twin"):
+        (copy / made).unlink()
+    assert planned(copy, "cartpole") == of("cartpole")
+
+
+# ---- Mistakes ----
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("scale=ful", "scale is 'ful'; --config scale= takes one of: quick, full"),
+        ("scael=full", "--config takes scale and nothing else, not: scael"),
+    ],
+)
+def test_a_wrong_setting_is_named(measured, setting, sentence):
+    completed = run(measured, "snakemake", "--dry-run", "--config", setting)
+    assert completed.returncode != 0
+    assert sentence in completed.stdout + completed.stderr
+
+
+def test_a_folder_without_settings_is_named_and_left_out(copy):
+    (copy / "experiments" / "twin.yaml").unlink()
+    plan = snakemake(copy, "--dry-run")
+    assert "twin is left out: it needs both envs/twin/port.py and experiments/twin.yaml" in plan
+    assert planned(copy) == {PAPER}
+
+
+# ---- Runs ----
+
+BROKEN = """
+import pathlib, sys
+pathlib.Path("results/cartpole/throughput.partial.csv").write_text(sys.executable)
+sys.exit("killed")
+"""
+
+
+def test_a_failed_run_keeps_its_journal_and_the_next_one_starts(copy):
+    (copy / "experiments" / "throughput.py").write_text(BROKEN)
+    journal = copy / "results" / "cartpole" / "throughput.partial.csv"
+    # Without the folder of this Python on the path, jobs still run this Python.
+    for _ in range(2):
+        journal.unlink(missing_ok=True)
+        completed = run(copy, "snakemake", "results/cartpole/throughput.csv", PATH="/usr/bin:/bin")
+        assert completed.returncode != 0
+        assert Path(journal.read_text()) == Path(sys.executable)
+    assert "killed" in (copy / "results" / "logs" / "cartpole" / "throughput.log").read_text()
