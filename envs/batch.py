@@ -229,14 +229,10 @@ class BatchedEnv(VectorEnv):
             name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
         }
         self._clear_statistics()
-        per_env = {name: size // self.num_envs for name, size in bytes_of.items() if self.num_envs in layout[name][0]}
+        shared = {"totals", "extremes", "clock", "bounds", "seeds"}
+        per_env = {name: size // self.num_envs for name, size in bytes_of.items() if name not in shared}
         self.bytes_per_env = sum(per_env.values())
-        rarely = {
-            "episode",
-            "final_obs",
-            "episode_return",
-            "episode_length",
-        }  # touched only where an episode ends
+        rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
         twice = {"state", "elapsed", "running_return"}  # read and written
         traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
         self.bytes_per_step = traffic + self._action_types[0].itemsize

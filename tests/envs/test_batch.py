@@ -98,11 +98,13 @@ def test_a_view_is_the_state_itself():
     assert env.bytes_per_env == copy.bytes_per_env - 16
 
 
-def test_memory_per_environment_is_what_the_table_says():
+@pytest.mark.parametrize("num_envs", [1, 2, 3, 4, 1000])
+def test_memory_per_environment_is_what_the_table_says(num_envs):
+    env = make("cartpole", num_envs)
     # 4 x 4 state, 4 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 x 4 final_obs, 4 return, 4 length
-    assert make("cartpole").bytes_per_env == 69
+    assert env.bytes_per_env == 69
     # state and elapsed twice, obs, reward, flags and a one-byte action once
-    assert make("cartpole").bytes_per_step == 2 * 18 + 16 + 4 + 3 + 1
+    assert env.bytes_per_step == 2 * 18 + 16 + 4 + 3 + 1
 
 
 # ---- actions ------------------------------------------------------------------------------------

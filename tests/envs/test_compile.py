@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
 import envs
@@ -112,3 +113,15 @@ def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, targ
 def test_an_error_in_a_kernel_for_the_gpu_is_shown():
     with pytest.raises(compile.CompilerError, match="NVRTC refuses the kernel for sm_90"):
         compile.resources('extern "C" __global__ void k() { nonsense; }', "sm_90")
+
+
+def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
+    from envs import launch
+    from envs.batch import _struct
+
+    call = _struct("Call")
+    passed = launch._by_value(call)
+    call.steps = 77
+    assert (passed.size, passed.nbytes) == (1, 8 * len(compile.struct_fields("Call")))
+    fields = np.frombuffer(passed.tobytes(), dtype=np.int64)
+    assert fields[compile.struct_fields("Call").index("steps")] == 77
