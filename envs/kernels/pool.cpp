@@ -1,10 +1,11 @@
-// Shares the tiles of one kernel call out to threads. A waiting thread looks for work a few microseconds long and then sleeps:
+// Shares the tiles of one kernel call out to threads. A waiting thread looks for work some microseconds long and then sleeps:
 // a team that spins for milliseconds, as OpenMP runtimes do, takes the processor from whatever else runs on the machine.
-// Every thread has its own part of the tiles, the same at each call, so that their memory stays in its cache; who is done
-// helps the others, so that a thread that wakes late delays nobody.
+// Every thread has its own part of the tiles, the same at each call, so that their memory stays in its cache. If a thread has
+// not begun its part by the time the caller has done its own and looked around a little, the caller does it too.
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -22,78 +23,87 @@ typedef long long i64;
 typedef void Kernel(const void* batch, const void* call, i64 first, i64 last);
 
 namespace {
-const int SPINS = 400;  // pauses: about 20 microseconds on current x86
-const int MOST_THREADS = 1024;
+const std::chrono::microseconds PATIENCE(30);  // longer than Python takes between two steps, shorter than a time slice
 
-struct alignas(64) Part {
-    std::atomic<i64> next{0};
-    i64 end = 0;
+// Waits for a condition without sleeping, but not longer than PATIENCE.
+template <typename Condition>
+void look_for(Condition condition) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!condition() && std::chrono::steady_clock::now() - begin < PATIENCE) pause();
+}
+
+struct Job {
+    Kernel* kernel;
+    const void *batch, *call;
+    i64 tiles;
+    int parts;
+
+    void run(int part) const { kernel(batch, call, tiles * part / parts, tiles * (part + 1) / parts); }
 };
 
 struct Pool {
-    std::mutex mutex;
-    std::condition_variable work, idle;
+    std::mutex mutex;  // guards job, taken and the counting of jobs
+    std::condition_variable work, finished;
     std::atomic<unsigned> jobs{0};  // changes with every job
-    std::atomic<int> inside{0};     // workers on the present job
-    bool open = false;
-    Kernel* kernel;
-    const void *batch, *call;
-    i64 chunk;
-    int sharing = 0;  // threads on the present job, the caller included
-    Part parts[MOST_THREADS];
-    std::vector<std::thread> threads;
+    std::atomic<int> open{0};       // parts of the present job that are not done
+    Job job;
+    std::vector<bool> taken;  // parts of the present job that somebody works on
+    int threads = 0;
 
-    void work_on(Part& part) {
-        for (;;) {
-            const i64 first = part.next.fetch_add(chunk, std::memory_order_relaxed);
-            if (first >= part.end) return;
-            kernel(batch, call, first, first + chunk < part.end ? first + chunk : part.end);
+    bool take(int part) {
+        if (part >= int(taken.size()) || taken[part]) return false;
+        return taken[part] = true;
+    }
+
+    void done() {
+        if (--open == 0) {
+            std::lock_guard<std::mutex> lock(mutex);
+            finished.notify_one();
         }
     }
 
-    void share(int self) {
-        for (int k = 0; k < sharing; k++) work_on(parts[(self + k) % sharing]);
-    }
-
-    void serve(int worker) {
+    void serve(int part) {
         unsigned seen = 0;
         for (;;) {
-            for (int spin = 0; spin < SPINS && jobs.load(std::memory_order_acquire) == seen; spin++) pause();
-            {
-                std::unique_lock<std::mutex> lock(mutex);
-                work.wait(lock, [&] { return jobs.load() != seen; });
-                seen = jobs.load();
-                if (!open || worker >= sharing) continue;
-                inside++;
-            }
-            share(worker);
-            std::lock_guard<std::mutex> lock(mutex);
-            if (--inside == 0) idle.notify_one();
+            look_for([&] { return jobs != seen; });
+            std::unique_lock<std::mutex> lock(mutex);
+            work.wait(lock, [&] { return jobs != seen; });
+            seen = jobs;
+            if (!take(part)) continue;
+            const Job mine = job;
+            lock.unlock();
+            mine.run(part);
+            done();
         }
     }
 
-    void run(Kernel* k, const void* b, const void* c, i64 n, int count) {
+    void run(const Job& next) {
         {
             std::lock_guard<std::mutex> lock(mutex);
-            while (int(threads.size()) < count - 1) {
-                threads.emplace_back(&Pool::serve, this, int(threads.size()) + 1);
-                threads.back().detach();
+            while (threads < next.parts - 1) {
+                threads++;
+                std::thread(&Pool::serve, this, threads).detach();
             }
-            kernel = k, batch = b, call = c, sharing = count;
-            chunk = n / (8 * count) > 0 ? n / (8 * count) : 1;
-            for (int t = 0; t < count; t++) {
-                parts[t].next = n * t / count;
-                parts[t].end = n * (t + 1) / count;
-            }
-            open = true;
+            job = next;
+            taken.assign(next.parts, false);
+            taken[0] = true;
+            open = next.parts;
             jobs++;
         }
         work.notify_all();
-        share(0);
-        for (int spin = 0; spin < SPINS && inside.load(std::memory_order_acquire); spin++) pause();
+        next.run(0);
+        open--;
+        look_for([&] { return open == 0; });
         std::unique_lock<std::mutex> lock(mutex);
-        idle.wait(lock, [&] { return inside == 0; });
-        open = false;
+        for (int part = 1; open && part < next.parts; part++) {
+            if (!take(part)) continue;
+            lock.unlock();
+            next.run(part);
+            open--;
+            lock.lock();
+        }
+        finished.wait(lock, [&] { return open == 0; });
+        taken.clear();  // a thread that wakes only now finds nothing
     }
 };
 
@@ -110,8 +120,7 @@ const int registered = pthread_atfork(nullptr, nullptr, after_fork);
 
 extern "C" void run_on_threads(Kernel* kernel, const void* batch, const void* call, i64 tiles, int threads) {
     if (threads > tiles) threads = int(tiles);
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads <= 1) return kernel(batch, call, 0, tiles);
     std::lock_guard<std::mutex> lock(callers);
-    pool->run(kernel, batch, call, tiles, threads);
+    pool->run({kernel, batch, call, tiles, threads});
 }

@@ -1,0 +1,73 @@
+"""The threads behind a port on the CPU."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import envs
+
+ROOT = Path(__file__).parents[2]
+
+
+def played(threads: int, seed: int, steps: int = 200):
+    env = envs.make("cartpole", 5000, seed=seed, threads=threads)
+    env.reset()
+    for _ in range(steps):
+        env.step(env.random_actions()[0])
+    return env.state()["state"]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8, 64])
+def test_more_threads_than_cores_or_tiles_give_the_same_result(threads):
+    assert torch.equal(played(threads, 1), played(1, 1))
+
+
+def test_two_python_threads_can_step_two_batches_at_once():
+    found = {}
+    workers = [threading.Thread(target=lambda s=seed: found.update({s: played(2, s)})) for seed in (1, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert torch.equal(found[1], played(1, 1))
+    assert torch.equal(found[2], played(1, 2))
+
+
+FORK = """
+import os, envs
+env = envs.make("cartpole", 5000, threads=2)
+env.reset()
+env.rollout(10)
+child = os.fork()
+env.rollout(10)
+total = float(env.state()["state"].double().sum())
+if child == 0:
+    print(total, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(total)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork on Windows")
+def test_a_forked_child_has_threads_of_its_own():
+    result = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    first, second = result.stdout.split()
+    assert first == second
+
+
+def test_waiting_threads_sleep():
+    env = envs.make("cartpole", 5000, threads=4)
+    env.reset()
+    env.rollout(10)
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.05
