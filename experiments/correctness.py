@@ -186,7 +186,7 @@ def transition(cases: Cases, device: str, dtype: str, variant: tuple) -> Iterato
 
 
 def arrays(cases: Cases) -> Iterator[dict]:
-    """The array form on NumPy against the port: one step, and the first states of 1,000 episodes of 100 environments."""
+    """The array form on NumPy against the port: one step, and first states of 1,000 episodes of 100 environments."""
     ours = port_transitions(cases, "cpu", "float32", ())
     form = envs.arrays_form(cases.name)
     state, reward, terminated = form.step(np, cases.states.T.copy(), cases.actions)
@@ -202,7 +202,7 @@ def arrays(cases: Cases) -> Iterator[dict]:
     index, different = np.arange(100, dtype=np.uint64), []
     for episode in range(1000):
         first = form.reset(np, cases.settings.seed, index, np.full(100, episode, dtype=np.uint64))
-        different.append((first.T != env.state()["state"].numpy()).any(axis=1))
+        different.append((env.state()["state"].numpy() != first.T).any(axis=1))
         env.reset()
     yield equal(*place, "first state of an episode, bits", np.concatenate(different))
 

@@ -56,9 +56,7 @@ def test_work_on_threads_is_done_once_each_at_the_same_time():
 
 @pytest.mark.parametrize("target", compile.TARGETS)
 def test_gpu_kernels_compile_without_spills(target):
-    rows = compile.resources(
-        f"#define CHAINS {ceilings.CHAINS['cuda']}\n{ceilings.SOURCE.read_text()}", target
-    )
+    rows = compile.resources(f"#define CHAINS {ceilings.CHAINS['cuda']}\n{ceilings.SOURCE.read_text()}", target)
     assert {row["kernel"] for row in rows} == {"fma_chains", "nothing"}
     for row in rows:
         assert row["spill_store_bytes"] == row["spill_load_bytes"] == row["stack_bytes"] == 0
@@ -95,19 +93,14 @@ def test_every_ceiling_of_the_gpu_runs(quantity):
 
 
 def test_the_command_line_writes_rows_and_prints_rates(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(
-        sys, "argv", ["ceilings", "--devices", "cpu", "--output", str(tmp_path / "ceilings.csv")]
-    )
+    monkeypatch.setattr(sys, "argv", ["ceilings", "--devices", "cpu", "--output", str(tmp_path / "ceilings.csv")])
     small = [Group("copy", "cpu", 2**16, 1), Group("fp32", "cpu", None, 1)]
     monkeypatch.setattr(ceilings, "groups", lambda scale, present: small)
     monkeypatch.setattr(ceilings, "BLOCKS", {"quick": 6})
     command.run(ceilings.main)
     frame, described = results.read(tmp_path / "ceilings.csv")
     assert list(frame.columns) == ceilings.COLUMNS
-    assert (
-        list(zip(frame["quantity"], frame["unit"], strict=True))
-        == [("copy", "byte")] * 6 + [("fp32", "flop")] * 6
-    )
+    assert list(zip(frame["quantity"], frame["unit"], strict=True)) == [("copy", "byte")] * 6 + [("fp32", "flop")] * 6
     assert (frame["size_bytes"].dropna() == 2**16).all()
     assert (frame["wall_s"] >= 0.2).all()
     assert (described["environment"], described["timing"]["blocks"]) == (None, 6)

@@ -134,9 +134,7 @@ def test_an_empty_file_is_no_settings(folder):
 
 
 def test_an_environment_without_settings_is_named_with_the_nearest():
-    with pytest.raises(
-        config.ConfigError, match=r"no experiments/cartpol.yaml; did you mean 'cartpole'\? Known: "
-    ):
+    with pytest.raises(config.ConfigError, match=r"no experiments/cartpol.yaml; did you mean 'cartpole'\? Known: "):
         config.load("cartpol", "quick")
 
 

@@ -41,10 +41,7 @@ def test_a_finished_journal_is_a_csv_and_its_provenance_and_nothing_else(path):
     assert frame["note"].isna().all()
     assert described["experiment"] == "timing"
     assert described["timing"] == {"blocks": 10}
-    assert (
-        described["sources"]["experiments/timing.py"]
-        == provenance.hashes(["experiments/timing.py"]).popitem()[1]
-    )
+    assert described["sources"]["experiments/timing.py"] == provenance.hashes(["experiments/timing.py"]).popitem()[1]
 
 
 def test_a_journal_goes_on_after_the_groups_that_are_there(path, capsys):
@@ -76,9 +73,7 @@ def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change,
     if change == "machine":
         monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
     second = journal(path, config={"seed": 1 if change == "config" else 0})
-    assert (
-        "speed.partial.csv is of another code, configuration or machine: discarded" in capsys.readouterr().err
-    )
+    assert "speed.partial.csv is of another code, configuration or machine: discarded" in capsys.readouterr().err
     assert "a" not in second
     second.add("b", rows("b"))
     second.finish()
@@ -118,9 +113,7 @@ GROUPS = st.lists(st.integers(1, 4), max_size=5)
 @given(sizes=GROUPS, names=st.text("ab,\"' é"), cut=st.floats(0, 1))
 def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, names, cut):
     groups = {
-        f"{number}{names}": [
-            [f"{number}{names}", str(size), "0", "0", names, str(row)] for row in range(size)
-        ]
+        f"{number}{names}": [[f"{number}{names}", str(size), "0", "0", names, str(row)] for row in range(size)]
         for number, size in enumerate(sizes)
     }
     text = results.csv_text([HEADER])
@@ -149,9 +142,7 @@ def test_a_killed_process_loses_at_most_the_group_it_was_in(tmp_path):
     partial = path.with_suffix(".partial.csv")
     before = 0
     for pause in (0.01, 0.05, 0.2):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stderr=subprocess.DEVNULL)
         size = partial.stat().st_size if partial.exists() else 0
         deadline = time.monotonic() + 60
         while not partial.exists() or partial.stat().st_size <= size + 100:
@@ -169,9 +160,7 @@ def test_a_killed_process_loses_at_most_the_group_it_was_in(tmp_path):
         before = len(found)
 
 
-@pytest.mark.parametrize(
-    "wrong", [[{"name": "a", "value": 1}], [{"name": "a", "value": 1, "note": 1, "more": 1}], []]
-)
+@pytest.mark.parametrize("wrong", [[{"name": "a", "value": 1}], [{"name": "a", "value": 1, "note": 1, "more": 1}], []])
 def test_rows_with_other_columns_or_none_are_refused(path, wrong):
     made = journal(path)
     with pytest.raises(ValueError, match=r"columns|no rows"):
@@ -223,9 +212,7 @@ def test_datasets_carry_machine_origin_and_status(root):
 
 def test_recorded_becomes_code_changed_since_with_an_edit(root):
     (root / "code.py").write_text("later\n")
-    assert [entry.status for entry in results.datasets("cartpole", "throughput", root)[1:]] == [
-        results.CHANGED
-    ] * 2
+    assert [entry.status for entry in results.datasets("cartpole", "throughput", root)[1:]] == [results.CHANGED] * 2
 
 
 def test_what_was_never_measured_has_no_dataset(root):
