@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from . import launch
+from .checks import choice, find_device, integer, require_memory
 from .kernels import compile
 from .port import Port, nearest
 from .spaces import AutoresetMode, ResetNeeded, VectorEnv, batch_space
@@ -45,59 +46,6 @@ class Graph:
     def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int):
         self.steps = steps
         self.replay = graph.replay
-
-
-def available_memory(device: torch.device) -> int:
-    """Bytes that could be allocated on a device now."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def require_memory(needed: int, device: torch.device, what: str, count: int):
-    """Raises MemoryError where `needed` bytes for `count` of something do not fit, and says how many would."""
-    free = available_memory(device)
-    if needed > free:
-        raise MemoryError(
-            f"{what}={count} needs {needed / 2**30:,.1f} GiB on {device}, where {free / 2**30:,.1f} GiB are free; "
-            f"about {int(free / needed * count):,} would fit"
-        )
-
-
-def find_device(device) -> torch.device:
-    """Validates "cpu", "cuda" or "cuda:<index>" against this machine."""
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError):
-        chosen = None
-    if chosen is None or chosen.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r} must be 'cpu', 'cuda' or 'cuda:<index>'")
-    if chosen.type == "cpu":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}: this machine has no usable CUDA device; use device='cpu'")
-    index = torch.cuda.current_device() if chosen.index is None else chosen.index
-    if index >= torch.cuda.device_count():
-        raise ValueError(
-            f"device={device!r}: this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0"
-        )
-    return torch.device("cuda", index)
-
-
-def _integer(field: str, value, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ValueError(f"{field}={value!r} must be an integer from {low} to {high}")
-    return int(value)
-
-
-def _choice(field: str, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
-    return value
 
 
 def _struct(name: str) -> ctypes.Structure:
@@ -154,31 +102,31 @@ class BatchedEnv(VectorEnv):
         **params,
     ):
         self.port, self.params = port, port.make_params(preset, params)
-        self.num_envs = _integer("num_envs", num_envs, 1, 2**31 - 1)
-        self.groups = _integer("groups", groups, 1, self.num_envs)
+        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.groups = integer("groups", groups, 1, self.num_envs)
         if self.num_envs % self.groups:
             raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
         self.group_size = self.num_envs // self.groups
-        self.first_index = _integer("first_index", first_index, 0, 2**32 - self.group_size)
+        self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
         limit = port.horizon if max_episode_steps is None else max_episode_steps
-        self.max_episode_steps = _integer("max_episode_steps", limit, 1, 2**31 - 1)
-        mode = _choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
+        self.max_episode_steps = integer("max_episode_steps", limit, 1, 2**31 - 1)
+        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
         self.autoreset_mode = AutoresetMode(mode)
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
-        self.dtype = _choice("dtype", dtype, ("float32", "float64"))
-        self._view = _choice("obs", obs, ("copy", "view")) == "view"
+        self.dtype = choice("dtype", dtype, ("float32", "float64"))
+        self._view = choice("obs", obs, ("copy", "view")) == "view"
         if self._view and dtype == "float64":
             raise ValueError("obs='view' needs dtype='float32': observations are float32")
         self._action_types = (
-            ACTION_TYPES if action_dtype is None else (_choice("action_dtype", action_dtype, ACTION_TYPES),)
+            ACTION_TYPES if action_dtype is None else (choice("action_dtype", action_dtype, ACTION_TYPES),)
         )
         self.device = find_device(device)
-        self._numpy = _choice("arrays", arrays, ("torch", "numpy")) == "numpy"
+        self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
             raise ValueError("arrays='numpy' needs device='cpu'")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores
-        self.threads = default_threads if threads is None else _integer("threads", threads, 1, 1024)
+        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
         self._check = self.device.type == "cpu" if check_actions is None else bool(check_actions)
         seeds = self._seeds(seed)
 
@@ -365,7 +313,7 @@ class BatchedEnv(VectorEnv):
         seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
         if len(seeds) != self.groups:
             raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
-        return [_integer("seed", value, 0, 2**64 - 1) for value in seeds]
+        return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
 
     def _mask(self, mask) -> torch.Tensor:
         """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
@@ -433,7 +381,7 @@ class BatchedEnv(VectorEnv):
         Only stepping moves the policy's clock: asked twice, it answers the same.
         """
         actions = torch.empty(
-            (_integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device
+            (integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device
         )
         self._run("random_actions", steps=steps, actions=actions.data_ptr())
         return actions
@@ -460,17 +408,17 @@ class BatchedEnv(VectorEnv):
             MemoryError: the trajectory does not fit.
         """
         self._require_started("a rollout")
-        steps = _integer("steps", steps, 1, 2**31 - 1)
+        steps = integer("steps", steps, 1, 2**31 - 1)
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
-        _choice("store", store, ("statistics", "trajectory"))
+        choice("store", store, ("statistics", "trajectory"))
         arguments: dict[str, int] = {"steps": steps}
         if isinstance(policy, Linear):
             kind = "linear"
             weights, bias = self._linear(policy)
             arguments |= {"weights": weights.data_ptr(), "bias": bias.data_ptr()}
         else:
-            kind = _choice("policy", policy, ("random",))
+            kind = choice("policy", policy, ("random",))
         rows = self._trajectory(steps) if store == "trajectory" else {}
         for name, field in (("action", "actions"), ("obs", "obs"), ("reward", "reward")):
             arguments |= {field: rows[name].data_ptr()} if rows else {}
@@ -525,7 +473,7 @@ class BatchedEnv(VectorEnv):
             ValueError: not on CUDA, or actions are checked (a check synchronises).
         """
         self._require_started("capturing a graph")
-        steps = _integer("steps", steps, 1, 2**31 - 1)
+        steps = integer("steps", steps, 1, 2**31 - 1)
         if self.device.type != "cuda":
             raise ValueError(f"a CUDA graph needs device='cuda'; this environment is on {self.device}")
         if self._check:
@@ -642,7 +590,7 @@ class BatchedEnv(VectorEnv):
         if "seed" in state:
             self._buffers["seeds"].copy_(torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64)))
         if "t" in state:
-            self._buffers["clock"].fill_(_integer("t", state["t"], 0, 2**63 - 1))
+            self._buffers["clock"].fill_(integer("t", state["t"], 0, 2**63 - 1))
         self._run("observe")
         self._started = True
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from envs.batch import available_memory
+from envs.checks import available_memory
 from envs.kernels import compile
 from experiments import command, provenance, timing
 from experiments.results import Journal

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 import envs
-from envs.batch import available_memory
+from envs.checks import available_memory
 from experiments import UserError, command, config, provenance, timing
 from experiments.config import Settings, nearest
 from experiments.results import Journal

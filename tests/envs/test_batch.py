@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import envs
-from envs.batch import available_memory
+from envs.checks import available_memory
 from envs.spaces import AutoresetMode, ResetNeeded
 
 NAMES = envs.names()

@@ -1,0 +1,61 @@
+"""Checks of arguments; a message names the argument, its value and what is allowed."""
+
+import os
+
+import numpy as np
+import torch
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes that could be allocated on a device now."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def require_memory(needed: int, device: torch.device, what: str, count: int):
+    """Raises MemoryError where `needed` bytes for `count` of something do not fit, and says how many would."""
+    free = available_memory(device)
+    if needed > free:
+        raise MemoryError(
+            f"{what}={count} needs {needed / 2**30:,.1f} GiB on {device}, where {free / 2**30:,.1f} GiB are free; "
+            f"about {int(free / needed * count):,} would fit"
+        )
+
+
+def find_device(device) -> torch.device:
+    """Validates "cpu", "cuda" or "cuda:<index>" against this machine."""
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r} must be 'cpu', 'cuda' or 'cuda:<index>'")
+    if chosen.type == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device={device!r}: this machine has no usable CUDA device; use device='cpu'")
+    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    if index >= torch.cuda.device_count():
+        raise ValueError(
+            f"device={device!r}: this machine has {torch.cuda.device_count()} CUDA device(s), counted from 0"
+        )
+    return torch.device("cuda", index)
+
+
+def integer(field: str, value, low: int, high: int) -> int:
+    """The value as an int; ValueError unless it is an integer from low to high."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ValueError(f"{field}={value!r} must be an integer from {low} to {high}")
+    return int(value)
+
+
+def choice(field: str, value, allowed):
+    """The value; ValueError unless it is one of the allowed."""
+    if value not in allowed:
+        raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
+    return value
