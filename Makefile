@@ -56,8 +56,8 @@ BASE := $(PYTHON)
 endif
 
 $(READY): pyproject.toml
-	@set -- $$CXX; command -v "$${1:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null \
-	    || $(call fail,no C++ compiler found; install one (Debian: apt install g++) or name one in CXX)
+	@for program in $${CXX:-c++ g++ clang++}; do command -v "$$program" >/dev/null && exit 0; done; \
+	    $(call fail,no C++ compiler found; install one (Debian: apt install g++) or name one in CXX)
 	@command -v '$(BASE)' >/dev/null \
 	    || $(call fail,$(BASE) not found; install Python (Debian: apt install python3 python3-venv) or say PYTHON=...)
 	@'$(BASE)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

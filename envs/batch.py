@@ -22,7 +22,7 @@ from .spaces import AutoresetMode, ResetNeeded, VectorEnv, batch_space
 TILE = 256  # environments per thread block, and per vector loop on the CPU
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
-RETURN_UNIT = 2.0**-20  # of the return sums in `totals`
+RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
 ACTION_TYPES = (torch.uint8, torch.int32, torch.int64)
 
@@ -30,6 +30,8 @@ ACTION_TYPES = (torch.uint8, torch.int32, torch.int64)
 @dataclass(frozen=True)
 class Linear:
     """A fixed linear policy: the action with the highest score of weights @ obs + bias, the lowest such action first.
+
+    An environment copies it once: numbers changed in place later are not seen.
 
     Args:
         weights: [m, n], m actions, n observation components.
@@ -41,11 +43,17 @@ class Linear:
 
 
 class Graph:
-    """A CUDA graph of `steps` times policy and step on the environment's own buffers."""
+    """A CUDA graph of `steps` times policy and step on the environment's own buffers, which it keeps alive."""
 
-    def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int):
+    def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int, keep: tuple):
         self.steps = steps
         self.replay = graph.replay
+        self._keep = keep
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory under a signed type: torch has few operations on uint16 and uint32."""
+    return tensor.view({torch.uint16: torch.int16, torch.uint32: torch.int32}.get(tensor.dtype, tensor.dtype))
 
 
 def _struct(name: str) -> ctypes.Structure:
@@ -69,7 +77,7 @@ class BatchedEnv(VectorEnv):
         max_episode_steps: steps after which an episode is truncated; None is the original's limit.
         groups: number of equal parts of the batch, each with a seed and noise indices of its own.
         first_index: noise index of each group's environment 0, so that a batch can be split over processes.
-        arrays: "torch", or "numpy" (cpu only): zero-copy views of the same buffers.
+        arrays: "torch", or "numpy" (cpu only): reset and step return zero-copy views of the same buffers.
         threads: of the CPU; None is one below 16,384 environments, else all.
         check_actions: raise on an action outside the space; None is True on the cpu, False on cuda (it synchronises).
         preset: a named set of parameters.
@@ -132,6 +140,7 @@ class BatchedEnv(VectorEnv):
 
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = port.action
+        self._action_shape = torch.Size((self.num_envs,))
         self._allocate()
         self._load(folder)
         self._present()
@@ -267,7 +276,7 @@ class BatchedEnv(VectorEnv):
             if seed is not None or options:
                 raise ValueError("options['reset_mask'] cannot be combined with a seed or with reset bounds")
             self._require_started("a masked reset")
-            self._reset(self._mask(mask), None, None)
+            self._reset(self._mask(mask, "options['reset_mask']"), None, None)
         else:
             first = None if self._started else [int(s) for s in self._buffers["seeds"].cpu().numpy()]
             self._reset(None, first if seed is None else self._seeds(seed), options)
@@ -299,11 +308,7 @@ class BatchedEnv(VectorEnv):
 
     def _reset(self, mask, seeds, options):
         if options is not None:
-            bounds = self.port.reset_bounds(options)
-            standard = bounds == self.port.reset_bounds({}) and self.params == type(self.params)()
-            enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
-            self._call.default_bounds = int(standard and enough)
-            self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype))
+            self._set_bounds(self.port.reset_bounds(options))
         if seeds is not None:
             self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
             self._buffers["clock"].zero_()
@@ -315,17 +320,17 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
         return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
 
-    def _mask(self, mask) -> torch.Tensor:
+    def _mask(self, mask, name: str) -> torch.Tensor:
         """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
         if not isinstance(mask, np.ndarray | torch.Tensor):
-            raise TypeError(f"options['reset_mask'] must be a NumPy or torch array, got {type(mask).__name__}")
+            raise TypeError(f"{name} must be a NumPy or torch array, got {type(mask).__name__}")
         if mask.dtype not in (np.bool_, torch.bool):
-            raise TypeError(f"options['reset_mask'] must have dtype bool, got {mask.dtype}")
+            raise TypeError(f"{name} must have dtype bool, got {mask.dtype}")
         if tuple(mask.shape) != (self.num_envs,):
-            raise ValueError(f"options['reset_mask'] must have shape ({self.num_envs},), got {tuple(mask.shape)}")
+            raise ValueError(f"{name} must have shape ({self.num_envs},), got {tuple(mask.shape)}")
         host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
         if host and not mask.any():
-            raise ValueError("options['reset_mask'] must contain at least one True value")
+            raise ValueError(f"{name} must contain at least one True value")
         tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
         return tensor.to(self.device)
 
@@ -333,14 +338,14 @@ class BatchedEnv(VectorEnv):
         if isinstance(action, torch.Tensor):
             tensor = action
         elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in "iub":
-            tensor = torch.from_numpy(action)
+            tensor = torch.from_numpy(np.ascontiguousarray(action))
         else:
             found = getattr(action, "dtype", type(action).__name__)
             raise ValueError(f"action must be an integer torch tensor on {self.device}, got {found}")
         if tensor.dtype not in self._steps:
             allowed = ", ".join(str(t).removeprefix("torch.") for t in self._action_types)
             raise ValueError(f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}")
-        if tensor.numel() != self.num_envs or tensor.ndim > 2 or tensor.shape[0] != self.num_envs:
+        if tensor.shape != self._action_shape and tensor.shape != (self.num_envs, 1):
             raise ValueError(
                 f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)"
             )
@@ -434,7 +439,7 @@ class BatchedEnv(VectorEnv):
         m, n = int(self.single_action_space.n), self.single_observation_space.shape[0]
         tensors = []
         for name, shape in (("weights", (m, n)), ("bias", (m,))):
-            tensor = torch.as_tensor(getattr(policy, name), dtype=torch.float32).to(self.device).contiguous()
+            tensor = torch.as_tensor(getattr(policy, name)).to(self.device, torch.float32, copy=True).contiguous()
             if tuple(tensor.shape) != shape:
                 raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}")
             if not bool(tensor.isfinite().all()):
@@ -486,22 +491,18 @@ class BatchedEnv(VectorEnv):
             for k in range(steps):
                 self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
 
-        before, totals, extremes = (
-            self.state(),
-            self._buffers["totals"].clone(),
-            self._buffers["extremes"].clone(),
-        )
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            run()  # compiles and allocates what the capture must not
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        with torch.cuda.graph(graph):
-            run()
-        self.set_state(before)  # the warm-up leaves no trace
-        self._buffers["totals"].copy_(totals)
-        self._buffers["extremes"].copy_(extremes)
-        return Graph(graph, steps)
+        before = {name: buffer.clone() for name, buffer in self._buffers.items()}
+        with torch.cuda.device(self.device):
+            graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                run()  # compiles and allocates what the capture must not
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph):
+                run()
+        for name, buffer in self._buffers.items():
+            buffer.copy_(before[name])  # the warm-up leaves no trace
+        return Graph(graph, steps, (self, policy))
 
     # ---- statistics and state ---------------------------------------------------------------------------------------
 
@@ -517,7 +518,11 @@ class BatchedEnv(VectorEnv):
             0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
             max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit.
         """
-        episodes, steps, returns = self._buffers["totals"].sum(dim=1).double()
+        totals = self._buffers["totals"]
+        episodes, steps, _ = totals.sum(dim=1).double()
+        # Whole numbers and fractions apart: the sum over all tiles may exceed 63 bits in units of 2^-20.
+        wholes, fractions = totals[2] >> RETURN_BITS, totals[2] & (2**RETURN_BITS - 1)
+        returns = wholes.sum().double() + fractions.sum().double() / 2**RETURN_BITS
         extremes = self._buffers["extremes"]
         none = torch.full_like(episodes, torch.nan)
 
@@ -526,7 +531,7 @@ class BatchedEnv(VectorEnv):
 
         found = {
             "episodes": episodes,
-            "return_mean": known(returns * RETURN_UNIT / episodes),
+            "return_mean": known(returns / episodes),
             "return_min": known(extremes[2].min()),
             "return_max": known(extremes[3].max()),
             "length_mean": known(steps / episodes),
@@ -555,15 +560,15 @@ class BatchedEnv(VectorEnv):
         return [*names, "running_return"] if self.port.running_return else names
 
     def set_state(self, state: Mapping, mask=None):
-        """Restores what `state()` gave, or the keys present.
+        """Restores what `state()` gave, or the keys present; on an error nothing has changed.
 
         Args:
             state: arrays as `state()` returns them; rows [B, ...] on any device.
             mask: [B] bool; other environments keep every bit. Not with seed, t or bounds.
 
         Raises:
-            ValueError: an unknown key, a wrong shape, a state the kernel is not written for, elapsed outside
-                0 .. limit.
+            ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
+                0 .. limit-1 for a running episode or 0 .. limit for one that has ended.
         """
         allowed = [*self._per_env(), "bounds", "t", "seed"]
         for key in state:
@@ -571,48 +576,79 @@ class BatchedEnv(VectorEnv):
                 raise ValueError(f"set_state: unknown key {key!r}{nearest(key, allowed)}")
             if mask is not None and key in ("bounds", "t", "seed"):
                 raise ValueError(f"set_state: {key!r} belongs to the whole batch and cannot be masked")
-        rows = None if mask is None else self._mask(mask)
-        tensors = {key: self._checked(key, value) for key, value in state.items() if key in self._per_env()}
+        rows = None if mask is None else self._mask(mask, "set_state: mask")
+        tensors = {key: self._rows(key, state[key]) for key in self._per_env() if key in state}
+        if "state" in tensors:
+            self._check_state(tensors["state"])
+        if "elapsed" in tensors:
+            self._check_elapsed(tensors, rows)
+        bounds = self._check_bounds(state["bounds"]) if "bounds" in state else None
+        seeds = self._seeds(state["seed"]) if "seed" in state else None
+        clock = integer("set_state: t", state["t"], 0, 2**63 - 1) if "t" in state else None
+
         for key, tensor in tensors.items():
             buffer = self._buffers[key].t() if key == "state" else self._buffers[key]
-            # torch has few operations on unsigned types: copy the bits
-            views = {torch.uint16: torch.int16, torch.uint32: torch.int32}
-            buffer, tensor = (x.view(views.get(x.dtype, x.dtype)) for x in (buffer, tensor))
-            if rows is None:
-                buffer.copy_(tensor)
-            else:
-                keep = rows[:, None] if buffer.ndim == 2 else rows
-                buffer.copy_(torch.where(keep, tensor, buffer))
+            buffer, tensor = (bits(x) for x in (buffer, tensor))
+            if rows is not None:
+                tensor = torch.where(rows[:, None] if buffer.ndim == 2 else rows, tensor, buffer)
+            buffer.copy_(tensor)
         self._buffers["ended"].copy_(self._buffers["terminated"] | self._buffers["truncated"])
-        if "bounds" in state:
-            self._buffers["bounds"].copy_(state["bounds"])
-            self._call.default_bounds = 0  # any bounds are possible: a fused rollout checks at each step
-        if "seed" in state:
-            self._buffers["seeds"].copy_(torch.from_numpy(np.array(self._seeds(state["seed"]), dtype=np.uint64)))
-        if "t" in state:
-            self._buffers["clock"].fill_(integer("t", state["t"], 0, 2**63 - 1))
+        if bounds is not None:
+            self._set_bounds(bounds)
+        if seeds is not None:
+            self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
+        if clock is not None:
+            self._buffers["clock"].fill_(clock)
         self._run("observe")
         self._started = True
 
-    def _checked(self, key: str, value) -> torch.Tensor:
-        buffer = self._buffers[key]
+    def _rows(self, key: str, value) -> torch.Tensor:
+        """One key's rows on the device in the buffer's type; finite, and integers in range."""
         shape = (self.num_envs, len(self.port.state)) if key == "state" else (self.num_envs,)
         tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
         if tuple(tensor.shape) != shape:
             raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
-        if key == "state":
-            for column, (name, limit) in enumerate(zip(self.port.state, self.port.state_limit, strict=True)):
-                wrong = ~(tensor[:, column].abs() <= limit) | ~tensor[:, column].isfinite()
-                if bool(wrong.any()):
-                    i = int(wrong.nonzero()[0])
-                    bound = f"in [-{limit}, {limit}]" if np.isfinite(limit) else "finite"
-                    raise ValueError(f"set_state: {name}={float(tensor[i, column])} of environment {i} must be {bound}")
         if key in ("elapsed", "episode"):
             top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
-            wide = tensor.to(torch.int64)
-            wrong = (wide < 0) | (wide > top)
-            if bool(wrong.any()):
-                i = int(wrong.nonzero()[0])
-                raise ValueError(f"set_state: {key}={int(wide[i])} of environment {i} must be in 0 .. {top}")
-            tensor = wide
-        return tensor.to(device=self.device, dtype=buffer.dtype)
+            tensor = tensor.to(torch.int64)
+            self._refuse(key, tensor, (tensor < 0) | (tensor > top), f"in 0 .. {top}")
+        return tensor.to(device=self.device, dtype=self._buffers[key].dtype)
+
+    def _refuse(self, name: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
+        if bool(wrong.any()):
+            i = int(wrong.nonzero()[0])
+            raise ValueError(f"set_state: {name}={values[i].item()} of environment {i} must be {allowed}")
+
+    def _check_state(self, states: torch.Tensor):
+        for column, (name, limit) in enumerate(zip(self.port.state, self.port.state_limit, strict=True)):
+            values = states[:, column]
+            allowed = f"in [-{limit}, {limit}]" if np.isfinite(limit) else f"finite in {self.dtype}"
+            # The limit is the smallest that float32 may round it to.
+            self._refuse(name, values, ~(values.abs() <= max(limit, np.float32(limit))) | ~values.isfinite(), allowed)
+
+    def _check_elapsed(self, tensors: Mapping, rows):
+        """An episode that has run for as long as the limit must have ended."""
+        flags = [tensors.get(flag, self._buffers[flag]) for flag in ("terminated", "truncated")]
+        elapsed = tensors["elapsed"].to(torch.int64)
+        wrong = (elapsed == self.max_episode_steps) & ~(flags[0] | flags[1])
+        wrong = wrong if rows is None else wrong & rows
+        self._refuse("elapsed", elapsed, wrong, f"in 0 .. {self.max_episode_steps - 1}, its episode being unfinished")
+
+    def _check_bounds(self, bounds) -> tuple[float, ...]:
+        values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
+        options = self.port.reset_options
+        if values.shape != (len(options),):
+            raise ValueError(f"set_state: bounds have shape {values.shape}; needed: ({len(options)},)")
+        exact = {
+            float(np.dtype(self.dtype).type(value)): value for value in self.port.reset_bounds({})
+        }  # the standard bounds come back as themselves, not as their float32 neighbours
+        return self.port.reset_bounds(
+            {name: exact.get(value, value) for name, value in zip(options, values.tolist(), strict=True)}
+        )
+
+    def _set_bounds(self, bounds: tuple[float, ...]):
+        """Writes the reset bounds, and notes whether no episode from them can be shorter than the fetch-ahead."""
+        standard = bounds == self.port.reset_bounds({}) and self.params == self.port.params()
+        enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
+        self._call.default_bounds = int(standard and enough)
+        self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype))

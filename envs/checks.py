@@ -1,6 +1,8 @@
 """Checks of arguments; a message names the argument, its value and what is allowed."""
 
+import math
 import os
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,12 +11,23 @@ import torch
 def available_memory(device: torch.device) -> int:
     """Bytes that could be allocated on a device now."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch can hand it out again
+        return torch.cuda.mem_get_info(device)[0] + unused
     try:
         with open("/proc/meminfo") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+            free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(free, _container_memory())
+
+
+def _container_memory() -> float:
+    """Bytes that a container's limit leaves, infinite where there is none."""
+    try:
+        limit, used = (Path("/sys/fs/cgroup", name).read_text() for name in ("memory.max", "memory.current"))
+        return max(int(limit) - int(used), 0)
+    except (OSError, ValueError):
+        return math.inf
 
 
 def require_memory(needed: int, device: torch.device, what: str, count: int):

@@ -56,9 +56,11 @@ def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device):
     def stream(pointer: int):
         return cupy.cuda.ExternalStream(pointer, device.index)
 
+    target = f"sm_{card.compute_capability}"
+
     def kernel(name: str):
         with card:
-            function = compile.cuda_module(text).get_function(name)
+            function = compile.cuda_module(text, target).get_function(name)
 
         def run():
             with card, stream(torch.cuda.current_stream(device).cuda_stream):

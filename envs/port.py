@@ -2,10 +2,12 @@
 
 import dataclasses
 import difflib
-import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
+
+import numpy as np
 
 from .spaces import Box, Discrete
 
@@ -25,7 +27,7 @@ class Port:
     reward_threshold: float | None
     reset_bounds: Callable[[Mapping], tuple[float, ...]]  # from reset's options
     shortest_episode: int  # steps; with default parameters and bounds no episode is shorter
-    reset_options: tuple[str, ...] = ("low", "high")  # that reset_bounds reads
+    reset_options: tuple[str, ...] = ("low", "high")  # that reset_bounds reads, in the order of the bounds
     running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
 
@@ -42,7 +44,7 @@ class Port:
         for name, value in chosen.items():
             if name not in known:
                 raise ValueError(f"{self.title} has no parameter {name!r}{nearest(name, known)}")
-            _check_value(name, value, known[name])
+            chosen[name] = _value(name, value, known[name])
         return self.params(**chosen)
 
 
@@ -52,18 +54,29 @@ def nearest(name: str, known) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(map(str, known))}"
 
 
-def _check_value(name, value, spec):
+def _value(name: str, value, spec):
+    """The value as the constant a kernel gets: one of the choices, a bool, or a float that float32 can hold."""
     choices = get_args(spec.type)
     if choices:
         if value not in choices:
             raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
-    elif spec.type is bool:
-        if not isinstance(value, bool):
+        return value
+    if spec.type is bool:
+        if not isinstance(value, bool | np.bool_):
             raise ValueError(f"{name}={value!r} must be True or False")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return bool(value)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name}={value!r} must be a number")
+    if spec.type is int:
+        if value != int(value):
+            raise ValueError(f"{name}={value!r} must be an integer")
+        return int(value)
+    single = abs(float(value))
+    if not single <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name}={value!r} must be a finite number")
-    elif spec.metadata.get("positive") and value <= 0:
+    if spec.metadata.get("positive") and not (value > 0 and single >= np.finfo(np.float32).tiny):
         raise ValueError(f"{name}={value!r} must be positive")
+    return float(value)
 
 
 def interval(options: Mapping, low: float, high: float, limit: float) -> tuple[float, float]:

@@ -25,27 +25,29 @@ def _call(task, arrays, same):
     return task(*arrays, **same)
 
 
-def transitions(states, actions, *, name: str, params: Mapping) -> tuple[np.ndarray, ...]:
+def transitions(states, elapsed, actions, *, name: str, params: Mapping) -> tuple[np.ndarray, ...]:
     """One step of the original from each state.
 
     Args:
         states: float64 [n, k].
+        elapsed: int [n], steps of the episode before this one.
         actions: int [n].
 
     Returns:
-        next states float64 [n, k], observations float32 [n, m], rewards float64 [n], terminated bool [n].
+        next states float64 [n, k], observations float32 [n, m], rewards float64 [n], terminated, truncated bool [n].
     """
     env, module = envs.make_original(name, **params), envs.original(name)
     env.reset(seed=0)
-    following, observations, rewards, terminated = [], [], [], []
-    for state, action in zip(states, actions.tolist(), strict=True):
-        module.set_state(env, state)
-        observation, reward, ended, _, _ = env.step(action)
+    following, observations, rewards, terminated, truncated = [], [], [], [], []
+    for state, steps, action in zip(states, elapsed.tolist(), actions.tolist(), strict=True):
+        module.set_state(env, state, steps)
+        observation, reward, fell, late, _ = env.step(action)
         following.append(module.get_state(env)[0])
         observations.append(observation)
         rewards.append(reward)
-        terminated.append(ended)
-    return np.array(following), np.array(observations), np.array(rewards), np.array(terminated)
+        terminated.append(fell)
+        truncated.append(late)
+    return tuple(np.array(rows) for rows in (following, observations, rewards, terminated, truncated))
 
 
 def replays(starts, actions, *, name: str) -> tuple[np.ndarray, ...]:

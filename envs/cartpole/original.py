@@ -1,7 +1,11 @@
 """The original: Gymnasium's own CartPole, with its state made accessible."""
 
+import dataclasses
+
 import gymnasium
 import numpy as np
+
+from .port import PORT
 
 
 def make(render_mode: str | None = None, **params):
@@ -9,11 +13,12 @@ def make(render_mode: str | None = None, **params):
 
     `params` as in `port.Params`.
     """
+    params = dataclasses.asdict(PORT.make_params(None, params))
     env = gymnasium.make(
         "CartPole-v1",
         disable_env_checker=True,
         render_mode=render_mode,
-        sutton_barto_reward=params.pop("sutton_barto_reward", False),
+        sutton_barto_reward=params.pop("sutton_barto_reward"),
     )
     cartpole = env.unwrapped
     for name, value in params.items():

@@ -39,7 +39,7 @@ struct Call {
     const void* input;  // actions [B], or a reset mask [B] (null: all)
     i64 steps;          // K
     i64 fresh;          // reset: episode 0 instead of the next one
-    i64 default_bounds; // no episode is shorter than SHORTEST_EPISODE
+    i64 default_bounds; // no episode is shorter than FETCH_EVERY
     const float* weights; // linear policy [ACTIONS, OBS]
     const float* bias;    // [ACTIONS]
     u8* actions;        // [K, B]

@@ -89,7 +89,7 @@ static void step_tile(const Batch& b, i64 tile, const Action* actions) {
     for (int i = 0; i < count; i++) {
         const u8 live = AUTORESET == SAME_STEP || !inert[i];
         const ELAPSED length = ELAPSED(elapsed[i] + live);
-        const u8 down = live ? u8(fell[i]) : terminated[i], late = length >= LIMIT;
+        const u8 down = live ? u8(fell[i]) : terminated[i], late = live ? u8(length >= LIMIT) : truncated[i];
         elapsed[i] = length;
         terminated[i] = down;
         truncated[i] = late;

@@ -152,8 +152,8 @@ FN void rollout_tile(const Batch& b, const Call& call) {
     const int lane = threadIdx.x;
     const i64 i = span.base + lane;
     Episodes episodes;
+    const unsigned warp = __ballot_sync(0xffffffffu, lane < span.count);
     if (lane < span.count) {
-        const unsigned warp = __activemask();
         real s[STATE], next[STATE];
         float obs[OBS], weights[Environment::ACTIONS * OBS], bias[Environment::ACTIONS];
         u32 random[4], words[WORDS];

@@ -4,6 +4,7 @@ One translation unit serves both: the constants of an environment's parameters, 
 Includes are expanded here, so that the text that is compiled is also the text that is hashed.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import get_args
@@ -29,7 +31,7 @@ FLAGS = (
     "-fPIC",
     "-pthread",
 )
-NVRTC_FLAGS = ("--std=c++17", "--fmad=false")
+NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 TARGETS = ("sm_80", "sm_90")
 
 
@@ -71,10 +73,9 @@ def constants(params) -> str:
             lines += [f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices]
         elif isinstance(value, bool):
             lines.append(f"    static constexpr bool {field.name} = {str(value).lower()};")
-        elif isinstance(value, int):
-            lines.append(f"    static constexpr int {field.name} = {value};")
         else:
-            lines.append(f"    static constexpr real {field.name} = real({value!r});")
+            kind = "int" if field.type is int else "real"
+            lines.append(f"    static constexpr {kind} {field.name} = {kind}({value!r});")
     return "\n".join([*lines, "};"])
 
 
@@ -119,6 +120,25 @@ def cache_folder() -> Path:
     return Path(os.environ.get("LOCKSTEP_CACHE") or user / "lockstep")
 
 
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder on the cache's file system; what is made in it is moved into the cache in one step.
+
+    Raises:
+        CompilerError: the cache cannot be written to.
+    """
+    try:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=cache_folder())
+    except OSError as error:
+        raise CompilerError(
+            f"kernels are cached in {cache_folder()}, which cannot be written to ({error.strerror}); "
+            "set LOCKSTEP_CACHE to a folder that can"
+        ) from error
+    with scratch as path:
+        yield Path(path)
+
+
 @functools.cache
 def compiler() -> tuple[str, ...]:
     """The C++ compiler's command: $CXX, else the first of c++, g++, clang++.
@@ -160,12 +180,10 @@ def library(text: str) -> ctypes.CDLL:
     flags, macros = target_flags()
     command = [*compiler(), *FLAGS, *flags]
     key = hashlib.sha256("\0".join([text, *command, macros]).encode()).hexdigest()[:32]
-    folder = cache_folder()
-    path = folder / f"{key}.so"
+    path = cache_folder() / f"{key}.so"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            source, built = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
+        with scratch_folder() as scratch:
+            source, built = scratch / "unit.cpp", scratch / "unit.so"
             source.write_text(text)
             result = subprocess.run([*command, str(source), "-o", str(built)], capture_output=True, text=True)
             if result.returncode != 0:
@@ -184,11 +202,23 @@ def pool():
 
 
 @functools.cache
-def cuda_module(text: str):
-    """The same text compiled by NVRTC for the present GPU: a `cupy.RawModule` (CuPy keeps the cache on disk)."""
+def cuda_module(text: str, target: str):
+    """Kernels for a GPU architecture as a `cupy.RawModule`; the binary is cached like the CPU's libraries.
+
+    CuPy would compile the text itself, but with flush-to-zero, which changes bits.
+    """
     import cupy
 
-    return cupy.RawModule(code=text, options=NVRTC_FLAGS, backend="nvrtc")
+    version = ".".join(map(str, nvrtc().getVersion()))
+    key = hashlib.sha256("\0".join([text, target, version, *NVRTC_FLAGS]).encode()).hexdigest()[:32]
+    path = cache_folder() / f"{key}.cubin"
+    if not path.exists():
+        binary, _ = cubin(text, target)
+        with scratch_folder() as scratch:
+            built = scratch / "unit.cubin"
+            built.write_bytes(binary)
+            os.replace(built, path)
+    return cupy.RawModule(path=str(path))
 
 
 def nvrtc():
@@ -208,11 +238,8 @@ def nvrtc():
     return nvrtc
 
 
-def resources(text: str, target: str) -> list[dict]:
-    """Compiles a unit for a GPU architecture (no GPU needed) and returns what each kernel uses.
-
-    Returns:
-        One row per kernel: kernel, target, registers, spill_store_bytes, spill_load_bytes, stack_bytes, shared_bytes.
+def cubin(text: str, target: str) -> tuple[bytes, str]:
+    """A unit compiled for a GPU architecture, and the compiler's report; needs no GPU.
 
     Raises:
         CompilerError: NVRTC's own message.
@@ -221,10 +248,23 @@ def resources(text: str, target: str) -> list[dict]:
     program = binding.createProgram(text, "unit.cu", (), ())
     try:
         binding.compileProgram(program, (*NVRTC_FLAGS, f"--gpu-architecture={target}", "--ptxas-options=-v"))
+        return binding.getCUBIN(program), binding.getProgramLog(program)
     except binding.NVRTCError as error:
         raise CompilerError(f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}") from error
-    log = binding.getProgramLog(program)
-    binding.destroyProgram(program)
+    finally:
+        binding.destroyProgram(program)
+
+
+def resources(text: str, target: str) -> list[dict]:
+    """What each kernel of a unit uses of a GPU architecture, by the compiler's report.
+
+    Returns:
+        One row per kernel: kernel, target, registers, spill_store_bytes, spill_load_bytes, stack_bytes, shared_bytes.
+
+    Raises:
+        CompilerError: NVRTC's own message.
+    """
+    _, log = cubin(text, target)
     rows = []
     for part in log.split("Compiling entry function ")[1:]:
 

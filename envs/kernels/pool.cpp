@@ -14,9 +14,9 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
-static void pause() { _mm_pause(); }
+static void relax() { _mm_pause(); }
 #else
-static void pause() { std::this_thread::yield(); }
+static void relax() { std::this_thread::yield(); }
 #endif
 
 typedef long long i64;
@@ -29,7 +29,7 @@ const std::chrono::microseconds PATIENCE(30);  // longer than Python takes betwe
 template <typename Condition>
 void look_for(Condition condition) {
     const auto begin = std::chrono::steady_clock::now();
-    while (!condition() && std::chrono::steady_clock::now() - begin < PATIENCE) pause();
+    while (!condition() && std::chrono::steady_clock::now() - begin < PATIENCE) relax();
 }
 
 struct Job {

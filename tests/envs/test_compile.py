@@ -82,7 +82,7 @@ def test_parameters_become_typed_constants():
     assert compile.constants(Params()).splitlines() == [
         "struct Params {",
         "    static constexpr real mass = real(0.1);",
-        "    static constexpr int steps = 3;",
+        "    static constexpr int steps = int(3);",
         "    static constexpr bool sticky = false;",
         "    static constexpr bool method_is_euler = false;",
         "    static constexpr bool method_is_heun = true;",

@@ -67,9 +67,10 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(cases, tmp_path, monkeypatch, 
 
 
 def test_the_report_names_what_failed():
-    good = correctness.equal("transition", "original-port", "cpu", "float32", "reward", np.zeros(5, dtype=bool))
-    bad = correctness.within("transition", "original-port", "cpu", "float32", "x", np.array([0.0, 2e-6]), 1e-6)
-    nan = correctness.within("transition", "original-port", "cpu", "float32", "theta", np.array([np.nan]), 1e-6)
+    place = ("transition", "original-port", "cpu", "float32")
+    good = correctness.equal(place, "reward", np.zeros(5, dtype=bool))
+    bad = correctness.within(place, "x", np.array([0.0, 2e-6]), 1e-6)
+    nan = correctness.within(place, "theta", np.array([np.nan]), 1e-6)
     assert correctness.report([good]) == "all 1 comparisons passed"
     assert correctness.report([good, bad, nan]).splitlines() == [
         "FAILED transition original-port cpu float32 x",
