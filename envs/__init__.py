@@ -4,7 +4,6 @@ The folder is the list: an environment is a folder with a `port.py`.
 """
 
 import contextlib
-import functools
 import importlib
 import itertools
 from pathlib import Path
@@ -150,7 +149,7 @@ def _register():
         gymnasium.register(
             id=f"lockstep/{declared.gymnasium_id}",
             entry_point=gymnasium.spec(declared.gymnasium_id).entry_point,
-            vector_entry_point=functools.partial(make, name),
+            vector_entry_point=f"{__name__}.vector:{name}",
             max_episode_steps=declared.horizon,
             reward_threshold=declared.reward_threshold,
         )

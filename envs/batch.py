@@ -5,6 +5,7 @@ Every output of `step` is the environment's own buffer, overwritten by the next 
 
 import ctypes
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +110,10 @@ class BatchedEnv(VectorEnv):
         preset: str | None = None,
         **params,
     ):
-        self.port, self.params = port, port.make_params(preset, params)
+        options = [
+            name for name in inspect.signature(BatchedEnv).parameters if name not in ("port", "folder", "params")
+        ]
+        self.port, self.params = port, port.make_params(preset, params, options)
         self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
         self.groups = integer("groups", groups, 1, self.num_envs)
         if self.num_envs % self.groups:
@@ -135,7 +139,8 @@ class BatchedEnv(VectorEnv):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores
         self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
-        self._check = self.device.type == "cpu" if check_actions is None else bool(check_actions)
+        choice("check_actions", check_actions, (None, True, False))
+        self._check = self.device.type == "cpu" if check_actions is None else check_actions
         seeds = self._seeds(seed)
 
         self.single_observation_space = port.observation(self.params)
@@ -545,8 +550,9 @@ class BatchedEnv(VectorEnv):
         """A copy of everything the future depends on; `set_state` of it continues bit for bit.
 
         Returns:
-            state [B, k], elapsed, episode, terminated, truncated [B], running_return [B] where kept, bounds, and the
-            integers t (batched steps since the seed) and seed (one per group).
+            state [B, k], elapsed, episode, terminated, truncated [B], the info rows final_obs [B, n],
+            episode_return and episode_length [B], running_return [B] where kept, bounds, and the integers t (batched
+            steps since the seed) and seed (one per group).
         """
         copies = {"state": self._buffers["state"].t().clone(memory_format=torch.contiguous_format)}
         copies |= {name: self._buffers[name].clone() for name in self._per_env() if name != "state"}
@@ -556,7 +562,16 @@ class BatchedEnv(VectorEnv):
         return copies
 
     def _per_env(self) -> list[str]:
-        names = ["state", "elapsed", "episode", "terminated", "truncated"]
+        names = [
+            "state",
+            "elapsed",
+            "episode",
+            "terminated",
+            "truncated",
+            "final_obs",
+            "episode_return",
+            "episode_length",
+        ]
         return [*names, "running_return"] if self.port.running_return else names
 
     def set_state(self, state: Mapping, mask=None):
@@ -604,15 +619,21 @@ class BatchedEnv(VectorEnv):
 
     def _rows(self, key: str, value) -> torch.Tensor:
         """One key's rows on the device in the buffer's type; finite, and integers in range."""
-        shape = (self.num_envs, len(self.port.state)) if key == "state" else (self.num_envs,)
-        tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+        buffer = self._buffers[key]
+        shape = tuple(buffer.t().shape if key == "state" else buffer.shape)
+        try:
+            tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+        except (TypeError, ValueError):
+            raise ValueError(f"set_state: {key} must be an array of numbers, got {value!r:.60}") from None
         if tuple(tensor.shape) != shape:
             raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
         if key in ("elapsed", "episode"):
             top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
+            if tensor.is_floating_point():
+                raise ValueError(f"set_state: {key} must be integers, got {str(tensor.dtype).removeprefix('torch.')}")
             tensor = tensor.to(torch.int64)
             self._refuse(key, tensor, (tensor < 0) | (tensor > top), f"in 0 .. {top}")
-        return tensor.to(device=self.device, dtype=self._buffers[key].dtype)
+        return tensor.to(device=self.device, dtype=buffer.dtype)
 
     def _refuse(self, name: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
         if bool(wrong.any()):
@@ -635,8 +656,11 @@ class BatchedEnv(VectorEnv):
         self._refuse("elapsed", elapsed, wrong, f"in 0 .. {self.max_episode_steps - 1}, its episode being unfinished")
 
     def _check_bounds(self, bounds) -> tuple[float, ...]:
-        values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
         options = self.port.reset_options
+        try:
+            values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"set_state: bounds must be numbers, got {bounds!r:.60}") from None
         if values.shape != (len(options),):
             raise ValueError(f"set_state: bounds have shape {values.shape}; needed: ({len(options)},)")
         exact = {

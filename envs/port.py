@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -31,8 +31,8 @@ class Port:
     running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
 
-    def make_params(self, preset: str | None, overrides: Mapping):
-        """The parameters of a preset with single ones replaced.
+    def make_params(self, preset: str | None, overrides: Mapping, others: Iterable[str] = ()):
+        """The parameters of a preset with single ones replaced; `others` are names that may have been meant instead.
 
         Raises:
             ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
@@ -43,7 +43,7 @@ class Port:
         known = {f.name: f for f in dataclasses.fields(self.params)}
         for name, value in chosen.items():
             if name not in known:
-                raise ValueError(f"{self.title} has no parameter {name!r}{nearest(name, known)}")
+                raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, [*known, *others])}")
             chosen[name] = _value(name, value, known[name])
         return self.params(**chosen)
 
@@ -67,6 +67,8 @@ def _value(name: str, value, spec):
         return bool(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} must be a number")
+    if abs(value) > float(np.finfo(np.float32).max):
+        raise ValueError(f"{name}={value!r} must be a finite number")
     if spec.type is int:
         if value != int(value):
             raise ValueError(f"{name}={value!r} must be an integer")

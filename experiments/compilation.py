@@ -17,9 +17,10 @@ def main() -> None:
     arguments = command.parser("compilation", __doc__.split("\n")[0])
     options = arguments.parse_args()
     name = options.environment
-    asked = {"targets": list(compile.TARGETS), "seed": config.load(name, options.scale).seed}
+    config.load(name, options.scale)  # an environment that is not there is named
+    asked = {"targets": list(compile.TARGETS)}
     output = options.output or command.output_path("compilation", name)
-    journal = Journal(output, COLUMNS, "compilation", name, options.scale, asked, options.commit)
+    journal = Journal(output, COLUMNS, "compilation", name, None, asked, options.commit)  # the same at any scale
     units = {"/".join(choices): text for choices, text in envs.units(name).items()}
     todo = [(label, target) for label in units for target in compile.TARGETS if f"{label} {target}" not in journal]
     for label, target in command.progress(todo, " ".join):
@@ -27,8 +28,8 @@ def main() -> None:
         same = {"environment": name, "autoreset_mode": mode, "dtype": dtype, "obs": obs}
         journal.add(f"{label} {target}", [same | used for used in compile.resources(units[label], target)])
     frame = journal.frame()
-    journal.finish()
     spilling = frame[(frame.spill_store_bytes > 0) | (frame.spill_load_bytes > 0)]
+    journal.finish(passed=spilling.empty)
     for used in spilling.itertuples():
         print(f"SPILLS {used.kernel} {used.autoreset_mode} {used.dtype} {used.obs} {used.target}")
     if len(spilling):

@@ -78,7 +78,9 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
 
 def parse(file: Path) -> object:
     try:
-        return yaml.safe_load(file.read_text())
+        return yaml.safe_load(file.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"experiments/{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"experiments/{file.name} is no YAML: {' '.join(str(error).split())}") from error
 
@@ -91,6 +93,8 @@ def check(content: object, schema: Mapping, name: str) -> None:
         # A bare machine may lack it; the file was checked where it was written.
         print(f"{name} is used unchecked: jsonschema is not installed", file=sys.stderr)
         return
+    if content is None:
+        raise ConfigError(f"{name} is empty; schema.yaml says what it may hold")
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
         steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)

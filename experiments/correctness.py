@@ -1,16 +1,18 @@
 """Whether a port is its original: single transitions, whole episodes, distributions of episodes."""
 
 import functools
+import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+import pandas as pd
 import torch
 
 import envs
 from experiments import UserError, command, config, originals
-from experiments.config import Settings
+from experiments.config import Settings, nearest
 from experiments.results import Journal
 from experiments.statistics import ks_two_sample, mean_difference
 
@@ -32,6 +34,24 @@ class Cases:
     def __init__(self, name: str, settings: Settings):
         self.name, self.settings, self.fields = name, settings, envs.port(name).state
         self.tolerances, self.thresholds = settings.correctness.tolerances, settings.correctness.thresholds
+        self._check()
+
+    def _check(self):
+        """ConfigError where the YAML does not fit the environment: fields, weights, parameters."""
+        asked, where = self.settings.correctness, f"experiments/{self.name}.yaml: correctness"
+        named = {"box": asked.box, "thresholds": asked.thresholds, "tolerances.float32": asked.tolerances.float32}
+        for section, fields in named.items():
+            for field in fields:
+                if field not in (*self.fields, "default"):
+                    raise config.ConfigError(f"{where}.{section}: unknown field {field!r}{nearest(field, self.fields)}")
+        for field in self.fields:
+            if field not in asked.box:
+                raise config.ConfigError(f"{where}.box: the field {field!r} is missing")
+        for variant in asked.get("variants", ()):
+            try:
+                envs.port(self.name).make_params(None, variant)
+            except ValueError as error:
+                raise config.ConfigError(f"{where}.variants: {error}") from error
 
     @functools.cached_property
     def states(self) -> np.ndarray:  # [n, k] float32
@@ -160,25 +180,27 @@ def transition(cases: Cases, device: str, dtype: str, variant: tuple) -> Iterato
     yield equal(place, "reward" + label, (ours[2] != reward) & decided)
 
 
-def arrays(cases: Cases) -> Iterator[dict]:
-    """The array form on NumPy against the port: one step, and first states of 1,000 episodes of 100 environments."""
-    ours = port_transitions(cases, "cpu", "float32", ())
+def arrays(cases: Cases, device: str) -> Iterator[dict]:
+    """The array form on NumPy or CuPy against the port: one step, and the first states of 1,000 episodes."""
+    xp = np if device == "cpu" else importlib.import_module("cupy")
+    ours = port_transitions(cases, device, "float32", ())
     form = envs.arrays_form(cases.name)
-    state, reward, terminated = form.step(np, cases.states.T.copy(), cases.actions)
-    place = ("transition", "arrays-port", "cpu", "float32")
+    found = form.step(xp, xp.asarray(cases.states.T.copy()), xp.asarray(cases.actions))
+    state, reward, terminated = found if xp is np else map(xp.asnumpy, found)
+    place = ("transition", "arrays-port", device, "float32")
     for j, field in enumerate(cases.fields):
         errors = np.abs(state[j] - ours[0][:, j])
         yield within(place, field, errors, originals.field_tolerance(cases.tolerances.float32, field))
     near = cases.near_threshold(ours[0])
     yield equal(place, "terminated", (terminated != ours[3]) & ~near)
     yield equal(place, "reward", (reward != ours[2]) & (terminated == ours[3]))
-    env = envs.make(cases.name, 100, seed=cases.settings.seed)
-    env.reset()
-    index, different = np.arange(100, dtype=np.uint64), []
+    env = envs.make(cases.name, 100, device=device, seed=cases.settings.seed)
+    index, different = xp.arange(100, dtype=xp.uint64), []
     for episode in range(1000):
-        first = form.reset(np, cases.settings.seed, index, np.full(100, episode, dtype=np.uint64))
-        different.append((env.state()["state"].numpy() != first.T).any(axis=1))
         env.reset()
+        first = form.reset(xp, cases.settings.seed, index, xp.full(100, episode, dtype=xp.uint64))
+        first = first if xp is np else xp.asnumpy(first)
+        different.append((env.state()["state"].cpu().numpy() != first.T).any(axis=1))
     yield equal(place, "first state of an episode, bits", np.concatenate(different))
 
 
@@ -290,9 +312,9 @@ def groups(cases: Cases, devices: list[str]) -> dict[str, Callable[[], Iterator[
     for device, dtype, variant in itertools.product(devices, ("float32", "float64"), variants):
         name = f"transition {device} {dtype} {dict(variant) or ''}".strip()
         found[name] = functools.partial(transition, cases, device, dtype, variant)
-    if envs.has_arrays(cases.name):
-        found["arrays"] = functools.partial(arrays, cases)
     for device in devices:
+        if envs.has_arrays(cases.name):
+            found[f"arrays {device}"] = functools.partial(arrays, cases, device)
         found[f"episode {device}"] = functools.partial(episode, cases, device)
         for policy in ("random", "fixed"):
             found[f"distribution {device} {policy}"] = functools.partial(distribution, cases, device, policy)
@@ -326,14 +348,14 @@ def main() -> None:
     todo = {label: rows for label, rows in groups(cases, devices).items() if label not in journal}
     for label, rows in command.progress(todo.items(), lambda item: item[0]):
         journal.add(label, [{"environment": name} | found for found in rows()])
-    found = journal.frame()
-    journal.finish()
     rows = [
-        {**r, "passed": None if r["passed"] != r["passed"] else str(r["passed"]) == "True"}
-        for r in found.to_dict("records")
+        {**found, "passed": None if pd.isna(found["passed"]) else str(found["passed"]) == "True"}
+        for found in journal.frame().to_dict("records")
     ]
+    failed = any(found["passed"] is False for found in rows)
+    journal.finish(passed=not failed)
     print(report(rows))
-    if any(r["passed"] is False for r in rows):
+    if failed:
         sys.exit("correctness: the port differs from its original (above)")
 
 

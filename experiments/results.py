@@ -1,6 +1,8 @@
 """Rows on disk: a journal that survives a kill, and the measured and recorded results of a machine."""
 
 import csv
+import fcntl
+import hashlib
 import io
 import json
 import os
@@ -13,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from experiments import ROOT, UserError, provenance, sources
-from experiments.record import verify
+from experiments.checksums import verify
 from experiments.timing import cpu_seconds
 
 HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
@@ -52,7 +54,11 @@ class Journal:
         self.key = current_key(experiment, environment, scale, config)
         self.started = provenance.now()
         self.groups: dict[str, list[list[str]]] = {}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = locked(self.path.with_suffix(".lock"))
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
         self._take_over()
         self._start, self._group_start = clocks(), clocks()
 
@@ -102,8 +108,11 @@ class Journal:
         rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
         return csv_text([self.columns, *rows])
 
-    def finish(self, timing: Mapping | None = None) -> None:
-        """Write the CSV and its provenance, each by rename, and remove the partial file."""
+    def finish(self, timing: Mapping | None = None, passed: bool | None = None) -> None:
+        """Write the CSV and its provenance, each by rename, and remove the partial file.
+
+        passed: the verdict of an experiment that has one; a failed result is never kept as current.
+        """
         wall_s, cpu_s = (
             round(earlier + end - start, 2)
             for earlier, start, end in zip(self._earlier, self._start, clocks(), strict=True)
@@ -113,11 +122,39 @@ class Journal:
         collected = provenance.collect(
             **described, commit=self.commit, started=self.started, wall_s=wall_s, cpu_s=cpu_s, timing=timing
         )
-        write_whole(self.path.with_suffix(".json"), json.dumps(collected, indent=1) + "\n")
+        if passed is not None:
+            collected["passed"] = passed
+        collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
+        described_by = self.path.with_suffix(".json")
+        described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance, nor the reverse
         write_whole(self.path, self._text())
+        write_whole(described_by, json.dumps(collected, indent=1) + "\n")
         # The rows first: a key without rows starts afresh, rows without a key would look foreign.
         self.partial.unlink()
         self.partial_key.unlink()
+        self.close()
+
+    def close(self) -> None:
+        """Let another run write here; what is on disk stays for it to go on from."""
+        self.path.with_suffix(".lock").unlink(missing_ok=True)
+        self._lock.close()
+
+
+def locked(path: Path) -> io.TextIOBase:
+    """An open file that no other process has locked; the lock ends with the process, however it ends.
+
+    UserError names the process that holds it.
+    """
+    file = open(path, "a+")  # noqa: SIM115 - open as long as the run
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise UserError(f"{path.with_suffix('.csv')} is being written by another run (process {file.read()})") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
 
 
 def current_key(experiment: str, environment: str | None, scale: str | None, config: Mapping) -> dict:
@@ -193,8 +230,14 @@ def read(path: Path) -> tuple[pd.DataFrame, dict]:
     described = read_json(path.with_suffix(".json"))
     if described is None:
         raise UserError(f"{path} has no readable provenance beside it ({path.stem}.json)")
+    missing = [key for key in ("sources", "machine") if key not in described]
+    if missing:
+        raise UserError(f"{path.with_suffix('.json')} lacks {', '.join(missing)}; measure again")
     try:
-        return pd.read_csv(path), described
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != described.get("rows_sha256", hashlib.sha256(content).hexdigest()):
+            raise UserError(f"{path} is not the file that {path.stem}.json describes; measure again")
+        return pd.read_csv(io.BytesIO(content)), described
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
 

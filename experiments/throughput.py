@@ -138,9 +138,14 @@ def main() -> None:
             print(f"{rung}: left out, {reason}")
         else:
             waiting += groups(rung, settings)
+    if not waiting:
+        raise UserError("nothing was measured: no rung that was asked for can run here")
+    whole = command.output_path("throughput", name)
+    if options.rungs and not options.output:
+        raise UserError(f"--rungs measures a part; say where with --output, since {whole} is for whole runs")
     asked = {"devices": present, "rungs": options.rungs}
     journal = Journal(
-        options.output or command.output_path("throughput", name),
+        options.output or whole,
         COLUMNS,
         "throughput",
         name,

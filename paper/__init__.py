@@ -7,11 +7,25 @@ Nothing in the package measures; nothing in it knows an environment by name.
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ROOT, record, results
+from experiments import ROOT, UserError, record, results
 from experiments.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
 NOT_MEASURED = results.MISSING
+# What the paper reads of a provenance.
+KEYS = [
+    "environment",
+    "experiment",
+    "scale",
+    "started",
+    "wall_s",
+    "cpu_s",
+    "commit",
+    "dirty",
+    "packages",
+    "machine",
+    "sources",
+]
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,8 @@ def environments(root: Path = ROOT) -> list[str]:
 def load(root: Path = ROOT) -> list[Dataset]:
     """Every dataset under root/results/, measured here or recorded, of any environment and experiment.
 
-    Raises ChecksumError for a recorded file that was edited, UserError for one without provenance.
+    Raises ChecksumError for a recorded file that was edited, UserError for one whose provenance is missing or
+    lacks what the paper reads.
     """
     known = {(None, experiment) for experiment in record.OF_THE_MACHINE}
     for folder in [root / "results", *(root / "results" / "recorded").glob("*/")]:
@@ -71,6 +86,11 @@ def load(root: Path = ROOT) -> list[Dataset]:
     found = []
     for environment, experiment in sorted(known, key=lambda key: (key[0] or "", key[1])):
         found += results.datasets(environment, experiment, root)
+    for dataset in found:
+        absent = [key for key in KEYS if key not in dataset.provenance]
+        absent += [] if absent or "label" in dataset.provenance["machine"] else ["machine.label"]
+        if absent:
+            raise UserError(f"{dataset.path.with_suffix('.json')} lacks {', '.join(absent)}; measure again")
     return found
 
 

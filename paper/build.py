@@ -3,15 +3,19 @@
     python -m paper.build --output results/report.html
 
 Beside the page it writes every table as tables/<name>.csv and .md, every figure as figures/<name>.svg and
-.png. The page loads nothing: no script, no font, no image from elsewhere. Equal results give equal bytes.
+.png; CSV and SVG are also inside the page, so that a page that was mailed still has them. The page loads
+nothing: no script, no font, no image from elsewhere. Equal results give equal bytes.
 """
 
 import argparse
+import base64
+import errno
 import html
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -24,13 +28,14 @@ from traitlets import default
 from traitlets.config import Config
 
 import paper
-from experiments import ROOT, command
+from experiments import ROOT, UserError, command
 from experiments.results import write_whole
 from paper import figures, quantities, tables, typeset
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")
 CONTENTS = "<!-- contents -->"  # in the notebook: where the title ends and the table of contents belongs
 TIMEOUT_S = 600  # of one cell
+EMBEDDED = 150_000  # bytes; a larger file is linked to, so that the page stays below about 2 MB
 SHORT = 12  # rows that a table may have without being folded
 
 
@@ -72,7 +77,7 @@ class Report:
     def caption(self, kind: str, name: str, words: str, file: str) -> str:
         self.shown[kind].append(name)
         number = len(self.shown[kind])
-        link = f'<a class="file" href="{file}">{file.rpartition(".")[2].upper()}</a>'
+        link = f'<a class="file" {reference(self.folder, file)}>{file.rpartition(".")[2].upper()}</a>'
         return f"<figcaption><b>{kind.title()}&nbsp;{number}.</b> {html.escape(words)} {link}</figcaption>"
 
     def others(self) -> HTML:
@@ -100,6 +105,16 @@ class Report:
 def write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def reference(folder: Path, file: str) -> str:
+    """The attributes of a link to a file beside the page, the file itself in them if it is not too large."""
+    content = (folder / file).read_bytes()
+    if len(content) > EMBEDDED:
+        return f'href="{file}"'
+    kind = {"csv": "text/csv", "svg": "image/svg+xml"}[file.rpartition(".")[2]]
+    encoded = base64.b64encode(content).decode()
+    return f'download="{Path(file).name}" href="data:{kind};base64,{encoded}"'
 
 
 def inline(drawing: str, name: str, alt: str) -> str:
@@ -197,13 +212,14 @@ def bibliography(bibtex: str) -> dict[str, str]:
         volume = " ".join(filter(None, [fields.get("volume"), fields.get("number") and f"({fields['number']})"]))
         doi = fields.get("doi")
         parts = [
-            fields["author"].replace(" and ", "; "),
+            fields["author"].replace(" and others", " et al.").replace(" and ", "; "),
             f"<cite>{fields['title']}</cite>",
             ", ".join(filter(None, [place, volume, fields.get("pages")])),
             fields["year"],
             doi and f'<a href="https://doi.org/{doi}">doi:{doi}</a>',
         ]
-        works[entry[1]] = ". ".join(filter(None, parts)) + "."
+        # A part that ends in an initial, or in "et al.", has its full stop.
+        works[entry[1]] = " ".join(part if part.endswith(".") else f"{part}." for part in filter(None, parts))
     return works
 
 
@@ -235,12 +251,31 @@ def with_contents(body: str) -> str:
 def build(output: Path, root: Path = ROOT) -> None:
     """Write the page, and tables/ and figures/ beside it, from what lies under root/results/.
 
-    UserError where a result cannot be used; nbclient's CellExecutionError where a cell of the notebook fails.
+    UserError where a result cannot be used or the page not be written; nbclient's CellExecutionError where a
+    cell of the notebook fails.
     """
+    if output.suffix != ".html":
+        raise UserError(f"--output {output}: the page must be called something.html")
     paper.load(root)  # in this process, so that a mistake in the results ends in one sentence
-    folder = output.resolve().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(output, page(executed(NOTEBOOK, root.resolve(), folder)))
+    with writing(output):
+        folder = output.resolve().parent
+        for place in (folder, folder / "tables", folder / "figures"):
+            place.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()  # now, not after the notebook has run
+        if output.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    written = page(executed(NOTEBOOK, root.resolve(), folder))
+    with writing(output):
+        write_whole(output, written)
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """A place that cannot be written to becomes a UserError."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--output {output} cannot be written: {error.strerror}") from error
 
 
 def main() -> None:

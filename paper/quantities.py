@@ -191,6 +191,17 @@ def cpu_rate(datasets, select, against):
         yield dataset, row["cpu_rate"], row["cpu_rate_low"], row["cpu_rate_high"]
 
 
+def thread_words(value: float, low: float, high: float) -> tuple[str, str]:
+    return f"{typeset.count(value)} thread{'s' * (value > 1)}", typeset.DASH
+
+
+@quantity(thread_words)
+def threads(datasets, select, against):
+    """Threads of the row that `rate` speaks of."""
+    for dataset, _, row in fastest(datasets, select):
+        yield dataset, float(row["threads"]), NAN, NAN
+
+
 @quantity(with_interval(typeset.times))
 def ratio(datasets, select, against):
     """Rate over the rate of another row of the same run."""
@@ -273,6 +284,33 @@ def checks_held(datasets, select, against):
         held = judged(matching(dataset.frame, select))
         if len(held):
             yield dataset, float(held.sum()), NAN, float(len(held))
+
+
+@quantity(alone(typeset.count))
+def checks_told(datasets, select, against):
+    """Rows that only report something, where there are any."""
+    for dataset in of(datasets, select):
+        told = matching(dataset.frame, select)["passed"].isna().sum()
+        if told:
+            yield dataset, float(told), NAN, NAN
+
+
+def divergence_words(value: float, low: float, high: float) -> tuple[str, str]:
+    interval = f"{typeset.count(low)} {typeset.DASH} {typeset.count(high)}"
+    return f"at step {typeset.count(value)} in the median (5{typeset.DASH}95{typeset.SPACE}%: {interval})", interval
+
+
+@quantity(divergence_words)
+def divergence(datasets, select, against):
+    """First step at which a replayed episode is apart from the original's: median, 5 % and 95 % of episodes.
+
+    Of several pairs, devices and types the one that parts first.
+    """
+    for dataset in of(datasets, select):
+        rows = matching(dataset.frame, {**select, "level": "episode"})
+        rows = rows[rows["quantity"].str.startswith("first step more than")]
+        if len(rows):
+            yield dataset, *rows.sort_values("value").iloc[0][["value", "low", "high"]].astype(float)
 
 
 @quantity(out_of)

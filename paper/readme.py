@@ -30,27 +30,28 @@ def recorded(root: Path) -> list:
 
 
 def headline(datasets: list) -> str:
-    """The table, and the figure where there is anything to draw."""
+    """The table and the figure; one sentence where nothing is recorded."""
     batch = tables.declared()["headline"]["num_envs"]
+    if not quantities.of(datasets, {}):
+        return f"Environment steps per second on recorded machines: {ABSENT}. `make report` measures yours.\n"
     words = (
         f"Environment steps per second with {batch:,} environments; in brackets, how many times "
         "the rate of the original on the same machine."
     )
-    drawing = f"\n![{figures.module('ladder').alt}]({FIGURE.as_posix()})\n" if quantities.of(datasets, {}) else ""
-    return f"{words}\n\n{headline_table(datasets)}{drawing}"
+    drawing = f"![{figures.module('ladder').alt}]({FIGURE.as_posix()})"
+    return f"{words}\n\n{headline_table(datasets)}\n{drawing}\n"
 
 
 def headline_table(datasets: list) -> str:
     """Markdown: a row per environment and rung, a column per recorded machine; ratios within each machine."""
     ladder, asked = tables.ladder(datasets), tables.declared()["headline"]
     machines = {paper.machine(run): paper.date(run) for run in quantities.of(datasets, {})}
-    columns = [typeset.text("environment", "environment"), typeset.text("steps per second", "rung")]
+    columns = [typeset.text("environment", "environment"), typeset.text("rung", "rung")]
     columns += [typeset.text(f"{name}, {day}", name, kind="number") for name, day in machines.items()]
-    columns += [] if machines else [typeset.text("recorded machines", "none", kind="number")]
     rows = []
     for environment in sorted(set(ladder["environment"])):
         for name in asked["rungs"]:
-            row = typeset.Row(environment=environment, rung=rung(name).label, none=ABSENT)
+            row = typeset.Row(environment=environment, rung=rung(name).label)
             for machine in machines:
                 select = {"environment": environment, "machine": machine, "rung": name}
                 row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))

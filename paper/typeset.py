@@ -221,7 +221,7 @@ def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
 
 def mark(status: str) -> str:
     """The class of a status."""
-    exact = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no"}
+    exact = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no", "met": "yes", "not met": "no"}
     if status.startswith(paper.CHANGED):
         return "changed"
     return "recorded" if status.startswith(paper.RECORDED) else exact.get(status, "plain")

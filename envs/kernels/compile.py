@@ -189,7 +189,12 @@ def library(text: str) -> ctypes.CDLL:
             if result.returncode != 0:
                 raise CompilerError(f"{shlex.join(command)} failed:\n{result.stderr.strip()}")
             os.replace(built, path)  # another process may have built the same: either file is right
-    return ctypes.CDLL(str(path))
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompilerError(
+            f"the cached library {path} does not load ({error}); delete it, and it is built again"
+        ) from error
 
 
 @functools.cache

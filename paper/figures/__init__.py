@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
 import paper
-from paper import rung
+from paper import quantities, rung
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 WIDTH = 7.2  # inches, the width of the report's column
@@ -114,8 +114,8 @@ def log_axes(panel: Axes, x: str, y: str) -> None:
 def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
     """(label, style, rows) of each rung and number of threads in a run; random actions, observations copied.
 
-    One thread is drawn dashed and hollow where the same rung also ran on all. Rows are in order of size; a
-    fused rung keeps one number of steps, the one that was measured at the most sizes.
+    Fewer threads are drawn dashed and hollow where the same rung also ran on more. Rows are in order of size;
+    a fused rung keeps one number of steps, the one that was measured at the most sizes.
     """
     usual = (rates["policy"] != "fixed") & (rates["obs"] != "view")
     for name, rows in sorted(rates[usual].groupby("rung"), key=lambda item: paper.rung_order(item[0])):
@@ -125,8 +125,13 @@ def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
             single = threads < most
             style = {"color": about.colour, "marker": about.marker, "linestyle": "--" if single else "-"}
             style |= {"markerfacecolor": "white" if single else about.colour}
-            label = about.label + (f", K = {steps}" if steps > 1 else "") + (", 1 thread" if single else "")
+            label = about.label + (f", K = {steps}" if steps > 1 else "") + on_threads(threads, rows["threads"])
             yield label, style, part[part["fused_steps"] == steps].sort_values("num_envs")
+
+
+def on_threads(threads: float, of_rung: pd.Series) -> str:
+    """ ", 2 threads", for the end of a label; nothing where the rung ran on one number of threads."""
+    return f", {quantities.thread_words(threads, 0, 0)[0]}" if of_rung.nunique() > 1 else ""
 
 
 def curve(panel: Axes, x: pd.Series, rows: pd.DataFrame, label: str, style: dict, factor=1.0) -> None:

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from paper import quantities, rung, tables
-from paper.figures import curve, legend, log_axes, of_runs
+from paper.figures import curve, legend, log_axes, of_runs, on_threads
 
 caption = (
     "Steps fused into one call, at the batch size of the headline. The mark at K = 1 is one call, or launch, "
@@ -30,7 +30,8 @@ def draw(datasets: list) -> Figure:
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         frame = quantities.matching(fused, {**tables.source(run), "policy": "random"})
         for (name, threads), rows in frame.groupby(["rung", "threads"], sort=False, dropna=False):
-            single = threads < frame.loc[frame["rung"] == name, "threads"].max()
+            of_rung = frame.loc[frame["rung"] == name, "threads"]
+            single = threads < of_rung.max()
             style = {
                 "color": rung(name).colour,
                 "marker": rung(name).marker,
@@ -39,7 +40,7 @@ def draw(datasets: list) -> Figure:
             style |= {"markerfacecolor": "white" if single else rung(name).colour}
             # The rung underneath stands at K = 1; a trajectory, which stores more, has none.
             rows = rows.sort_values("fused_steps") if name.endswith("-trajectory") else with_base(rows)
-            label = rung(name).label + (", 1 thread" if single else "")
+            label = rung(name).label + on_threads(threads, of_rung)
             curve(panel, rows["fused_steps"], rows, label, style)
     legend(figure, axes)
     return figure

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
 from paper import quantities, rung, tables
-from paper.figures import of_runs
+from paper.figures import of_runs, on_threads
 from paper.typeset import missing, si, times
 
 caption = (
@@ -17,6 +17,8 @@ alt = (
     "ladder with its environment steps per second and its ratio to the original. The ladder's table holds "
     "the numbers."
 )
+NUMBERS = 92  # points between a rung's name and its bar
+NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline", "annotation_clip": False}
 
 
 def draw(datasets: list) -> Figure:
@@ -30,27 +32,25 @@ def draw(datasets: list) -> Figure:
             colour = rung(row["rung"]).colour
             panel.plot([1, row["rate"]], [place, place], color=colour, linewidth=2.4, alpha=0.35)
             panel.plot(row["rate"], place, marker="o", markersize=6, color=colour)
-            ratio = "" if missing(row["ratio"]) or row["rung"] == "original" else f"   {times(row['ratio'])}"
-            point = (row["rate"], place)
-            panel.annotate(si(row["rate"]) + ratio, point, (7, 0), textcoords="offset points", va="center_baseline")
+            ratio = "" if missing(row["ratio"]) or row["rung"] == "original" else times(row["ratio"])
+            # Between the names and the bars, so that a narrow screen that cuts off the bars still shows them.
+            for words, offset in ((si(row["rate"]), -52), (ratio, -8)):
+                panel.annotate(words, (0, place), (offset, 0), panel.get_yaxis_transform(), **NUMBER)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set_yticks(range(len(frame)), [name(row, frame) for row in frame.to_dict("records")])
         panel.set_ylim(len(frame) - 0.4, -0.6)
-        panel.tick_params(axis="y", length=0)
+        panel.tick_params(axis="y", length=0, pad=NUMBERS)
         panel.grid(visible=False, axis="y")
         panel.spines["left"].set_visible(False)
     if axes:
         rates = pd.concat(frames)["rate"]
-        axes[-1].set_xlim(rates.min() / 3, rates.max() * 100)
+        axes[-1].set_xlim(rates.min() / 3, rates.max() * 2)
         axes[-1].set_xlabel("environment steps per second")
     return figure
 
 
 def name(row: dict, frame: pd.DataFrame) -> str:
     """The rung, and its threads where it ran on several numbers of them."""
-    several = frame.loc[frame["rung"] == row["rung"], "threads"].nunique() > 1
-    return rung(row["rung"]).label + (
-        f", {row['threads']:.0f} thread{'s' * bool(row['threads'] > 1)}" if several else ""
-    )
+    return rung(row["rung"]).label + on_threads(row["threads"], frame.loc[frame["rung"] == row["rung"], "threads"])

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from paper import quantities
-from paper.figures import curve, grid, label_status, legend, log_axes, series, title
+from paper.figures import curve, grid, label_status, legend, log_axes, on_threads, series, title
 
 caption = (
     "The port against the bounds of its machine. Left: bytes of all buffers that a step reads and writes, "
@@ -16,11 +16,8 @@ alt = (
     "over the bytes touched by one call, under grey curves of measured copy bandwidth. Right: available "
     "fp32 operations per step over the number of environments. The roofline table holds the same numbers."
 )
-BOUNDS = {
-    "copy on CPU": {"color": "#b3bcc7", "linewidth": 3},
-    "copy on CPU, 1 thread": {"color": "#b3bcc7", "linewidth": 3, "linestyle": (0, (1, 0.8))},
-    "copy on GPU": {"color": "#6f7b89", "linewidth": 3},
-}
+BOUNDS = {"cpu": {"color": "#b3bcc7", "linewidth": 3}, "cuda": {"color": "#6f7b89", "linewidth": 3}}
+FEWER_THREADS = {"linestyle": (0, (1, 0.8))}
 
 
 def draw(datasets: list) -> Figure:
@@ -32,10 +29,10 @@ def draw(datasets: list) -> Figure:
         log_axes(arithmetic, "environments B", "fp32 operations per step")
         rates = ported(run)
         for device, threads in sorted(set(zip(rates["device"], rates["threads"], strict=True)), key=str):
-            single = device == "cpu" and threads < rates["threads"].max()
-            bound = "copy on GPU" if device == "cuda" else "copy on CPU" + ", 1 thread" * bool(single)
             copy = quantities.copy_curve(datasets, run, device, threads)
-            memory.plot(copy.index, copy, label=bound, zorder=1, **BOUNDS[bound])
+            single = device == "cpu" and threads < rates["threads"].max()
+            style = BOUNDS[device] | (FEWER_THREADS if single else {})
+            memory.plot(copy.index, copy, label=bound(datasets, run, device, threads), zorder=1, **style)
         for label, style, rows in series(rates):
             touched = rows["bytes_per_step"] * rows["fused_steps"] * rows["num_envs"]
             curve(memory, touched, rows, label, style, rows["bytes_per_step"])
@@ -49,6 +46,15 @@ def ported(run):
     """The settings of a run that are of the port."""
     rates = quantities.rates(run)
     return rates[rates["rung"].str.startswith("port")]
+
+
+def bound(datasets: list, run, device: str, threads: float) -> str:
+    """What a curve of copy bandwidth is of; its threads where several numbers of them were measured."""
+    if device == "cuda":
+        return "copy on GPU"
+    measured = quantities.ceilings(datasets, run, "copy", device)
+    used = quantities.of_threads(measured, device, threads)["threads"].max()
+    return "copy on CPU" + on_threads(used, measured["threads"])
 
 
 def bounded(datasets: list, run) -> bool:

@@ -1,5 +1,6 @@
 """The two compilers: what they accept, cache and refuse."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -55,6 +56,40 @@ def test_a_library_is_compiled_once_and_found_again(tmp_path, monkeypatch):
     assert built.stat().st_mtime_ns == before
     assert compile.library(text.replace("42", "43")).answer() == 43
     assert len(list(tmp_path.glob("*"))) == 2  # and nothing left of the compilations
+
+
+def test_a_cached_library_that_does_not_load_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    text = 'extern "C" int answer() { return 44; }'
+    assert python(f"from envs.kernels import compile; compile.library({text!r})").returncode == 0
+    (built,) = tmp_path.glob("*.so")
+    built.write_text("not a library")
+    with pytest.raises(compile.CompilerError, match=rf"{built.name} does not load .* delete it"):
+        compile.library(text)
+
+
+@pytest.mark.parametrize("place", ["file", "nowhere"])
+def test_a_cache_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch, place):
+    (tmp_path / "file").write_text("")
+    folder = {"file": str(tmp_path / "file"), "nowhere": "/proc/nowhere"}[place]
+    monkeypatch.setenv("LOCKSTEP_CACHE", folder)
+    with pytest.raises(
+        compile.CompilerError, match=f"cached in {folder}, which cannot be written to .* set LOCKSTEP_CACHE"
+    ):
+        compile.library(f'extern "C" int {place}() {{ return 45; }}')
+
+
+def test_philox_without_wide_instructions_gives_the_published_answer(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    body = compile.expand(compile.KERNELS / "philox.cuh")
+    export = 'extern "C" void many(u32* c, long long key) { philox_many(c, c + 16, c + 32, c + 48, 16, key); }'
+    for undefine in ("", "#undef __AVX512F__"):
+        counters = np.zeros((4, 24), dtype=np.uint32)
+        aligned = counters.ctypes.data + (-counters.ctypes.data) % 64
+        words = np.ctypeslib.as_array(ctypes.cast(aligned, ctypes.POINTER(ctypes.c_uint32)), (4, 16))
+        many = compile.library(f"{undefine}\n#define REAL float\n{body}\n{export}").many
+        many(ctypes.c_void_p(aligned), ctypes.c_longlong(0))
+        assert [f"{int(word):08x}" for word in words[:, 7]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
 def test_an_unused_cache_folder_is_not_needed_to_import(tmp_path):

@@ -129,7 +129,7 @@ def test_broken_yaml_names_the_file_and_the_line(folder):
 
 def test_an_empty_file_is_no_settings(folder):
     (folder / "cartpole.yaml").write_text("")
-    with pytest.raises(config.ConfigError, match="must be of type object"):
+    with pytest.raises(config.ConfigError, match="is empty; schema.yaml says what it may hold"):
         config.load("cartpole", "quick", folder)
 
 

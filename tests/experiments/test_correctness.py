@@ -26,7 +26,23 @@ def test_every_comparison_that_needs_no_gpu_passes(cases):
     compared = [row for row in rows["transition cpu float64"] if row["quantity"] == "theta_dot"]
     assert compared[0]["cases"] == 10_000
     assert 0 < compared[0]["error"] <= 1e-12
-    assert set(rows["arrays"][-1]) == set(correctness.COLUMNS) - {"environment"}
+    assert set(rows["arrays cpu"][-1]) == set(correctness.COLUMNS) - {"environment"}
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "message"),
+    [
+        ("box", {"x": [0, 1], "xdot": [0, 1]}, "correctness.box: unknown field 'xdot'; did you mean 'x_dot'?"),
+        ("box", {"x": [0, 1]}, "correctness.box: the field 'x_dot' is missing"),
+        ("thresholds", {"angle": {"at": 1, "width": 1}}, "correctness.thresholds: unknown field 'angle'"),
+        ("variants", [{"gravty": 1}], "correctness.variants: CartPole-v1 has no parameter or option 'gravty'"),
+    ],
+)
+def test_a_yaml_that_does_not_fit_the_environment_is_named(section, value, message):
+    plain = config.load("cartpole", "quick").plain()
+    plain["correctness"][section] = value
+    with pytest.raises(config.ConfigError, match=message.replace("?", r"\?")):
+        correctness.Cases("cartpole", config.Settings(plain))
 
 
 def test_cases_lie_on_both_sides_of_every_threshold(cases):

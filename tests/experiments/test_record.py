@@ -2,10 +2,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from experiments import ROOT, UserError, command, provenance, record, sources
+from experiments import ROOT, UserError, checksums, command, provenance, record, sources
+
+
+def sign_all(folder):
+    checksums.sign(folder, [folder / path for path in checksums.signed_files(folder)])
 
 
 @pytest.fixture
@@ -15,7 +20,7 @@ def folder(tmp_path):
     (recorded / "cartpole").mkdir(parents=True)
     (recorded / "ceilings.csv").write_text("a\n1\n")
     (recorded / "cartpole" / "throughput.csv").write_text("b\n2\n")
-    record.write_sums(recorded)
+    sign_all(recorded)
     return recorded
 
 
@@ -23,19 +28,19 @@ def test_sums_are_those_sha256sum_checks(folder):
     checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, text=True)
     assert checked.returncode == 0
     assert checked.stdout == "cartpole/throughput.csv: OK\nceilings.csv: OK\n"
-    record.verify(folder)
+    checksums.verify(folder)
 
 
 def test_signing_again_signs_the_same(folder):
     before = (folder / "SHA256SUMS").read_text()
-    record.write_sums(folder)
+    sign_all(folder)
     assert (folder / "SHA256SUMS").read_text() == before
 
 
 def test_what_is_still_being_made_is_not_signed(folder):
     (folder / "cartpole" / "correctness.partial.csv").write_text("half")
-    record.verify(folder)
-    record.write_sums(folder)
+    checksums.verify(folder)
+    sign_all(folder)
     assert "partial" not in (folder / "SHA256SUMS").read_text()
 
 
@@ -71,8 +76,8 @@ def unsign(folder):
 )
 def test_a_damaged_folder_is_named_by_its_file(folder, damage, message):
     damage(folder)
-    with pytest.raises(record.ChecksumError, match=message):
-        record.verify(folder)
+    with pytest.raises(checksums.ChecksumError, match=message):
+        checksums.verify(folder)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +134,10 @@ def started(monkeypatch):
 
     def run(program, **options):
         programs.append(program)
+        output = Path(program[program.index("--output") + 1])
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text("measured\n")
+        output.with_suffix(".json").write_text("{}")
         return subprocess.CompletedProcess(program, programs.status)
 
     monkeypatch.setattr(record.subprocess, "run", run)
@@ -170,18 +179,26 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
         record.run("ceilings", None, "quick", tmp_path, None)
 
 
-@pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv"])
+@pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv", "edited", "unsigned", "passed"])
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
     described = {
         "scale": "quick",
         "sources": provenance.hashes(sources.of("experiments.ceilings")),
         "machine": {"label": "this one"},
     }
-    if change in described:
+    if change == "passed":
+        described["passed"] = False
+    elif change in described:
         described[change] = {"other": ""}
     (tmp_path / "ceilings.json").write_text(json.dumps(described))
-    if change != "csv":
-        (tmp_path / "ceilings.csv").write_text("")
+    (tmp_path / "ceilings.csv").write_text("")
+    if change != "unsigned":
+        sign_all(tmp_path)
+    if change == "csv":
+        (tmp_path / "ceilings.csv").unlink()
+    if change == "edited":
+        (tmp_path / "ceilings.csv").write_text("forged\n")
     record.run("ceilings", None, "quick", tmp_path, None)
     assert len(started) == (0 if change is None else 1)
     assert ("kept" in capsys.readouterr().out) == (change is None)
+    checksums.verify(tmp_path)

@@ -4,13 +4,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import ROOT, UserError, provenance, record, results
+from experiments import ROOT, UserError, checksums, provenance, results
 
 COLUMNS = ["name", "value", "note"]
 
@@ -48,6 +49,7 @@ def test_a_journal_goes_on_after_the_groups_that_are_there(path, capsys):
     first = journal(path)
     first.add("a", rows("a"))
     first.add("b", rows("b"))
+    first.close()
     second = journal(path)
     assert "continuing after 2 finished groups" in capsys.readouterr().err
     assert [group in second for group in "abc"] == [True, True, False]
@@ -62,6 +64,7 @@ def test_time_spent_before_a_kill_counts(path):
     first = journal(path)
     time.sleep(0.3)
     first.add("a", rows("a"))
+    first.close()
     second = journal(path)
     second.finish()
     assert results.read(path)[1]["wall_s"] >= 0.3
@@ -178,7 +181,7 @@ def test_reading_without_provenance_names_the_file(path):
 def test_reading_an_empty_csv_names_the_file(path):
     path.parent.mkdir()
     path.write_text("")
-    path.with_suffix(".json").write_text("{}")
+    path.with_suffix(".json").write_text('{"sources": {}, "machine": {}}')
     with pytest.raises(UserError, match=r"speed\.csv cannot be read"):
         results.read(path)
 
@@ -196,7 +199,7 @@ def root(tmp_path):
         described = {"sources": hashes, "machine": {"label": "a laptop, 4 cores"}}
         (folder / "throughput.json").write_text(json.dumps(described))
         if "recorded" in place:
-            record.write_sums(tmp_path / place)
+            checksums.sign(tmp_path / place, sorted((tmp_path / place).rglob("*.*")))
     return tmp_path
 
 
@@ -223,5 +226,47 @@ def test_what_was_never_measured_has_no_dataset(root):
 
 def test_an_edited_recorded_file_is_not_used(root):
     (root / "results/recorded/new/cartpole/throughput.csv").write_text("value\n9.9\n")
-    with pytest.raises(record.ChecksumError, match=r"new/cartpole/throughput\.csv is not as signed"):
+    with pytest.raises(checksums.ChecksumError, match=r"new/cartpole/throughput\.csv is not as signed"):
         results.datasets("cartpole", "throughput", root)
+
+
+def test_two_runs_cannot_write_the_same_result(path):
+    first = journal(path)
+    with pytest.raises(UserError, match=rf"speed\.csv is being written by another run \(process {os.getpid()}\)"):
+        journal(path)
+    first.close()
+    journal(path).close()
+
+
+def test_a_place_that_cannot_be_written_is_named():
+    with pytest.raises(UserError, match=r"/proc/nowhere/speed\.csv cannot be written"):
+        journal(Path("/proc/nowhere/speed.csv"))
+
+
+def test_a_kill_between_rows_and_provenance_leaves_no_result(path, monkeypatch):
+    made = journal(path)
+    made.add("a", rows("a"))
+    made.finish()
+    again = journal(path, {"seed": 1})
+    again.add("b", rows("b"))
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, "write_whole", killed)
+    with pytest.raises(KeyboardInterrupt):
+        again.finish()
+    with pytest.raises(UserError, match="has no readable provenance"):
+        results.read(path)
+
+
+def test_rows_that_are_not_those_of_the_provenance_are_refused(path):
+    made = journal(path)
+    made.add("a", rows("a"))
+    made.finish()
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(UserError, match=r"speed\.csv is not the file that speed\.json describes"):
+        results.read(path)
+    path.with_suffix(".json").write_text("{}")
+    with pytest.raises(UserError, match=r"speed\.json lacks sources, machine"):
+        results.read(path)

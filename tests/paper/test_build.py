@@ -1,3 +1,5 @@
+import base64
+import json
 import re
 import subprocess
 import sys
@@ -6,8 +8,8 @@ import nbformat
 import pytest
 
 import paper
-from experiments import ROOT
-from experiments.record import ChecksumError
+from experiments import ROOT, UserError
+from experiments.checksums import ChecksumError
 from paper import build, figures, tables
 
 NOTEBOOK = nbformat.read(build.NOTEBOOK, as_version=4)
@@ -82,8 +84,33 @@ def test_sections_are_numbered_and_in_the_contents(text):
 def test_the_abstract_holds_generated_figures(text):
     abstract = text[text.index('class="abstract"') : text.index("</header>")]
     assert "300\u00a0k steps/s" in abstract
+    assert "one call per step, on 2 threads" in abstract
     assert "3,000\u00d7 the original" in abstract
     assert "1.00\u00a0M steps/s in a CUDA graph" in abstract
+
+
+def test_the_sameness_proof_says_what_is_not_judged(text):
+    section = text[text.index(">The same environment, proved</h2>") :]
+    assert "Checks that hold: 4 of 5 here." in section
+    assert re.search(
+        r"not judged: 1 here\. [^.]*, at step 113 in the median \(5\u201395\u00a0%: 99 \u2013 146\) here\.", section
+    )
+
+
+def test_what_no_section_shows_stands_in_the_appendix(text):
+    appendix = text.index(">Appendix</h2>")
+    assert text.index(">Limits</h2>") < appendix < text.index('id="table-compilation_builds"')
+
+
+def test_the_files_are_inside_the_page(page, text, tmp_path):
+    links = dict(re.findall(r'download="([^"]+)" href="data:[^;]+;base64,([^"]+)"', text))
+    assert set(links) == {f"{name}.csv" for name in tables.TABLES} | {f"{name}.svg" for name in figures.names()}
+    for name, encoded in links.items():
+        folder = "tables" if name.endswith(".csv") else "figures"
+        assert base64.b64decode(encoded) == (page / folder / name).read_bytes()
+    assert len(text) < 2_000_000
+    (tmp_path / "large.csv").write_bytes(b"1" * (build.EMBEDDED + 1))
+    assert build.reference(tmp_path, "large.csv") == 'href="large.csv"'
 
 
 def test_equal_results_give_equal_bytes(page, everything, tmp_path):
@@ -109,6 +136,42 @@ def test_an_edited_recorded_file_stops_the_build(tmp_path):
     with pytest.raises(ChecksumError, match=r"throughput\.csv"):
         build.build(tmp_path / "page" / "report.html", tmp_path)
     assert not (tmp_path / "page").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("report", "must be called something.html"),
+        ("kept.html", "cannot be written: Is a directory"),
+        ("file/report.html", "cannot be written: "),
+        ("blocked/report.html", "cannot be written: "),
+    ],
+)
+def test_a_page_that_cannot_be_written_ends_in_one_sentence(output, message, nothing, tmp_path):
+    (tmp_path / "kept.html").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "tables").write_text("")
+    with pytest.raises(UserError, match=message):
+        build.build(tmp_path / output, nothing)
+    said = subprocess.run(
+        [sys.executable, "-m", "paper.build", "--output", tmp_path / output], cwd=ROOT, capture_output=True, text=True
+    )
+    assert said.returncode == 1
+    assert re.fullmatch(rf"error: .*{message}.*\n", said.stderr)
+
+
+@pytest.mark.parametrize("key", paper.KEYS)
+def test_provenance_that_lacks_a_key_ends_in_one_sentence(key, tmp_path):
+    from tests.paper import handwritten
+
+    handwritten.here(tmp_path)
+    about = tmp_path / "results" / "cartpole" / "throughput.json"
+    described = json.loads(about.read_text())
+    del described[key]
+    about.write_text(json.dumps(described))
+    with pytest.raises(UserError, match=rf"throughput\.json lacks {key}; measure again"):
+        build.build(tmp_path / "page" / "report.html", tmp_path)
 
 
 def test_the_notebook_is_stored_without_outputs():
@@ -137,6 +200,14 @@ def test_works_are_numbered_in_the_order_they_are_cited():
     body = build.with_citations("[@philox] [@barto1983] [@philox] <!-- references -->")
     assert re.findall(r">(\[\d\])<", body) == ["[1]", "[2]", "[1]"]
     assert body.index("easy as 1, 2, 3") < body.index("Neuronlike")
+
+
+def test_many_authors_and_initials(text):
+    works = build.bibliography((ROOT / "paper" / "references.bib").read_text(encoding="utf-8"))
+    assert works["gymnasium"].startswith("Towers, Mark; Kwiatkowski, Ariel; Terry, Jordan et al. <cite>Gymnasium: ")
+    assert "arXiv 2407.17032. 2024." in works["gymnasium"]
+    assert "Anderson, Charles W. <cite>" in works["barto1983"]
+    assert not [work for work in works.values() if "others" in work or ".." in work]
 
 
 def test_the_command_line_says_what_it_does():

@@ -55,6 +55,32 @@ def test_a_panel_per_environment_and_machine(datasets):
     ]
 
 
+def test_labels_say_the_threads_where_a_rung_ran_on_several_numbers_of_them(datasets):
+    for name in ("throughput", "roofline"):
+        (legend,) = figures.draw(name, datasets).legends
+        labels = {text.get_text() for text in legend.get_texts()}
+        assert {"port on CPU, call per step, 1 thread", "port on CPU, call per step, 2 threads"} <= labels
+        assert "port on CPU, call per step" not in labels
+    ladder = figures.draw("ladder", datasets).axes[0]
+    names = [label.get_text() for label in ladder.get_yticklabels()]
+    assert "port on CPU, call per step, 2 threads" in names
+
+
+def test_the_ladder_shows_its_numbers_before_its_bars(datasets):
+    figure = figures.draw("ladder", datasets)
+    figures.png(figure)  # so that everything has its place
+    panel = figure.axes[0]
+    left = panel.get_window_extent().x0
+    boxes = [label.get_window_extent() for label in panel.get_yticklabels()]
+    numbers = [
+        text.get_window_extent() for text in panel.texts if text.get_text() and "measured" not in text.get_text()
+    ]
+    assert len(numbers) > len(boxes)
+    assert all(max(box.x1 for box in boxes) < number.x0 and number.x1 < left for number in numbers)
+    # A phone of 390 CSS pixels shows 350 of the 576 that the drawing takes.
+    assert left / figure.get_window_extent().width < 350 / 576
+
+
 def test_rungs_are_told_apart():
     looks = {(rung.colour, rung.marker) for rung in paper.RUNGS.values()}
     assert len(looks) == len({rung.colour for rung in paper.RUNGS.values()}) == len(paper.RUNGS)

@@ -67,6 +67,35 @@ def test_correctness_and_compilation(datasets):
     assert find(datasets, "spilled_bytes", experiment="compilation")[0].value == 8
 
 
+def test_threads_of_the_row_that_the_rate_speaks_of(datasets):
+    assert find(datasets, "threads", rung="port-cpu", num_envs=B)[0].shown == "2 threads"
+    assert find(datasets, "threads", rung="port-cpu", num_envs=1)[0].shown == "1 thread"
+
+
+def test_bandwidth_share_is_of_the_largest_batch(datasets):
+    run = quantities.of(datasets, {})[0]
+    smaller = run.frame[run.frame["num_envs"] == 1].assign(steps=10**9, bytes_per_step=10.0)
+    others = [dataset for dataset in datasets if dataset is not run]
+    faster = dataclasses.replace(run, frame=pd.concat([run.frame[run.frame["num_envs"] > 1], smaller]))
+    assert find([faster, *others], "bandwidth_share", rung="port-cpu")[0].value == pytest.approx(0.75)
+
+
+def test_what_is_told_and_not_judged(datasets):
+    assert find(datasets, "checks_told", experiment="correctness")[0].shown == "1"
+    (found,) = find(datasets, "divergence", experiment="correctness")
+    assert (found.value, found.low, found.high) == (113, 99, 146)
+    assert found.shown == "at step 113 in the median (5\u201395\u00a0%: 99 \u2013 146)"
+
+
+def test_without_such_rows_nothing_is_told(datasets):
+    judged = [
+        dataclasses.replace(run, frame=run.frame[run.frame["level"] != "episode"])
+        for run in quantities.of(datasets, {"experiment": "correctness"})
+    ]
+    for name in ("checks_told", "divergence"):
+        assert find(judged, name, experiment="correctness") == []
+
+
 def test_what_nobody_measured_has_no_answer(datasets):
     assert find(datasets, "rate", experiment="transfer") == []
     assert find(datasets, "rate", rung="arrays-cupy") == []

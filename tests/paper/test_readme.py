@@ -22,6 +22,7 @@ def test_nothing_recorded(tree):
     readme.update(tree)
     text = (tree / "README.md").read_text()
     assert "not measured yet" in text
+    assert "|" not in text
     assert "headline.svg" not in text
     assert not (tree / readme.FIGURE).exists()
 

@@ -153,6 +153,32 @@ def test_cost_adds_up_and_meets_the_time_allowed(datasets):
     assert total["time allowed"] == typeset.seconds(tables.declared()["budgets"]["quick"])
 
 
+def test_the_time_allowed_is_met_or_not(datasets, tmp_path):
+    allowance = {row["machine"]: row["allowance"] for row in rows("cost", datasets) if row["experiment"] == "all"}
+    assert allowance == {"here": "met", "bare": "met", "big": "met"}
+    handwritten.write(tmp_path, None, "compilation", handwritten.KERNELS, handwritten.HERE, wall_s=241.0)
+    assert [row["allowance"] for row in rows("cost", paper.load(tmp_path))] == [DASH, "not met"]
+    assert (typeset.mark("met"), typeset.mark("not met")) == ("yes", "no")
+
+
+def test_another_scale_has_a_sum_of_its_own(tmp_path):
+    for experiment, scale, measured in (
+        ("throughput", "quick", handwritten.rates("original", 100, 1)),
+        ("correctness", "full", handwritten.CHECKS),
+        ("compilation", None, handwritten.KERNELS),  # belongs to both
+    ):
+        handwritten.write(tmp_path, None, experiment, measured, handwritten.HERE, scale=scale)
+    sums = {row["scale"]: row for row in rows("cost", paper.load(tmp_path)) if row["experiment"] == "all"}
+    assert {scale: row["allowance"] for scale, row in sums.items()} == {"quick": "met", "full": DASH}
+    assert {row["wall time"] for row in sums.values()} == {typeset.seconds(120)}
+
+
+def test_a_time_that_was_not_noted_leaves_the_sum_open(tmp_path):
+    handwritten.write(tmp_path, None, "compilation", handwritten.KERNELS, handwritten.HERE, wall_s=None)
+    total = rows("cost", paper.load(tmp_path))[-1]
+    assert (total["wall time"], total["allowance"]) == (DASH, DASH)
+
+
 def test_machines_side_by_side(datasets):
     frame = tables.machines(datasets).set_index("property")
     assert list(frame.columns) == ["here", "bare", "big"]

@@ -1,0 +1,66 @@
+"""SHA256SUMS of a recorded folder: written once, checked before use."""
+
+import re
+from pathlib import Path
+
+from experiments import UserError, provenance
+
+SUMS = "SHA256SUMS"
+
+
+class ChecksumError(UserError):
+    """A recorded file is not the one that was signed."""
+
+
+def unfinished(file: Path) -> bool:
+    return ".partial." in file.name or file.suffix == ".lock"
+
+
+def signed_files(folder: Path) -> list[str]:
+    """Every file of a recorded folder, relative to it, but the sums and what is still being made."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and not unfinished(file))
+    return [file.relative_to(folder).as_posix() for file in files if file != folder / SUMS]
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Path, relative to the folder, and SHA-256 of every signed file; empty where there is no SHA256SUMS."""
+    signed = {}
+    for line in (folder / SUMS).read_text().splitlines() if (folder / SUMS).is_file() else []:
+        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if not match:
+            raise ChecksumError(f"{folder / SUMS}: this line is no checksum: {line!r}")
+        signed[match[2]] = match[1]
+    return signed
+
+
+def sign(folder: Path, files: list[Path]) -> None:
+    """Put files of a folder into its SHA256SUMS; `sha256sum -c SHA256SUMS` checks it too."""
+    paths = [file.relative_to(folder).as_posix() for file in files]
+    sums = read_sums(folder) | provenance.hashes(paths, folder)
+    (folder / SUMS).write_text("".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())))
+
+
+def is_signed(folder: Path, files: list[Path]) -> bool:
+    """Whether files of a folder are there as they were signed."""
+    signed = read_sums(folder)
+    paths = [file.relative_to(folder).as_posix() for file in files]
+    return all(path in signed and provenance.is_file_with(folder / path, signed[path]) for path in paths)
+
+
+def verify(folder: Path) -> None:
+    """Check a recorded folder against its SHA256SUMS: every file signed, every signed one there, unedited.
+
+    ChecksumError names the first file that is not, and what is wrong with it.
+    """
+    folder = Path(folder)
+    if not (folder / SUMS).is_file():
+        raise ChecksumError(f"{folder} has no {SUMS}; record it again or restore the file")
+    signed = read_sums(folder)
+    present = signed_files(folder)
+    for path in sorted({*signed, *present}):
+        if path not in present:
+            raise ChecksumError(f"{folder / path} is signed in {SUMS} but missing")
+        if path not in signed:
+            raise ChecksumError(f"{folder / path} is not signed in {SUMS}")
+        if not provenance.is_file_with(folder / path, signed[path]):
+            raise ChecksumError(f"{folder / path} is not as signed in {SUMS}; restore it or record it again")
