@@ -192,7 +192,7 @@ def cpu_rate(datasets, select, against):
 
 
 def thread_words(value: float, low: float, high: float) -> tuple[str, str]:
-    return f"{typeset.count(value)} thread{'s' * (value > 1)}", typeset.DASH
+    return f"{typeset.count(value)} thread{'s' if value > 1 else ''}", typeset.DASH
 
 
 @quantity(thread_words)

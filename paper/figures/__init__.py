@@ -130,7 +130,7 @@ def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
 
 
 def on_threads(threads: float, of_rung: pd.Series) -> str:
-    """ ", 2 threads", for the end of a label; nothing where the rung ran on one number of threads."""
+    """For the end of a label: ", 2 threads"; nothing where the rung ran on one number of threads."""
     return f", {quantities.thread_words(threads, 0, 0)[0]}" if of_rung.nunique() > 1 else ""
 
 

@@ -363,6 +363,7 @@ def test_same_step_returns_the_next_episodes_first_observation(device):
         obs, reward, terminated, truncated, info = copies(env.step(env.random_actions()[0]))
         ended = terminated | truncated
         assert torch.equal(info["_final_obs"], ended)
+        assert (env.state()["elapsed"].to(torch.int32)[ended] == 0).all()
         assert (obs[ended].abs() <= 0.05).all()
         assert (
             (info["final_obs"][ended].abs()[:, 2] > 0.2094).logical_or(info["final_obs"][ended].abs()[:, 0] > 2.4).all()

@@ -68,7 +68,7 @@ def test_labels_say_the_threads_where_a_rung_ran_on_several_numbers_of_them(data
 
 def test_the_ladder_shows_its_numbers_before_its_bars(datasets):
     figure = figures.draw("ladder", datasets)
-    figures.png(figure)  # so that everything has its place
+    figure.draw_without_rendering()  # so that everything has its place
     panel = figure.axes[0]
     left = panel.get_window_extent().x0
     boxes = [label.get_window_extent() for label in panel.get_yticklabels()]
