@@ -114,24 +114,25 @@ def log_axes(panel: Axes, x: str, y: str) -> None:
 def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
     """(label, style, rows) of each rung and number of threads in a run; random actions, observations copied.
 
-    Fewer threads are drawn dashed and hollow where the same rung also ran on more. Rows are in order of size;
+    The port on fewer threads than the run had is drawn dashed and hollow. Rows are in order of size;
     a fused rung keeps one number of steps, the one that was measured at the most sizes.
     """
     usual = (rates["policy"] != "fixed") & (rates["obs"] != "view")
+    cores = rates.loc[rates["rung"].str.startswith("port-cpu"), "threads"].max()
     for name, rows in sorted(rates[usual].groupby("rung"), key=lambda item: paper.rung_order(item[0])):
-        about, most = rung(name), rows["threads"].max()
+        about = rung(name)
         steps = rows["fused_steps"].mode().max()
         for threads, part in rows.groupby("threads", dropna=False):
-            single = threads < most
+            single = name.startswith("port-cpu") and threads < cores
             style = {"color": about.colour, "marker": about.marker, "linestyle": "--" if single else "-"}
             style |= {"markerfacecolor": "white" if single else about.colour}
-            label = about.label + (f", K = {steps}" if steps > 1 else "") + on_threads(threads, rows["threads"])
+            label = about.label + (f", K = {steps}" if steps > 1 else "") + on_threads(name, threads)
             yield label, style, part[part["fused_steps"] == steps].sort_values("num_envs")
 
 
-def on_threads(threads: float, of_rung: pd.Series) -> str:
-    """For the end of a label: ", 2 threads"; nothing where the rung ran on one number of threads."""
-    return f", {quantities.thread_words(threads, 0, 0)[0]}" if of_rung.nunique() > 1 else ""
+def on_threads(name: str, threads: float) -> str:
+    """For the end of a label: ", 2 threads" where a rung, or a copy, shares its work out to threads."""
+    return f", {quantities.thread_words(threads, 0, 0)[0]}" if name.startswith(("port-cpu", "copy")) else ""
 
 
 def curve(panel: Axes, x: pd.Series, rows: pd.DataFrame, label: str, style: dict, factor=1.0) -> None:
@@ -140,11 +141,12 @@ def curve(panel: Axes, x: pd.Series, rows: pd.DataFrame, label: str, style: dict
     panel.plot(x, rows["rate"] * factor, label=label, **style)
 
 
-def legend(figure: Figure, axes: list[Axes], columns: int = 3) -> None:
-    """One legend for all panels, below them."""
+def legend(figure: Figure, axes: list[Axes]) -> None:
+    """One legend for all panels, below them, in as many columns as the width has room for."""
     entries: dict[str, object] = {}
     for panel in axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
+        columns = 2 if max(map(len, entries)) > 36 else 3
         figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)

@@ -30,8 +30,7 @@ def draw(datasets: list) -> Figure:
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         frame = quantities.matching(fused, {**tables.source(run), "policy": "random"})
         for (name, threads), rows in frame.groupby(["rung", "threads"], sort=False, dropna=False):
-            of_rung = frame.loc[frame["rung"] == name, "threads"]
-            single = threads < of_rung.max()
+            single = name.startswith("port-cpu") and threads < frame["threads"].max()
             style = {
                 "color": rung(name).colour,
                 "marker": rung(name).marker,
@@ -40,7 +39,7 @@ def draw(datasets: list) -> Figure:
             style |= {"markerfacecolor": "white" if single else rung(name).colour}
             # The rung underneath stands at K = 1; a trajectory, which stores more, has none.
             rows = rows.sort_values("fused_steps") if name.endswith("-trajectory") else with_base(rows)
-            label = rung(name).label + on_threads(threads, of_rung)
+            label = rung(name).label + on_threads(name, threads)
             curve(panel, rows["fused_steps"], rows, label, style)
     legend(figure, axes)
     return figure

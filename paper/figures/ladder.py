@@ -39,7 +39,7 @@ def draw(datasets: list) -> Figure:
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.xaxis.set_minor_locator(NullLocator())
-        panel.set_yticks(range(len(frame)), [name(row, frame) for row in frame.to_dict("records")])
+        panel.set_yticks(range(len(frame)), [name(row) for row in frame.to_dict("records")])
         panel.set_ylim(len(frame) - 0.4, -0.6)
         panel.tick_params(axis="y", length=0, pad=NUMBERS)
         panel.grid(visible=False, axis="y")
@@ -51,6 +51,6 @@ def draw(datasets: list) -> Figure:
     return figure
 
 
-def name(row: dict, frame: pd.DataFrame) -> str:
-    """The rung, and its threads where it ran on several numbers of them."""
-    return rung(row["rung"]).label + on_threads(row["threads"], frame.loc[frame["rung"] == row["rung"], "threads"])
+def name(row: dict) -> str:
+    """The rung with its threads."""
+    return rung(row["rung"]).label + on_threads(row["rung"], row["threads"])

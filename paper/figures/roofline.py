@@ -49,12 +49,12 @@ def ported(run):
 
 
 def bound(datasets: list, run, device: str, threads: float) -> str:
-    """What a curve of copy bandwidth is of; its threads where several numbers of them were measured."""
+    """What a curve of copy bandwidth is of, with its threads."""
     if device == "cuda":
         return "copy on GPU"
     measured = quantities.ceilings(datasets, run, "copy", device)
     used = quantities.of_threads(measured, device, threads)["threads"].max()
-    return "copy on CPU" + on_threads(used, measured["threads"])
+    return "copy on CPU" + on_threads("copy", used)
 
 
 def bounded(datasets: list, run) -> bool:
