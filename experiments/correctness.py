@@ -276,11 +276,12 @@ def _original_episodes(cases: Cases, policy_name: str) -> list[np.ndarray]:
     return originals.on_all_cores(originals.episodes, np.arange(n), name=cases.name, policy=policy)
 
 
-def devices_agree(cases: Cases, dtype: str, steps: int = 1000, num_envs: int = 4096) -> Iterator[dict]:
-    """The port on the GPU against the port on the CPU: 1,000 steps of 4,096 environments from one seed."""
+def devices_agree(cases: Cases, dtype: str, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:
+    """The port on one device against the port on another: 1,000 steps of 4,096 environments from one seed."""
+    steps, num_envs = 1000, 4096
     both = [
         envs.make(cases.name, num_envs, device=device, dtype=dtype, seed=cases.settings.seed, check_actions=False)
-        for device in ("cpu", "cuda")
+        for device in devices
     ]
     for env in both:
         env.reset()
@@ -295,14 +296,13 @@ def devices_agree(cases: Cases, dtype: str, steps: int = 1000, num_envs: int = 4
         different["random action"] += int((actions[0] != actions[1].cpu()).sum())
         for name, index in (("reward", 1), ("terminated", 2), ("truncated", 3)):
             different[name] += int((outputs[0][index] != outputs[1][index].cpu()).sum())
-    cases_compared = steps * num_envs
+    place = ("episode", "cpu-cuda", devices[1], dtype)
     for name, count in different.items():
-        place = ("episode", "cpu-cuda", "cuda", dtype, name, cases_compared)
         if name == "state" and dtype == "float64":
             tolerance = originals.field_tolerance(cases.tolerances.float64, "default")
-            yield row(place, error <= tolerance, error=error, tolerance=tolerance)
+            yield row(place, name, steps * num_envs, error <= tolerance, error=error, tolerance=tolerance)
         else:
-            yield row(place, count == 0, differing=count, allowed=0)
+            yield row(place, name, steps * num_envs, count == 0, differing=count, allowed=0)
 
 
 def groups(cases: Cases, devices: list[str]) -> dict[str, Callable[[], Iterator[dict]]]:

@@ -82,6 +82,15 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(cases, tmp_path, monkeypatch, 
         assert quantity in [row["quantity"] for row in rows if row["passed"] is False]
 
 
+@pytest.mark.parametrize("devices", [("cpu", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_two_devices_live_the_same_steps(cases, dtype, devices):
+    rows = list(correctness.devices_agree(cases, dtype, devices))
+    assert [row["quantity"] for row in rows] == ["state", "reward", "terminated", "truncated", "random action"]
+    assert all(set(row) == set(correctness.COLUMNS) - {"environment"} for row in rows)
+    assert all(row["passed"] is True and row["cases"] == 4_096_000 for row in rows)
+
+
 def test_the_report_names_what_failed():
     place = ("transition", "original-port", "cpu", "float32")
     good = correctness.equal(place, "reward", np.zeros(5, dtype=bool))
