@@ -10,6 +10,7 @@ import pandas as pd
 import paper
 
 DASH, MINUS, TIMES, SPACE = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
+GREATER, LESS = "\N{GREATER-THAN OR EQUAL TO}", "\N{LESS-THAN OR EQUAL TO}"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 GROUP = ' class="group"'  # a row that opens a group of merged cells
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "\N{MICRO SIGN}s"), (1e-9, "ns"), (1e-12, "ps"))

@@ -1,0 +1,127 @@
+"""The tables of the paper: each a function from datasets to a DataFrame, with its caption and its columns.
+
+The DataFrame holds plain numbers, with status, machine and date apart; it becomes
+results/tables/<name>.csv. The columns say how a reader sees it in <name>.md and in the report. Decorating a
+function in a module of this folder is all it takes for one more. What the modules share stands in this file.
+"""
+
+import importlib
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+import paper
+from paper import quantities, rung
+from paper.typeset import DASH, TIMES, Column, Table, count, interval, missing, number, si, text, times
+
+OF_MACHINE = "the machine itself"  # stands for an environment where an experiment needs none
+NO_FIGURE = dict.fromkeys(["value", "low", "high", "shown", "interval"])
+CLAIMS = Path(__file__).parents[1] / "claims.yaml"
+TABLES: dict[str, Table] = {}
+
+
+def table(caption: str, *columns: Column, **options) -> Callable:
+    """Make a function of `datasets` a table of the paper, under the function's name."""
+
+    def register(function: Callable[[list], pd.DataFrame]) -> Callable[[list], pd.DataFrame]:
+        TABLES[function.__name__] = Table(function.__name__, caption, columns, function, **options)
+        return function
+
+    return register
+
+
+@cache
+def declared() -> dict:
+    """paper/claims.yaml: headline, budgets, targets, claims."""
+    return yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
+
+
+# Where a row comes from.
+
+
+def source(run) -> dict:
+    """The columns that say where a row comes from."""
+    return {
+        "environment": run.provenance["environment"],
+        "machine": paper.machine(run),
+        "status": run.status,
+        "date": paper.date(run),
+    }
+
+
+def not_measured() -> dict:
+    """The same of a row that nobody has measured."""
+    return {"machine": "", "status": paper.NOT_MEASURED, "date": ""}
+
+
+def of_runs(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:
+    """rows_of(run) over all runs of an experiment, with where they come from.
+
+    An environment that nobody has run has one row, "not measured".
+    """
+    runs = quantities.of(datasets, {"experiment": experiment})
+    measured = {run.provenance["environment"] for run in runs}
+    absent = [name for name in paper.environments() if name not in measured]
+    frames = [pd.DataFrame(rows_of(run)).assign(**source(run)) for run in runs]
+    frames += [pd.DataFrame([{"environment": name} | not_measured()]) for name in absent]
+    return pd.concat(frames, ignore_index=True)
+
+
+def worded_status(row) -> str:
+    return paper.status_text(row["status"], row["machine"], row["date"])
+
+
+STATUS = Column("status", worded_status, "status")
+RUN = (
+    text("environment", "environment", section=True),
+    Column("status", worded_status, "status", section=True),
+)
+
+
+def plain(value: object) -> str:
+    """A value of the provenance as text, without trademark signs; "" for None."""
+    return "" if value is None else re.sub(r"\((R|TM)\)", "", str(value))
+
+
+# What tables of throughput share.
+
+
+def on_cpu(row, name: str, write: Callable[[float], str]) -> str:
+    """A number that says nothing about a GPU."""
+    return DASH if row["device"] == "cuda" or missing(row[name]) else write(row[name])
+
+
+def label(row) -> str:
+    return DASH if missing(row["rung"]) else rung(row["rung"]).label
+
+
+SETTING = (
+    number("B", "num_envs", count),
+    Column("threads", lambda row: on_cpu(row, "threads", count), "number"),
+    number("K", "fused_steps", count),
+)
+RATES = (
+    number("rate, steps/s", "rate", si),
+    interval("95 % interval", "rate_low", "rate_high", "rate"),
+    Column("per CPU-second", lambda row: on_cpu(row, "cpu_rate", si), "number"),
+)
+RATIO = number(f"{TIMES} original", "ratio", times)
+
+
+def in_ladder_order(run) -> pd.DataFrame:
+    """The settings of a throughput run (quantities.rates), rung by rung."""
+    rates = quantities.rates(run)
+    keys = ["place", "threads", "fused_steps", "policy", "obs", "dtype", "num_envs"]
+    order = rates.assign(place=rates["rung"].map(paper.rung_order)).sort_values(keys, kind="stable")
+    return rates.loc[order.index]
+
+
+# The folder is the list: importing a module registers its tables. Each is also a function of this package,
+# even where a module has the same name.
+for module in sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py")):
+    importlib.import_module(f"{__name__}.{module}")
+globals().update({name: about.function for name, about in TABLES.items()})

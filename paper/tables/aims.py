@@ -1,0 +1,63 @@
+"""What was aimed at, and what was reached."""
+
+import re
+
+import pandas as pd
+
+import paper
+from experiments import config, statistics
+from paper import quantities
+from paper.tables import NO_FIGURE, STATUS, declared, not_measured, source, table
+from paper.typeset import GREATER, LESS, Column, text, times, yes_no
+
+NAN = float("nan")
+
+
+@table(
+    "What was aimed at, and what each machine reached.",
+    text("environment", "environment", section=True),
+    text("target", "target", kind="long", section=True),
+    text("aim", "aim", section=True),
+    STATUS,
+    text("reached", "shown", kind="number"),
+    text("95 % interval", "interval", kind="number"),
+    Column("met", lambda row: yes_no(row["met"]), "status"),
+)
+def targets(datasets):
+    rows = [row for name in paper.environments() for row in throughput_targets(datasets, name)]
+    for item in declared()["targets"]:
+        least = "at_least" in item
+        bound = item["at_least"] if least else item["at_most"]
+        write = quantities.QUANTITIES[item["quantity"]][1]
+        aim = f"{GREATER if least else LESS} {short(write(float(bound), NAN, NAN)[0])}"
+        about = {"environment": "every environment", "target": item["target"], "aim": aim}
+        found = quantities.find(datasets, item)
+        for finding in found:
+            met = finding.value >= bound if least else finding.value <= bound
+            rows.append(about | finding._asdict() | {"met": bool(met)})
+        rows += [] if found else [about | not_measured() | NO_FIGURE | {"met": None}]
+    return pd.DataFrame(rows)
+
+
+def throughput_targets(datasets: list, environment: str) -> list[dict]:
+    """The targets of an environment's YAML on every machine that can tell; "not measured" if none can."""
+    rows = []
+    for target in config.parse(config.FOLDER / f"{environment}.yaml")["throughput"].get("targets", []):
+        unit = {"second": "steps/s", "CPU-second": "steps/CPU-s"}[target["per"]]
+        write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
+        aim = f"{GREATER} {short(write(target['floor'], NAN, NAN)[0])}"
+        about = {"environment": environment, "target": target["name"], "aim": aim}
+        found = []
+        for run in quantities.of(datasets, {"environment": environment}):
+            reached = statistics.targets(run.frame, [target]).iloc[0]
+            if reached["status"] != paper.NOT_MEASURED:
+                figure = {name: float(reached[name]) for name in ("value", "low", "high")}
+                words = dict(zip(("shown", "interval"), write(*figure.values()), strict=True))
+                found.append(about | source(run) | figure | words | {"met": reached["status"] == "reached"})
+        rows += found or [about | not_measured() | NO_FIGURE | {"met": None}]
+    return rows
+
+
+def short(written: str) -> str:
+    """A number that was written down as such, without the zeros that measured ones carry."""
+    return re.sub(r"\.0+\b", "", written)

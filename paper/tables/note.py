@@ -1,0 +1,27 @@
+"""The claims of the note, and what the questions behind them give."""
+
+import pandas as pd
+
+from paper import quantities
+from paper.tables import NO_FIGURE, STATUS, declared, not_measured, table
+from paper.typeset import text
+
+
+@table(
+    "Each claim of the note, what its benchmark measured, and what the question behind it gives when it "
+    "is asked of the results at hand.",
+    text("the note says", "claim", kind="long", section=True),
+    text("what its benchmark measured", "measured", kind="long", section=True),
+    text("asked properly", "label", kind="long", merge=True),
+    text("our figure", "shown", kind="number"),
+    text("95 % interval", "interval", kind="number"),
+    STATUS,
+)
+def claims(datasets):
+    rows = []
+    for claim in declared()["claims"]:
+        for answer in claim["answers"]:
+            about = {"claim": claim["claim"], "measured": claim["measured"], "label": answer["label"]}
+            found = [finding._asdict() for finding in quantities.find(datasets, answer)]
+            rows += [about | finding for finding in found or [not_measured() | NO_FIGURE]]
+    return pd.DataFrame(rows)

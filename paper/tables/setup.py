@@ -1,0 +1,99 @@
+"""What there is: results, machines, rungs."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+import paper
+from experiments import record
+from paper import quantities, rung
+from paper.tables import OF_MACHINE, not_measured, plain, source, table
+from paper.typeset import DASH, text
+
+
+@table(
+    "What was measured on the machine that made this page, and what is on record from others.",
+    text("environment", "environment", merge=True),
+    text("experiment", "experiment", merge=True),
+    text("status", "status", kind="status"),
+    text("machine", "machine"),
+    text("scale", "scale"),
+    text("date", "date"),
+)
+def status(datasets):
+    known = {(None, experiment): [] for experiment in record.OF_THE_MACHINE}
+    for name in paper.environments():
+        known |= {(name, experiment): [] for experiment in record.OF_AN_ENVIRONMENT}
+    for run in paper.in_order(datasets):
+        known.setdefault((run.provenance["environment"], run.provenance["experiment"]), []).append(run)
+    rows = []
+    for (environment, experiment), runs in known.items():
+        about = {"environment": environment or OF_MACHINE, "experiment": experiment}
+        if not any(run.origin == "here" for run in runs):
+            rows.append(not_measured() | {"machine": "here", "scale": None, "date": None} | about)
+        rows += [source(run) | {"scale": run.provenance["scale"]} | about for run in runs]
+    rows.sort(key=lambda row: (row["environment"] == OF_MACHINE, row["environment"], row["experiment"]))
+    return pd.DataFrame(rows)[["environment", "experiment", "status", "machine", "scale", "date"]]
+
+
+@table(
+    "The machines, from the provenance beside each result. A dash: not there, or not noted.",
+    empty="No machine has measured anything yet.",
+)
+def machines(datasets):
+    found: dict[str, list] = {}
+    for run in sorted(datasets, key=lambda run: (run.origin != "here", run.machine)):
+        found.setdefault(paper.machine(run), []).append(run)
+
+    def row(name: str, say: Callable) -> dict:
+        said = {machine: {plain(say(run)) for run in runs} - {""} for machine, runs in found.items()}
+        return {"property": name} | {machine: ", ".join(sorted(words)) or DASH for machine, words in said.items()}
+
+    described = {
+        "CPU": "cpu",
+        "cores": "cores",
+        "memory, GiB": "memory_gib",
+        "GPU": "gpu",
+        "GPU memory, GiB": "gpu_memory_gib",
+        "GPU driver": "driver",
+        "CUDA": "cuda",
+        "operating system": "os",
+        "C++ compiler": "compiler",
+    }
+    rows = [row(name, lambda run, key=key: run.provenance["machine"].get(key)) for name, key in described.items()]
+    packages = {name for run in datasets for name in run.provenance["packages"]}
+    for package in sorted(packages, key=lambda name: (name != "python", name)):
+        rows.append(row(package, lambda run, package=package: run.provenance["packages"].get(package)))
+    rows.append(row("scale", lambda run: run.provenance["scale"]))
+    rows.append(row("commit", commit))
+    rows.append(row("measured on", paper.date))
+    return pd.DataFrame(rows if found else [], columns=["property", *found])
+
+
+def commit(run) -> str:
+    """The commit of a run, shortened."""
+    known = run.provenance["commit"]
+    changed = " with changes" if run.provenance["dirty"] else ""
+    return f"{known[:12]}{changed}" if known else "unknown"
+
+
+@table(
+    "The rungs of the ladder, from the original to fused steps on a device.",
+    text("rung", "label"),
+    text("what runs", "meaning", kind="long"),
+    text("measured on", "machines", kind="long"),
+)
+def rungs(datasets):
+    having: dict[str, dict] = {name: {} for name in paper.RUNGS}
+    for run in quantities.of(datasets, {}):
+        for name in run.frame["rung"].unique():
+            having.setdefault(name, {})[paper.machine(run)] = None
+    return pd.DataFrame(
+        {
+            "rung": name,
+            "label": rung(name).label,
+            "meaning": rung(name).meaning,
+            "machines": ", ".join(machines) or paper.NOT_MEASURED,
+        }
+        for name, machines in having.items()
+    )

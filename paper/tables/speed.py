@@ -1,0 +1,82 @@
+"""Environment steps per second: one batch size, all settings, fused steps."""
+
+from paper import quantities
+from paper.tables import RATES, RATIO, RUN, SETTING, declared, in_ladder_order, label, of_runs, table
+from paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
+
+NAN = float("nan")
+
+
+@table(
+    "The ladder at one batch size. Rates count live environment steps, resets and limits included; a "
+    "ratio divides by the original of the same run on the same machine.",
+    *RUN,
+    Column("rung", label),
+    *SETTING,
+    *RATES,
+    RATIO,
+    Column("fastest of all sizes", lambda row: fastest(row), "number"),
+)
+def ladder(datasets):
+    def one_each(run) -> list[dict]:
+        rows = []
+        for _, group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
+            if (group["policy"] == "random").any():
+                group = group[group["policy"] == "random"]
+            # The batch size of the headline; what was not run there (a single original) at the nearest to it.
+            distance = (group["num_envs"] - declared()["headline"]["num_envs"]).abs()
+            at_size = group[distance == distance.min()]
+            chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
+            rows.append({**chosen, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]})
+        return rows
+
+    return of_runs(datasets, "throughput", one_each)
+
+
+def fastest(row) -> str:
+    return DASH if missing(row["peak_rate"]) else f"{si(row['peak_rate'])} at {count(row['peak_num_envs'])}"
+
+
+@table(
+    "Throughput of every setting measured.",
+    *RUN,
+    Column("rung", label, merge=True),
+    *SETTING,
+    text("policy", "policy"),
+    text("observations", "obs"),
+    text("type", "dtype"),
+    *RATES,
+    RATIO,
+    interval("5 to 95 % of blocks", "rate_p5", "rate_p95", "rate"),
+    number("first call", "first_call_s", short_time),
+    folded=True,
+)
+def throughput(datasets):
+    return of_runs(datasets, "throughput", in_ladder_order)
+
+
+@table(
+    "Steps fused into one call, against one call per step with the same batch, threads and policy.",
+    *RUN,
+    Column("rung", label, merge=True),
+    text("policy", "policy"),
+    *SETTING,
+    *RATES,
+    number(f"{TIMES} call per step", "gain", times),
+)
+def fused_steps(datasets):
+    def with_base(run) -> list[dict]:
+        rates = in_ladder_order(run)
+        rates = rates[(rates["num_envs"] == declared()["headline"]["num_envs"]) & (rates["obs"] != "view")]
+        rows = []
+        for row in rates.to_dict("records"):
+            base, _, kind = row["rung"].rpartition("-")
+            if kind not in ("fused", "trajectory"):
+                continue
+            same = quantities.matching(rates, {"rung": base, "policy": row["policy"], "threads": row["threads"]})
+            below = same.iloc[0] if len(same) else {}
+            of_base = {f"base_{name}": below.get(name, NAN) for name in ("rate", "rate_low", "rate_high")}
+            rows.append(row | of_base | {"gain": row["rate"] / of_base["base_rate"]})
+        return rows
+
+    return of_runs(datasets, "throughput", with_base)
