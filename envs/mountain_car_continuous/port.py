@@ -1,0 +1,51 @@
+"""MountainCarContinuous-v0 as a port. Parameters carry Gymnasium's names."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..port import Port, interval
+from ..spaces import Box
+
+POSITION_LIMIT = 33.0  # m; the kernel's cosine of three times the position holds up to 100 rad
+
+
+@dataclass(frozen=True)
+class Params:
+    min_position: float = -1.2  # m
+    max_position: float = 0.6  # m
+    max_speed: float = field(default=0.07, metadata={"positive": True})  # m per step
+    goal_position: float = 0.45  # m
+    goal_velocity: float = 0.0  # m per step
+    power: float = 0.0015  # m per step^2, at action 1
+
+    def __post_init__(self):
+        low, high = self.min_position, self.max_position
+        if not -POSITION_LIMIT <= low < high <= POSITION_LIMIT:
+            limits = f"[-{POSITION_LIMIT}, {POSITION_LIMIT}]"
+            raise ValueError(f"min_position={low}, max_position={high} must be in order and lie in {limits}")
+
+
+def observation(params: Params) -> Box:
+    low = np.array([params.min_position, -params.max_speed], dtype=np.float32)
+    high = np.array([params.max_position, params.max_speed], dtype=np.float32)
+    return Box(low, high, dtype=np.float32)
+
+
+PORT = Port(
+    title="MountainCarContinuous-v0",
+    gymnasium_id="MountainCarContinuous-v0",
+    params=Params,
+    state=("position", "velocity"),
+    state_limit=(POSITION_LIMIT, math.inf),
+    observation=observation,
+    action=Box(np.array([-1.0], dtype=np.float32), np.array([1.0], dtype=np.float32), dtype=np.float32),
+    horizon=999,
+    reward_threshold=90.0,
+    # From -0.4 m the goal is 0.85 m away; the velocity grows by at most power + 0.0025 a step and stays below
+    # max_speed, which makes 0.822 m in 20 steps.
+    shortest_episode=21,
+    reset_bounds=lambda options: interval(options, -0.6, -0.4, POSITION_LIMIT),
+    running_return=True,
+)

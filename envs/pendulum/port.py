@@ -1,0 +1,68 @@
+"""Pendulum-v1 as a port. Parameters carry Gymnasium's names."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..port import Port
+from ..spaces import Box
+
+RESET_LIMIT = 100.0  # rad and rad/s; the kernel's sine holds up to 100 rad
+
+
+@dataclass(frozen=True)
+class Params:
+    max_speed: float = field(default=8.0, metadata={"positive": True})  # rad/s
+    dt: float = field(default=0.05, metadata={"positive": True})  # s
+    g: float = 10.0  # m/s^2
+    m: float = field(default=1.0, metadata={"positive": True})  # kg
+    l: float = field(default=1.0, metadata={"positive": True})  # m  # noqa: E741
+
+    def __post_init__(self):
+        if self.max_speed * self.dt > math.pi:
+            raise ValueError(
+                f"max_speed={self.max_speed} times dt={self.dt} must be at most half a turn, {math.pi:.4f} rad"
+            )
+
+
+def observation(params: Params) -> Box:
+    high = np.array([1.0, 1.0, params.max_speed], dtype=np.float32)
+    return Box(-high, high, dtype=np.float32)
+
+
+def reset_bounds(options: Mapping) -> tuple[float, float]:
+    """Largest angle (rad) and speed (rad/s) of a first state, to both sides.
+
+    Raises:
+        ValueError: not a number, negative, or beyond what the kernel is written for.
+    """
+    bounds = []
+    for name, default in (("x_init", math.pi), ("y_init", 1.0)):
+        value = options.get(name, default)
+        try:
+            bounds.append(float(value))
+        except (TypeError, ValueError):
+            raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
+        if not 0 <= bounds[-1] <= RESET_LIMIT:
+            raise ValueError(f"options[{name!r}]={value!r} must lie in [0, {RESET_LIMIT}]")
+    return bounds[0], bounds[1]
+
+
+PORT = Port(
+    title="Pendulum-v1",
+    gymnasium_id="Pendulum-v1",
+    params=Params,
+    state=("theta", "theta_dot"),
+    state_limit=(RESET_LIMIT, math.inf),
+    observation=observation,
+    action=Box(np.array([-2.0], dtype=np.float32), np.array([2.0], dtype=np.float32), dtype=np.float32),
+    horizon=200,
+    reward_threshold=None,
+    shortest_episode=200,  # it never terminates
+    reset_bounds=reset_bounds,
+    reset_options=("x_init", "y_init"),
+    angles=("theta",),
+    running_return=True,
+)
