@@ -111,7 +111,7 @@ def test_settings_survive_json_pickle_and_copy():
         (["throughput", "quick", "blocks"], "ten", "'ten' is not allowed: must be of type integer"),
         (["throughput", "quick", "num_envs"], [0], "num_envs[0]: 0 is not allowed: must be at least 1"),
         (["throughput", "quick", "num_envs"], [8, 8], "[8, 8] has non-unique elements"),
-        (["correctness", "tolerances", "float32", "x"], 0, "0 is not allowed: must be above 0"),
+        (["correctness", "tolerances", "float32", "default"], 0, "0 is not allowed: must be above 0"),
         (["correctness", "threshold_band"], "1e-6", "'1e-6' is text to YAML; write the number as in 1.0e-6"),
         (["seed"], None, "experiments/cartpole.yaml: the key 'seed' is missing"),
     ],
