@@ -1,13 +1,15 @@
 """The rungs of the ladder: the ways to step an environment, from Gymnasium's loop to fused steps on the GPU.
 
-Every rung draws its actions inside the timed loop, on the device it steps on, and counts live steps only.
+Every rung draws its actions inside the timed loop, on the device it steps on, and counts live steps only; one
+says that it does not: port-cuda-no-reset counts the steps of environments that have ended, as the note did.
 Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls for them than another.
 """
 
 import importlib.util
+import itertools
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,8 +21,9 @@ from experiments import timing
 from experiments.config import Settings
 
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
-MAX_CALL_STEPS = 2**26  # of all environments in one call, so that a call at 4 M environments takes no seconds
+MAX_CALL_STEPS = 2**24  # of all environments in one call, so that a call at 4 M environments takes no seconds
 ORIGINAL_CALL_STEPS = 1024
+HIDDEN = 64  # units in both layers of the networks of the MLP rungs
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Group:
     num_envs: int
     threads: int  # of the CPU; processes in original-all-cores
     fused_steps: int  # K steps in one call of the port, else 1
-    policy: str  # random | fixed | constant (always action 1)
+    policy: str  # random | fixed | constant (always the same action) | mlp
     obs: str  # copy | view
 
 
@@ -63,33 +66,45 @@ def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]
     """A function that steps a Gymnasium environment so many times, resetting where an episode ends."""
     rng = np.random.default_rng(settings.seed)
     observation, _ = env.reset(seed=settings.seed)
+    space = env.action_space
+    discrete = hasattr(space, "n")  # such an environment takes a plain int, and is faster with it
 
     def random_steps(steps: int) -> None:
         for start in range(0, steps, DRAWN_STEPS):
-            for action in random_actions(rng, env.action_space, min(DRAWN_STEPS, steps - start)):
+            actions = random_actions(rng, space, (min(DRAWN_STEPS, steps - start),))
+            for action in actions.tolist() if discrete else actions:
                 _, _, terminated, truncated, _ = env.step(action)
                 if terminated or truncated:
                     env.reset()
 
     if policy == "random":
         return random_steps
-    weights, bias = linear(settings)
+    choose = fixed_policy(space, settings)
 
     def fixed_steps(steps: int) -> None:
         nonlocal observation
         for _ in range(steps):
-            observation, _, terminated, truncated, _ = env.step(int(np.argmax(weights @ observation + bias)))
+            action = choose(observation)
+            observation, _, terminated, truncated, _ = env.step(int(action) if discrete else action)
             if terminated or truncated:
                 observation, _ = env.reset()
 
     return fixed_steps
 
 
-def random_actions(rng: np.random.Generator, space, steps: int) -> list | np.ndarray:
-    """Actions of one environment: ints of a Discrete space, [steps, n] of a Box."""
+def random_actions(rng: np.random.Generator, space, shape: tuple[int, ...]) -> np.ndarray:
+    """Actions of one environment, so many: [*shape] of a Discrete space, [*shape, n] of a Box."""
     if hasattr(space, "n"):
-        return rng.integers(space.n, size=steps).tolist()
-    return rng.uniform(space.low, space.high, (steps, *space.shape)).astype(space.dtype)
+        return rng.integers(space.n, size=shape)
+    return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(space.dtype)
+
+
+def fixed_policy(space, settings: Settings) -> Callable[[np.ndarray], np.ndarray]:
+    """The fixed policy in NumPy, from observations [..., n] to actions [...] of a Discrete space, [..., 1] of a Box."""
+    weights, bias = linear(settings)
+    if hasattr(space, "n"):
+        return lambda observation: (observation @ weights.T + bias).argmax(axis=-1)
+    return lambda observation: np.clip(observation @ weights.T + bias, space.low, space.high)
 
 
 def linear(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
@@ -150,25 +165,19 @@ def gymnasium_vector(name: str, group: Group, settings: Settings) -> Iterator[Lo
     rng = np.random.default_rng(settings.seed)
     observation, _ = env.reset(seed=settings.seed)
     ended = np.zeros(group.num_envs, bool)
-    space = env.single_action_space
-    steps = steps_per_call(group.num_envs)
+    space, steps = env.single_action_space, steps_per_call(group.num_envs)
+    choose = fixed_policy(space, settings) if group.policy == "fixed" else None
 
-    def drawn() -> Iterator[np.ndarray]:
-        if hasattr(space, "n"):
-            yield from rng.integers(space.n, size=(steps, group.num_envs))
+    def actions() -> Iterator[np.ndarray]:
+        if choose is None:
+            yield from random_actions(rng, space, (steps, group.num_envs))
         else:
-            shape = (steps, group.num_envs, *space.shape)
-            yield from rng.uniform(space.low, space.high, shape).astype(space.dtype)
-
-    def chosen() -> Iterator[np.ndarray]:
-        weights, bias = linear(settings)
-        for _ in range(steps):
-            yield (observation @ weights.T + bias).argmax(axis=1)
+            yield from (choose(observation) for _ in range(steps))
 
     def run() -> int:
         nonlocal observation, ended
         live = 0
-        for action in drawn() if group.policy == "random" else chosen():
+        for action in actions():
             live += group.num_envs - np.count_nonzero(ended)
             observation, _, terminated, truncated, _ = env.step(action)
             ended = terminated | truncated
@@ -195,45 +204,27 @@ def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     yield Loop(run, steps * group.num_envs, "float32")
 
 
-@contextmanager
-def port(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-    """The port, one step per call; on the GPU one launch per step, synchronised by the clock alone."""
-    env, steps = made(name, group, settings), steps_per_call(group.num_envs)
-    observation, _ = env.reset(seed=settings.seed)
+def port(synchronised: bool = False, autoreset_mode: str = "SameStep") -> Callable:
+    """The port, one step per call; on the GPU one launch per step, and a synchronisation where that is asked for."""
 
-    def random_steps() -> None:
-        for action in env.random_actions(steps):
-            env.step(action)
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        env, steps = made(name, group, settings, autoreset_mode), steps_per_call(group.num_envs)
+        actions = actions_of(env, group, settings, steps)
 
-    def fixed_steps() -> None:
-        for _ in range(steps):
-            env.step(choose(observation))  # which each step overwrites
-
-    if group.policy == "fixed":
-        choose = on_tensors(group, settings)
-    run = random_steps if group.policy == "random" else fixed_steps
-    yield Loop(run, steps * group.num_envs, "float32", env.bytes_per_step)
-
-
-@contextmanager
-def port_synchronised(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-    """One launch and one synchronisation per step; actions random or, as in the note, always 1."""
-    env, steps = made(name, group, settings), steps_per_call(group.num_envs)
-    env.reset(seed=settings.seed)
-    ones = torch.ones(group.num_envs, dtype=torch.uint8, device=group.device)
-
-    def random_steps() -> None:
-        for action in env.random_actions(steps):
+        def step_and_wait(action: torch.Tensor) -> None:
             env.step(action)
             torch.cuda.synchronize()
 
-    def constant_steps() -> None:
-        for _ in range(steps):
-            env.step(ones)
-            torch.cuda.synchronize()
+        step = step_and_wait if synchronised else env.step
 
-    run = random_steps if group.policy == "random" else constant_steps
-    yield Loop(run, steps * group.num_envs, "float32", env.bytes_per_step)
+        def run() -> None:
+            for action in actions():
+                step(action)
+
+        yield Loop(run, steps * group.num_envs, "float32", env.bytes_per_step)
+
+    return rung
 
 
 @contextmanager
@@ -241,7 +232,8 @@ def port_graph(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     """Policy and step, many times, as one CUDA graph."""
     env, steps = made(name, group, settings), steps_per_call(group.num_envs)
     env.reset(seed=settings.seed)
-    graph = env.graph("random" if group.policy == "random" else on_tensors(group, settings), steps)
+    policy = policy_of(env, group, settings)
+    graph = env.graph(policy if group.policy == "random" else env.actor(policy), steps)
     yield Loop(graph.replay, steps * group.num_envs, "float32", env.bytes_per_step)
 
 
@@ -251,7 +243,7 @@ def port_fused(store: str) -> Callable:
     @contextmanager
     def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
         env = made(name, group, settings)
-        policy = "random" if group.policy == "random" else envs.Linear(*linear(settings))
+        policy = policy_of(env, group, settings)
         env.reset(seed=settings.seed)
 
         def run() -> None:
@@ -264,18 +256,47 @@ def port_fused(store: str) -> Callable:
     return rung
 
 
-def made(name: str, group: Group, settings: Settings):
+def made(name: str, group: Group, settings: Settings, autoreset_mode: str = "SameStep"):
+    """The batch of a group."""
     threads = None
     if group.device == "cpu":
         threads = group.threads
         torch.set_num_threads(threads)  # for a fixed policy's own operations
-    return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, obs=group.obs, threads=threads)
+    options = {"obs": group.obs, "threads": threads, "autoreset_mode": autoreset_mode}
+    return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, **options)
 
 
-def on_tensors(group: Group, settings: Settings) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The fixed policy in torch: observations [B, n] to actions [B]."""
-    weights, bias = (torch.from_numpy(part).to(group.device) for part in linear(settings))
-    return lambda observation: torch.argmax(observation @ weights.T + bias, dim=1)
+def actions_of(env, group: Group, settings: Settings, steps: int) -> Callable[[], Iterable[torch.Tensor]]:
+    """Resets the batch; a function that gives the next `steps` actions [B], each when it is asked for."""
+    observation, _ = env.reset(seed=settings.seed)  # a buffer that each step overwrites
+    if group.policy == "random":
+        return lambda: env.random_actions(steps)
+    if group.policy == "constant":
+        same = torch.full((group.num_envs,), settings.throughput.constant_action, dtype=torch.uint8, device=env.device)
+        return lambda: itertools.repeat(same, steps)
+    choose = env.actor(policy_of(env, group, settings))
+    return lambda: (choose(observation) for _ in range(steps))
+
+
+def policy_of(env, group: Group, settings: Settings):
+    """A group's policy as the environment takes it."""
+    if group.policy == "fixed":
+        return envs.Linear(*linear(settings))
+    return networks(env, settings.seed) if group.policy == "mlp" else group.policy
+
+
+def networks(env, seed: int) -> "envs.MLP":
+    """Actor and critic as they start a training, with the same weights in every run."""
+
+    def network(outputs: int) -> torch.nn.Sequential:
+        layers = torch.nn
+        inputs = env.single_observation_space.shape[0]
+        hidden = [layers.Linear(inputs, HIDDEN), layers.Tanh(), layers.Linear(HIDDEN, HIDDEN), layers.Tanh()]
+        return layers.Sequential(*hidden, layers.Linear(HIDDEN, outputs)).to(env.device)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return envs.MLP(network(getattr(env.single_action_space, "n", 1)), network(1))
 
 
 def stored_bytes(env) -> int:
@@ -297,15 +318,15 @@ class Rung:
     threaded: bool = False  # threads vary
     fused: bool = False  # fused_steps vary
     policies: tuple[str, ...] = ("random", "fixed")
-    missing: Callable[[str], str | None] = lambda name: None  # why it cannot run for this environment here
+    missing: Callable[[str, Settings], str | None] = lambda name, settings: None  # why it cannot run for a name here
 
 
-def no_gymnasium(name: str) -> str | None:
+def no_gymnasium(name: str, settings: Settings) -> str | None:
     return None if importlib.util.find_spec("gymnasium") else "Gymnasium is not installed"
 
 
-def no_gymnasium_vector(name: str) -> str | None:
-    if reason := no_gymnasium(name):
+def no_gymnasium_vector(name: str, settings: Settings) -> str | None:
+    if reason := no_gymnasium(name, settings):
         return reason
     import gymnasium
 
@@ -313,25 +334,33 @@ def no_gymnasium_vector(name: str) -> str | None:
     return None if found else "Gymnasium has no vectorised class for it"
 
 
-def no_arrays(name: str) -> str | None:
+def no_arrays(name: str, settings: Settings) -> str | None:
     return None if envs.has_arrays(name) else "it has no arrays.py"
+
+
+def no_constant_action(name: str, settings: Settings) -> str | None:
+    return None if "constant_action" in settings.throughput else "the note has no loop of it (no constant_action)"
 
 
 ON_CPU = {"threaded": True}
 ON_CUDA = {"device": "cuda"}
+AS_IN_THE_NOTE = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
 RUNGS = {
     "original": Rung(original, batched=False, missing=no_gymnasium),
     "original-all-cores": Rung(original_all_cores, batched=False, missing=no_gymnasium),
     "gymnasium-vector": Rung(gymnasium_vector, missing=no_gymnasium_vector),
     "arrays-numpy": Rung(arrays, policies=("random",), missing=no_arrays),
-    "port-cpu": Rung(port, **ON_CPU),
+    "port-cpu": Rung(port(), **ON_CPU),
     "port-cpu-fused": Rung(port_fused("statistics"), **ON_CPU, fused=True),
     "port-cpu-trajectory": Rung(port_fused("trajectory"), **ON_CPU, fused=True),
+    "port-cpu-mlp": Rung(port_fused("trajectory"), **ON_CPU, fused=True, policies=("mlp",)),
     "arrays-cupy": Rung(arrays, **ON_CUDA, policies=("random",), missing=no_arrays),
-    "port-cuda": Rung(port, **ON_CUDA),
-    "port-cuda-sync": Rung(port_synchronised, **ON_CUDA, policies=("random",)),
-    "port-cuda-constant": Rung(port_synchronised, **ON_CUDA, policies=("constant",)),
+    "port-cuda": Rung(port(), **ON_CUDA),
+    "port-cuda-sync": Rung(port(synchronised=True), **ON_CUDA, policies=("random",)),
+    "port-cuda-constant": Rung(port(synchronised=True), **AS_IN_THE_NOTE),
+    "port-cuda-no-reset": Rung(port(synchronised=True, autoreset_mode="Disabled"), **AS_IN_THE_NOTE),
     "port-cuda-graph": Rung(port_graph, **ON_CUDA),
     "port-cuda-fused": Rung(port_fused("statistics"), **ON_CUDA, fused=True),
     "port-cuda-trajectory": Rung(port_fused("trajectory"), **ON_CUDA, fused=True),
+    "port-cuda-mlp": Rung(port_fused("trajectory"), **ON_CUDA, fused=True, policies=("mlp",)),
 }

@@ -133,7 +133,7 @@ def main() -> None:
     waiting = []
     for rung in chosen_rungs(options.rungs):
         device = RUNGS[rung].device
-        reason = RUNGS[rung].missing(name) if device in present else f"{device} is not among the devices"
+        reason = RUNGS[rung].missing(name, settings) if device in present else f"{device} is not among the devices"
         if reason:
             print(f"{rung}: left out, {reason}")
         else:

@@ -82,14 +82,14 @@ def test_observations_as_a_view_move_fewer_bytes(settings):
     """The [B, 4] float32 rows are 16 bytes per step."""
     found = {}
     for obs in ("copy", "view"):
-        with rungs.port("cartpole", group("port-cpu", obs=obs), settings) as loop:
+        with RUNGS["port-cpu"].loop("cartpole", group("port-cpu", obs=obs), settings) as loop:
             found[obs] = loop.bytes_per_step
     assert found["copy"] - found["view"] == 16
 
 
 def test_fused_steps_share_the_traffic_of_the_batch_and_store_trajectories(settings):
     """A stored step is 16 bytes of observation, 1 of action, 4 of reward and 2 flags."""
-    with rungs.port("cartpole", group("port-cpu"), settings) as loop:
+    with RUNGS["port-cpu"].loop("cartpole", group("port-cpu"), settings) as loop:
         single = loop.bytes_per_step
     for rung, stored in (("port-cpu-fused", 0), ("port-cpu-trajectory", 23)):
         with RUNGS[rung].loop("cartpole", group(rung), settings) as loop:
