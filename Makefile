@@ -39,9 +39,9 @@ record: $(READY)
 # With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
 ifeq ($(HAS_GPU),)
-EXTRAS := test,lint,nvrtc
+EXTRAS := test,lint,render,sb3,torchrl,nvrtc
 else
-EXTRAS := test,lint
+EXTRAS := test,lint,render,sb3,torchrl
 endif
 TORCH := $(shell sed -n 's/^ *"torch==\(.*\)",$$/\1/p' pyproject.toml)
 NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \

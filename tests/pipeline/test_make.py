@@ -26,7 +26,7 @@ esac
 """
 NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp")
 TORCH = "-m pip install torch==2.13.0+cpu"
-ALL = "-m pip install --editable .[test,lint,nvrtc]"
+ALL = "-m pip install --editable .[test,lint,render,sb3,torchrl,nvrtc]"
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_virtual_environment_that_lost_its_python_is_made_anew(tree):
 
 def test_with_a_gpu_torch_is_the_standard_build_and_brings_nvrtc(tree):
     assert make(tree, "test", gpu="yes")[0] == 0
-    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint]"]
+    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint,render,sb3,torchrl]"]
 
 
 def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):

@@ -1,0 +1,1 @@
+"""Ports as other libraries want their environments: one module per library, each an optional extra."""

@@ -1,0 +1,66 @@
+"""Environments of a batch drawn by Gymnasium's renderer, with or without a screen."""
+
+import contextlib
+import dataclasses
+import operator
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+import envs
+
+
+def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
+    """What Gymnasium would draw of environments of a batch, which is read and not touched.
+
+    A batch does not keep its last actions, so Pendulum's arrow of the torque is left out, as after a reset.
+
+    Args:
+        env: on any device, with its own parameters.
+        indices: environments, each in 0 .. B-1; None is all of them, one frame after the other.
+
+    Returns:
+        A frame [H, W, 3] uint8 for each: 400 x 600 for CartPole and the MountainCars, else 500 x 500.
+
+    Raises:
+        ImportError: pygame or Gymnasium is not installed.
+        IndexError: no environment of that index.
+    """
+    rows = [operator.index(i) for i in np.atleast_1d(range(env.num_envs) if indices is None else indices)]
+    for i in rows:
+        if not 0 <= i < env.num_envs:
+            raise IndexError(f"no environment {i} to render: the batch has 0 .. {env.num_envs - 1}")
+    original = envs.original(env.name)
+    drawn = []
+    with _headless():
+        renderer = original.make(render_mode="rgb_array", **dataclasses.asdict(env.params))
+        renderer.reset()
+        for state in env.state()["state"][rows].tolist():
+            original.set_state(renderer, state)
+            drawn.append(renderer.render())
+    return drawn  # renderer.close() would end all of pygame, windows of the caller's included
+
+
+@contextlib.contextmanager
+def _headless() -> Iterator[None]:
+    """A display without a screen for as long as this lasts, or the display that is open."""
+    try:
+        import pygame
+    except ModuleNotFoundError as error:
+        raise ImportError(f"rendering needs {error.name}: pip install pygame-ce") from error
+    if pygame.display.get_init():
+        yield
+        return
+    driver = os.environ.get("SDL_VIDEODRIVER")
+    os.environ["SDL_VIDEODRIVER"] = "dummy"
+    try:
+        pygame.display.init()
+    finally:
+        os.environ.pop("SDL_VIDEODRIVER")
+        if driver is not None:
+            os.environ["SDL_VIDEODRIVER"] = driver
+    try:
+        yield
+    finally:
+        pygame.display.quit()
