@@ -51,7 +51,7 @@ PORT = Port(
     action=Discrete(3),
     horizon=500,
     reward_threshold=-100.0,
-    # The square root of the energy above rest (J) must grow by 4.48 and grows by less than 0.223 a step.
+    # From the reset box the square root of the energy above rest (J) must grow by 4.48, and a step adds less than 0.23.
     shortest_episode=20,
     reset_bounds=lambda options: interval(options, -0.1, 0.1, ANGLE_LIMIT),
     angles=("theta1", "theta2"),

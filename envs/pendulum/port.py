@@ -9,7 +9,9 @@ import numpy as np
 from ..port import Port
 from ..spaces import Box
 
-RESET_LIMIT = 100.0  # rad and rad/s; the kernel's sine holds up to 100 rad
+ANGLE_LIMIT = 100.0  # rad; the kernel's sine holds up to there
+SPEED_LIMIT = 100.0  # rad/s, of a first state
+TURN_LIMIT = 96.0  # rad in one step, from an angle of at most pi
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,8 @@ class Params:
     l: float = field(default=1.0, metadata={"positive": True})  # m  # noqa: E741
 
     def __post_init__(self):
-        if self.max_speed * self.dt > math.pi:
-            raise ValueError(
-                f"max_speed={self.max_speed} times dt={self.dt} must be at most half a turn, {math.pi:.4f} rad"
-            )
+        if self.max_speed * self.dt > TURN_LIMIT:
+            raise ValueError(f"max_speed={self.max_speed} times dt={self.dt} must be at most {TURN_LIMIT} rad")
 
 
 def observation(params: Params) -> Box:
@@ -39,14 +39,14 @@ def reset_bounds(options: Mapping) -> tuple[float, float]:
         ValueError: not a number, negative, or beyond what the kernel is written for.
     """
     bounds = []
-    for name, default in (("x_init", math.pi), ("y_init", 1.0)):
+    for name, default, limit in (("x_init", math.pi, ANGLE_LIMIT), ("y_init", 1.0, SPEED_LIMIT)):
         value = options.get(name, default)
         try:
             bounds.append(float(value))
         except (TypeError, ValueError):
             raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
-        if not 0 <= bounds[-1] <= RESET_LIMIT:
-            raise ValueError(f"options[{name!r}]={value!r} must lie in [0, {RESET_LIMIT}]")
+        if not 0 <= bounds[-1] <= limit:
+            raise ValueError(f"options[{name!r}]={value!r} must lie in [0, {limit}]")
     return bounds[0], bounds[1]
 
 
@@ -55,7 +55,7 @@ PORT = Port(
     gymnasium_id="Pendulum-v1",
     params=Params,
     state=("theta", "theta_dot"),
-    state_limit=(RESET_LIMIT, math.inf),
+    state_limit=(ANGLE_LIMIT, math.inf),
     observation=observation,
     action=Box(np.array([-2.0], dtype=np.float32), np.array([2.0], dtype=np.float32), dtype=np.float32),
     horizon=200,
