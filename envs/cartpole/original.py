@@ -1,10 +1,12 @@
 """The original: Gymnasium's own CartPole, with its state made accessible."""
 
+import numpy as np
+
 from .. import gymnasium_original
 from ..gymnasium_original import get_state
 from .port import PORT
 
-__all__ = ["get_state", "make", "set_state"]
+__all__ = ["get_state", "make", "margin", "set_state"]
 
 
 def make(render_mode: str | None = None, **params):
@@ -20,3 +22,10 @@ def set_state(env, state, elapsed: int = 0):
     """Puts a reset environment into a state (x, x_dot, theta, theta_dot), `elapsed` steps into an episode."""
     gymnasium_original.set_state(env, state, elapsed)
     env.unwrapped.steps_beyond_terminated = None
+
+
+def margin(env, states):
+    """How far states [n, k] lie beyond a threshold, in x (m) or theta (rad); below zero the episode goes on."""
+    x, _, theta, _ = np.transpose(states)
+    limits = env.unwrapped
+    return np.maximum(np.abs(x) - limits.x_threshold, np.abs(theta) - limits.theta_threshold_radians)
