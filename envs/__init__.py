@@ -12,13 +12,16 @@ import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import MODES, TILE, BatchedEnv, Graph, Linear
+from .batch import MODES, TILE, BatchedEnv, Graph
 from .kernels import compile
+from .policies import HIDDEN, MLP, Linear
 from .port import Port, nearest
+from .spaces import Box
 
 _FOLDER = Path(__file__).resolve().parent
 
 __all__ = [
+    "MLP",
     "ArraysEnv",
     "BatchedEnv",
     "Graph",
@@ -111,24 +114,35 @@ def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
     Raises:
         ValueError: the environment has none.
     """
-    return ArraysEnv(arrays_form(name), num_envs, port(name).horizon, np if xp is None else xp, seed)
+    return ArraysEnv(arrays_form(name), num_envs, port(name), np if xp is None else xp, seed)
 
 
 def units(name: str) -> dict[tuple[str, str, str], str]:
-    """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters."""
+    """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters.
+
+    "obs" is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own.
+    """
     declared, found = port(name), {}
-    for mode, dtype, obs in itertools.product(MODES, ("float32", "float64"), ("copy", "view")):
-        if (dtype, obs) != ("float64", "view"):
-            found[mode, dtype, obs] = compile.unit(
-                folder(name),
-                declared.params(),
-                dtype=dtype,
-                autoreset=MODES[mode],
-                limit=declared.horizon,
-                view=obs == "view",
-                running_return=declared.running_return,
-                tile=TILE,
-            )
+
+    def unit(mode: str, dtype: str, view: bool = False, hidden: int = 0) -> str:
+        return compile.unit(
+            folder(name),
+            declared.params(),
+            dtype=dtype,
+            autoreset=MODES[mode],
+            limit=declared.horizon,
+            view=view,
+            continuous=isinstance(declared.action, Box),
+            running_return=declared.running_return,
+            tile=TILE,
+            hidden=hidden,
+        )
+
+    for mode, dtype in itertools.product(MODES, ("float32", "float64")):
+        found[mode, dtype, "copy"] = unit(mode, dtype)
+    for mode in MODES if declared.observes_state else ():
+        found[mode, "float32", "view"] = unit(mode, "float32", view=True)
+    found["SameStep", "float32", "mlp"] = unit("SameStep", "float32", hidden=max(HIDDEN))
     return found
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import noise
+from .port import Port
 
 
 class ArraysEnv:
@@ -11,14 +12,14 @@ class ArraysEnv:
     Args:
         form: an environment's `arrays` module, with `reset(xp, seed, index, episode)` and `step(xp, state, action)`.
         num_envs: B.
-        horizon: steps after which an episode is truncated.
+        port: what the environment declares.
         xp: numpy or cupy.
         seed: 0 .. 2^64-1.
     """
 
-    def __init__(self, form, num_envs: int, horizon: int, xp=np, seed: int = 0):
-        self.num_envs, self.horizon, self.seed = num_envs, horizon, seed
-        self._form, self._xp = form, xp
+    def __init__(self, form, num_envs: int, port: Port, xp=np, seed: int = 0):
+        self.num_envs, self.horizon, self.seed = num_envs, port.horizon, seed
+        self._form, self._xp, self._space = form, xp, port.action
         self._index = xp.arange(num_envs, dtype=xp.uint64)
         self.reset()
 
@@ -32,8 +33,8 @@ class ArraysEnv:
         return xp.ascontiguousarray(self.state.T)
 
     def random_actions(self, steps: int):
-        """The documented random policy's actions for the next steps, uint8 [steps, B]."""
-        return noise.random_discrete2(self.seed, self._index, steps, self.clock, self._xp)
+        """The documented random policy's actions for the next steps, [steps, B]."""
+        return noise.random_actions(self._space, self.seed, self._index, steps, self.clock, self._xp)
 
     def step(self, action):
         """One step with autoreset; returns obs [B, n], reward, terminated, truncated [B]."""

@@ -8,7 +8,6 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +16,17 @@ import torch
 from . import launch
 from .checks import choice, find_device, integer, require_memory
 from .kernels import compile
+from .policies import MLP, Linear
 from .port import Port, nearest
-from .spaces import AutoresetMode, ResetNeeded, VectorEnv, batch_space
+from .spaces import AutoresetMode, Box, ResetNeeded, VectorEnv, batch_space
 
 TILE = 256  # environments per thread block, and per vector loop on the CPU
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
 RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
-ACTION_TYPES = (torch.uint8, torch.int32, torch.int64)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A fixed linear policy: the action with the highest score of weights @ obs + bias, the lowest such action first.
-
-    An environment copies it once: numbers changed in place later are not seen.
-
-    Args:
-        weights: [m, n], m actions, n observation components.
-        bias: [m].
-    """
-
-    weights: Sequence
-    bias: Sequence
+DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
+CONTINUOUS_TYPES = (torch.float32, torch.float64)
 
 
 class Graph:
@@ -55,6 +41,10 @@ class Graph:
 def bits(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory under a signed type: torch has few operations on uint16 and uint32."""
     return tensor.view({torch.uint16: torch.int16, torch.uint32: torch.int32}.get(tensor.dtype, tensor.dtype))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _struct(name: str) -> ctypes.Structure:
@@ -74,7 +64,7 @@ class BatchedEnv(VectorEnv):
         autoreset_mode: an `AutoresetMode` or its value: "SameStep", "NextStep", "Disabled".
         dtype: of the state, "float32" or "float64". Observations are float32 in both.
         obs: "copy" writes rows [B, n]; "view" is the transposed state itself, which must not be written to.
-        action_dtype: the one torch dtype to accept; None accepts uint8, int32 and int64.
+        action_dtype: the one torch dtype to accept; None accepts uint8, int32 and int64, of a Box float32 and float64.
         max_episode_steps: steps after which an episode is truncated; None is the original's limit.
         groups: number of equal parts of the batch, each with a seed and noise indices of its own.
         first_index: noise index of each group's environment 0, so that a batch can be split over processes.
@@ -113,7 +103,7 @@ class BatchedEnv(VectorEnv):
         options = [
             name for name in inspect.signature(BatchedEnv).parameters if name not in ("port", "folder", "params")
         ]
-        self.port, self.params = port, port.make_params(preset, params, options)
+        self.name, self.port, self.params = folder.name, port, port.make_params(preset, params, options)
         self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
         self.groups = integer("groups", groups, 1, self.num_envs)
         if self.num_envs % self.groups:
@@ -124,14 +114,16 @@ class BatchedEnv(VectorEnv):
         self.max_episode_steps = integer("max_episode_steps", limit, 1, 2**31 - 1)
         mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
         self.autoreset_mode = AutoresetMode(mode)
-        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"]}
         self.dtype = choice("dtype", dtype, ("float32", "float64"))
         self._view = choice("obs", obs, ("copy", "view")) == "view"
         if self._view and dtype == "float64":
             raise ValueError("obs='view' needs dtype='float32': observations are float32")
-        self._action_types = (
-            ACTION_TYPES if action_dtype is None else (choice("action_dtype", action_dtype, ACTION_TYPES),)
-        )
+        if self._view and not port.observes_state:
+            raise ValueError(f"obs='view' needs observations that are the state; those of {port.title} are not")
+        self._continuous = isinstance(port.action, Box)
+        types = CONTINUOUS_TYPES if self._continuous else DISCRETE_TYPES
+        self._action_types = types if action_dtype is None else (choice("action_dtype", action_dtype, types),)
         self.device = find_device(device)
         self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
@@ -146,10 +138,12 @@ class BatchedEnv(VectorEnv):
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = port.action
         self._action_shape = torch.Size((self.num_envs,))
+        self._stored_type = torch.float32 if self._continuous else torch.uint8  # of an action in a trajectory
+        self._folder = folder
         self._allocate()
-        self._load(folder)
+        self._load()
         self._present()
-        self._trajectories: dict[int, dict[str, torch.Tensor]] = {}
+        self._trajectories: dict[tuple, dict[str, torch.Tensor]] = {}
         self._policy: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None
         self._reset(None, seeds, {})
         self._started = False  # the first reset keeps episode 0
@@ -199,30 +193,38 @@ class BatchedEnv(VectorEnv):
         traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
         self.bytes_per_step = traffic + self._action_types[0].itemsize
 
-    def _load(self, folder: Path):
-        text = compile.unit(
-            folder,
+    def _unit(self, hidden: int = 0) -> str:
+        return compile.unit(
+            self._folder,
             self.params,
             dtype=self.dtype,
             autoreset=MODES[self.autoreset_mode.value],
             limit=self.max_episode_steps,
             view=self._view,
+            continuous=self._continuous,
             running_return=self.port.running_return,
             tile=self._tile,
+            hidden=hidden,
         )
+
+    def _load(self):
         self._batch, self._call = _struct("Batch"), _struct("Call")
         for name, tensor in self._buffers.items():
             setattr(self._batch, name, tensor.data_ptr())
         self._batch.num_envs, self._batch.group_size = self.num_envs, self.group_size
         self._batch.tiles_per_group, self._batch.tiles = self._tiles // self.groups, self._tiles
         self._batch.first_index = self.first_index
+        text = self._unit()
+        kernel = self._lookup(text)
+        self._lookups = {0: kernel}  # by the width of an MLP, which has a unit of its own; 0: none
+        self._steps = {dtype: kernel(f"step_{_name(dtype)}") for dtype in self._action_types}
+        self._kernels: dict[tuple[str, int], Callable] = {}
+        self._outside = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+
+    def _lookup(self, text: str) -> Callable:
         if self.device.type == "cpu":
-            self._kernel = launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
-        else:
-            self._kernel = launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
-        self._steps = {dtype: self._kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._action_types}
-        self._kernels: dict[str, Callable] = {}
-        self._invalid = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+            return launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
+        return launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
 
     def _present(self):
         """What `step` returns, made once."""
@@ -236,13 +238,15 @@ class BatchedEnv(VectorEnv):
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
             self._info["is_reset"] = shown["is_reset"]
 
-    def _run(self, name: str, **arguments):
+    def _run(self, name: str, hidden: int = 0, **arguments):
         """Runs a kernel with the given fields of `struct Call`."""
-        if name not in self._kernels:
-            self._kernels[name] = self._kernel(name)
+        if (name, hidden) not in self._kernels:
+            if hidden not in self._lookups:
+                self._lookups[hidden] = self._lookup(self._unit(hidden))
+            self._kernels[name, hidden] = self._lookups[hidden](name)
         for field, value in arguments.items():
             setattr(self._call, field, value)
-        self._kernels[name]()
+        self._kernels[name, hidden]()
 
     @functools.cached_property
     def observation_space(self):
@@ -292,7 +296,8 @@ class BatchedEnv(VectorEnv):
         """One step of every environment.
 
         Args:
-            action: [B] or [B, 1] of uint8, int32 or int64 on the environment's device; NumPy arrays on the cpu.
+            action: [B] or [B, 1] on the environment's device, of uint8, int32 or int64, for a Box of float32 or
+                float64; NumPy arrays on the cpu.
 
         Returns:
             obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, and info: final_obs
@@ -342,14 +347,15 @@ class BatchedEnv(VectorEnv):
     def _action(self, action) -> torch.Tensor:
         if isinstance(action, torch.Tensor):
             tensor = action
-        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in "iub":
+        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in "iubf":
             tensor = torch.from_numpy(np.ascontiguousarray(action))
         else:
+            kind = "a floating-point" if self._continuous else "an integer"
             found = getattr(action, "dtype", type(action).__name__)
-            raise ValueError(f"action must be an integer torch tensor on {self.device}, got {found}")
+            raise ValueError(f"action must be {kind} torch tensor on {self.device}, got {found}")
         if tensor.dtype not in self._steps:
-            allowed = ", ".join(str(t).removeprefix("torch.") for t in self._action_types)
-            raise ValueError(f"action has dtype {str(tensor.dtype).removeprefix('torch.')}; allowed: {allowed}")
+            allowed = ", ".join(map(_name, self._action_types))
+            raise ValueError(f"action has dtype {_name(tensor.dtype)}; allowed: {allowed}")
         if tensor.shape != self._action_shape and tensor.shape != (self.num_envs, 1):
             raise ValueError(
                 f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)"
@@ -363,15 +369,17 @@ class BatchedEnv(VectorEnv):
         return tensor
 
     def _check_action(self, tensor: torch.Tensor):
-        n = int(self.single_action_space.n)
-        if self._invalid:
-            first = self._invalid[tensor.dtype](tensor.data_ptr(), self.num_envs)
+        space = self.single_action_space
+        low, high = (space.low.item(), space.high.item()) if self._continuous else (0, int(space.n) - 1)
+        if self._outside:
+            first = self._outside[tensor.dtype](tensor.data_ptr(), self.num_envs)
         else:
-            wrong = ((tensor < 0) | (tensor >= n)).flatten().nonzero()
+            wrong = (~((tensor >= low) & (tensor <= high))).flatten().nonzero()  # NaN is wrong as well
             first = int(wrong[0]) if len(wrong) else -1
         if first >= 0:
+            allowed = f"[{low:g}, {high:g}]" if self._continuous else f"{low} .. {high}"
             raise ValueError(
-                f"action[{first}]={int(tensor.flatten()[first])} of environment {first} is not in 0 .. {n - 1}"
+                f"action[{first}]={tensor.flatten()[first].item()} of environment {first} is not in {allowed}"
             )
         if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
             first = int(self._buffers["ended"].nonzero()[0])
@@ -386,18 +394,32 @@ class BatchedEnv(VectorEnv):
     # ---- policies and many steps at once ----------------------------------------------------------------------------
 
     def random_actions(self, steps: int = 1) -> torch.Tensor:
-        """The documented random policy's actions for the next steps, a fresh uint8 tensor [steps, B].
+        """The documented random policy's actions for the next steps, a fresh tensor [steps, B], uint8 (Box: float32).
 
         Only stepping moves the policy's clock: asked twice, it answers the same.
         """
-        actions = torch.empty(
-            (integer("steps", steps, 1, 2**31 - 1), self.num_envs), dtype=torch.uint8, device=self.device
-        )
+        shape = (integer("steps", steps, 1, 2**31 - 1), self.num_envs)
+        actions = torch.empty(shape, dtype=self._stored_type, device=self.device)
         self._run("random_actions", steps=steps, actions=actions.data_ptr())
         return actions
 
+    def actor(self, policy: "str | Linear") -> Callable[[torch.Tensor], torch.Tensor]:
+        """A policy as a function from obs [B, n] to actions [B], in torch operations on this device.
+
+        Raises:
+            ValueError: an unknown policy, or weights of the wrong shape or not finite.
+        """
+        if not isinstance(policy, Linear):
+            choice("policy", policy, ("random",))
+            return lambda obs: self.random_actions()[0]
+        weights, bias = policy.tensors(*self._policy_shape, self.device)
+        if not self._continuous:
+            return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
+        low, high = self.single_action_space.low.item(), self.single_action_space.high.item()
+        return lambda obs: torch.addmm(bias, obs, weights.T).clamp(low, high)[:, 0]
+
     def rollout(
-        self, steps: int, policy: "str | Linear" = "random", store: str = "statistics"
+        self, steps: int, policy: "str | Linear | MLP" = "random", store: str = "statistics", obs_dtype: str = "float32"
     ) -> dict[str, torch.Tensor]:
         """K steps in one launch with the state in registers; the batch is left as K calls of `step` would leave it.
 
@@ -405,16 +427,19 @@ class BatchedEnv(VectorEnv):
 
         Args:
             steps: K, at least 1.
-            policy: "random", or a `Linear`.
+            policy: "random", a `Linear` or an `MLP`.
             store: "statistics" (see `statistics`), or "trajectory".
+            obs_dtype: of a trajectory's observations, "float32" or "bfloat16"; the policy sees them rounded.
 
         Returns:
             Nothing for statistics; for a trajectory its buffers, overwritten by the next rollout of equal K: obs
-            [K, B, n] float32 as the policy saw them, action [K, B] uint8, reward [K, B] float32, terminated and
-            truncated [K, B] bool.
+            [K, B, n] as the policy saw them, action [K, B] as the policy chose it (uint8, Box: float32), reward [K, B]
+            float32, terminated and truncated [K, B] bool. With an MLP also log_prob [K, B], and where it has a critic
+            value [K + 1, B] and bootstrap [K, B]: the value of the last observation of an episode that was truncated
+            and not terminated, else 0; all float32.
 
         Raises:
-            ValueError: not SAME_STEP, an unknown policy or store, weights of the wrong shape or not finite.
+            ValueError: not SAME_STEP, an unknown policy, store or obs_dtype, or a policy that does not fit.
             MemoryError: the trajectory does not fit.
         """
         self._require_started("a rollout")
@@ -422,52 +447,68 @@ class BatchedEnv(VectorEnv):
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
         choice("store", store, ("statistics", "trajectory"))
-        arguments: dict[str, int] = {"steps": steps}
+        choice("obs_dtype", obs_dtype, ("float32", "bfloat16"))
+        kind, hidden, arguments = "random", 0, {"steps": steps}
         if isinstance(policy, Linear):
             kind = "linear"
             weights, bias = self._linear(policy)
             arguments |= {"weights": weights.data_ptr(), "bias": bias.data_ptr()}
+        elif isinstance(policy, MLP):
+            kind = "mlp"
+            hidden = policy.check(*self._policy_shape, self._continuous, self.device)
+            numbers = policy.numbers()  # alive until the launch below is queued
+            arguments |= {"weights": numbers.data_ptr(), "greedy": int(policy.greedy)}
         else:
-            kind = choice("policy", policy, ("random",))
-        rows = self._trajectory(steps) if store == "trajectory" else {}
-        for name, field in (("action", "actions"), ("obs", "obs"), ("reward", "reward")):
-            arguments |= {field: rows[name].data_ptr()} if rows else {}
-        for name in ("terminated", "truncated"):
-            arguments |= {name: rows[name].data_ptr()} if rows else {}
-        self._run(f"rollout_{kind}_{store}", **arguments)
+            choice("policy", policy, ("random",))
+        rows = self._trajectory(steps, policy, obs_dtype) if store == "trajectory" else {}
+        narrow = "obs_bfloat16" if obs_dtype == "bfloat16" else "obs"
+        fields = {"action": "actions", "obs": narrow}
+        arguments |= dict.fromkeys(("obs", "obs_bfloat16", "value"), 0)  # null: not kept
+        arguments |= {fields.get(name, name): rows[name].data_ptr() for name in rows}
+        self._run(f"rollout_{kind}_{store}", hidden, **arguments)
         return rows
+
+    @property
+    def _policy_shape(self) -> tuple[int, int]:
+        """Outputs and inputs of a policy."""
+        outputs = 1 if self._continuous else int(self.single_action_space.n)
+        return outputs, self.single_observation_space.shape[0]
 
     def _linear(self, policy: Linear) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights and bias on the device; checked once per policy, since a check synchronises."""
-        if self._policy is not None and self._policy[0] is policy:
-            return self._policy[1]
-        m, n = int(self.single_action_space.n), self.single_observation_space.shape[0]
-        tensors = []
-        for name, shape in (("weights", (m, n)), ("bias", (m,))):
-            tensor = torch.as_tensor(getattr(policy, name)).to(self.device, torch.float32, copy=True).contiguous()
-            if tuple(tensor.shape) != shape:
-                raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; {self.port.title} needs {shape}")
-            if not bool(tensor.isfinite().all()):
-                raise ValueError(f"policy.{name} holds values that are not finite")
-            tensors.append(tensor)
-        self._policy = policy, (tensors[0], tensors[1])
+        if self._policy is None or self._policy[0] is not policy:
+            self._policy = policy, policy.tensors(*self._policy_shape, self.device)
         return self._policy[1]
 
-    def _trajectory(self, steps: int) -> dict[str, torch.Tensor]:
-        if steps not in self._trajectories:
-            B, n = self.num_envs, self.single_observation_space.shape[0]
-            layout = {
-                "obs": ((steps, B, n), torch.float32),
-                "action": ((steps, B), torch.uint8),
-                "reward": ((steps, B), torch.float32),
-                "terminated": ((steps, B), torch.bool),
-                "truncated": ((steps, B), torch.bool),
-            }
+    def _trajectory(self, steps: int, policy, obs_dtype: str) -> dict[str, torch.Tensor]:
+        """Buffers of a trajectory; those of another shape are let go."""
+        network, valued = isinstance(policy, MLP), isinstance(policy, MLP) and policy.critic is not None
+        key = (steps, network, valued, obs_dtype)
+        if key not in self._trajectories:
+            layout = self.trajectory_layout(steps, policy, obs_dtype)
             self._trajectories.clear()
             needed = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
             require_memory(needed, self.device, "a trajectory of steps", steps)
-            self._trajectories[steps] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
-        return self._trajectories[steps]
+            self._trajectories[key] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
+        return self._trajectories[key]
+
+    def trajectory_layout(
+        self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
+    ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of every buffer that `rollout` with store="trajectory" returns."""
+        rows, float32 = (steps, self.num_envs), torch.float32
+        layout = {
+            "obs": ((*rows, self.single_observation_space.shape[0]), getattr(torch, obs_dtype)),
+            "action": (rows, self._stored_type),
+            "reward": (rows, float32),
+            "terminated": (rows, torch.bool),
+            "truncated": (rows, torch.bool),
+        }
+        if isinstance(policy, MLP):
+            layout["log_prob"] = (rows, float32)
+            if policy.critic is not None:
+                layout |= {"value": ((steps + 1, self.num_envs), float32), "bootstrap": (rows, float32)}
+        return layout
 
     def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
         """Captures `steps` times policy and step in a CUDA graph on the environment's buffers.
@@ -508,6 +549,24 @@ class BatchedEnv(VectorEnv):
         for name, buffer in self._buffers.items():
             buffer.copy_(before[name])  # the warm-up leaves no trace
         return Graph(graph, steps, (self, policy))
+
+    def render(self, indices: Sequence[int] | None = None) -> list[np.ndarray]:
+        """Pictures of environments as Gymnasium draws them; the batch is only read.
+
+        Args:
+            indices: which environments; None is all.
+
+        Returns:
+            One uint8 array [height, width, 3] per environment.
+
+        Raises:
+            ImportError: Gymnasium or pygame is not installed.
+            ValueError: an index outside the batch.
+        """
+        from .render import frames  # what it needs is not needed to step
+
+        self._require_started("render()")
+        return frames(self, indices)
 
     # ---- statistics and state ---------------------------------------------------------------------------------------
 
@@ -630,7 +689,7 @@ class BatchedEnv(VectorEnv):
         if key in ("elapsed", "episode"):
             top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
             if tensor.is_floating_point():
-                raise ValueError(f"set_state: {key} must be integers, got {str(tensor.dtype).removeprefix('torch.')}")
+                raise ValueError(f"set_state: {key} must be integers, got {_name(tensor.dtype)}")
             tensor = tensor.to(torch.int64)
             self._refuse(key, tensor, (tensor < 0) | (tensor > top), f"in 0 .. {top}")
         return tensor.to(device=self.device, dtype=buffer.dtype)

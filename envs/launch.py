@@ -38,7 +38,7 @@ def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
     library = compile.library(text)
     found = {}
     for dtype in action_types:
-        function = getattr(library, f"invalid_{str(dtype).removeprefix('torch.')}")
+        function = getattr(library, f"outside_{str(dtype).removeprefix('torch.')}")
         function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
         function.restype = ctypes.c_longlong
         found[dtype] = function

@@ -8,6 +8,7 @@ import numpy as np
 
 RESET = 0  # streams
 RANDOM_POLICY = 1 << 31
+SAMPLING = RANDOM_POLICY + 1
 
 
 def philox(counter, key: int, xp=np):
@@ -40,16 +41,33 @@ def uniform(word, low, high, dtype=np.float32):
     return low + (high - low) * unit
 
 
-def random_discrete2(seed: int, index, steps: int, start: int = 0, xp=np):
-    """The random policy of two actions: bit t mod 128 of Philox block t div 128, word first.
+def random_actions(space, seed: int, index, steps: int, start: int = 0, xp=np):
+    """The random policy: a Philox block of four words holds several actions in each word, lowest bits first.
+
+    Two actions: one bit each, 32 in a word. n actions: 16 bits h each, two in a word, action (n h) >> 16. A Box: one
+    uniform number in each word.
+
+    Args:
+        space: Discrete, or a Box of one number.
+        index: environments [B].
+        steps, start: for t = start .. start + steps - 1.
 
     Returns:
-        uint8 [steps, B] for t = start .. start + steps - 1 and the environments `index` [B].
+        [steps, B] uint8, of a Box float32.
     """
+    n = getattr(space, "n", None)
+    per_word = {None: 1, 2: 32}.get(n, 2)
     rows, block, words = [], None, None
     for t in range(start, start + steps):
-        if t // 128 != block:
-            block = t // 128
+        if t // (4 * per_word) != block:
+            block = t // (4 * per_word)
             words = philox((index, 0, block, RANDOM_POLICY), seed, xp)
-        rows.append((words[t % 128 // 32] >> xp.uint32(t % 32)) & xp.uint32(1))
-    return xp.stack(rows).astype(xp.uint8)
+        word = words[t // per_word % 4]
+        if n is None:
+            rows.append(uniform(word, space.low.item(), space.high.item()))
+        elif n == 2:
+            rows.append(((word >> xp.uint32(t % 32)) & xp.uint32(1)).astype(xp.uint8))
+        else:
+            half = (word >> xp.uint32(t % 2 * 16)) & xp.uint32(0xFFFF)
+            rows.append(((xp.uint32(n) * half) >> xp.uint32(16)).astype(xp.uint8))
+    return xp.stack(rows)

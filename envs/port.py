@@ -28,6 +28,7 @@ class Port:
     reset_bounds: Callable[[Mapping], tuple[float, ...]]  # from reset's options
     shortest_episode: int  # steps; with default parameters and bounds no episode is shorter
     reset_options: tuple[str, ...] = ("low", "high")  # that reset_bounds reads, in the order of the bounds
+    observes_state: bool = False  # an observation is the state itself, so that it can be a view of it
     angles: tuple[str, ...] = ()  # state fields that live on the circle
     running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})

@@ -3,7 +3,7 @@
 
 struct CartPole {
     enum { STATE = 4, OBS = 4, ACTIONS = 2 };
-    static constexpr bool RETURN_IS_LENGTH = !Params::sutton_barto_reward;
+    static constexpr int RETURN_PER_STEP = Params::sutton_barto_reward ? 0 : 1;
 
     // state: x (m), x_dot (m/s), theta (rad), theta_dot (rad/s)
     static FN void reset(real* s, const u32* words, const real* bounds) {

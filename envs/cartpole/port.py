@@ -46,5 +46,6 @@ PORT = Port(
     horizon=500,
     reward_threshold=475.0,
     shortest_episode=8,  # no action sequence from any corner of the default reset box ends sooner
+    observes_state=True,
     reset_bounds=lambda options: interval(options, -0.05, 0.05, ANGLE_LIMIT),
 )

@@ -5,6 +5,18 @@
 // no result depends on the block, the thread count or the order.
 #pragma once
 
+#if CONTINUOUS
+typedef real Action;   // what Environment::step takes: one number, meant to lie in LOW .. HIGH
+typedef float Chosen;  // what a policy chooses
+typedef float Stored;  // how a trajectory keeps it
+enum { SCORES = 1 };   // outputs of a policy
+#else
+typedef int Action;    // 0 .. ACTIONS - 1
+typedef int Chosen;
+typedef u8 Stored;
+enum { SCORES = Environment::ACTIONS };
+#endif
+
 enum AutoresetMode { NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2 };
 
 // Every field is eight bytes; the Python side reads names and order from this text.
@@ -40,18 +52,23 @@ struct Call {
     i64 steps;          // K
     i64 fresh;          // reset: episode 0 instead of the next one
     i64 default_bounds; // no episode is shorter than FETCH_EVERY
-    const float* weights; // linear policy [ACTIONS, OBS]
-    const float* bias;    // [ACTIONS]
-    u8* actions;        // [K, B]
+    const float* weights; // linear policy [SCORES, OBS]; MLP: all of its numbers, as in mlp.cuh
+    const float* bias;    // [SCORES]
+    i64 greedy;         // MLP: the likeliest action instead of a sample
+    Stored* actions;    // [K, B]
     float* obs;         // [K, B, OBS]
+    u16* obs_bfloat16;  // the same, where the policy's observations are kept in that type
     float* reward;      // [K, B]
+    float* log_prob;    // [K, B] MLP
+    float* value;       // [K + 1, B] MLP with a critic
+    float* bootstrap;   // [K, B] value of the last observation of an episode that was cut off, else 0
     u8* terminated;     // [K, B]
     u8* truncated;      // [K, B]
 };
 
 enum { STATE = Environment::STATE, OBS = Environment::OBS, WORDS = 4, RETURN_UNIT = 1 << 20 };
-enum { FETCH_EVERY = 8, BITS = 128 };  // steps between fetches of reset numbers; random actions in one Philox block
-enum Policy { RANDOM, LINEAR };
+enum { FETCH_EVERY = 8 };  // steps between fetches of reset numbers
+enum Policy { RANDOM, LINEAR, MLP };
 constexpr float LARGEST = 3.402823466e38f;
 
 // ---- one environment --------------------------------------------------------------------------------------------------------
@@ -77,7 +94,7 @@ struct Episodes {
     FN void add(int length, float value) {
         count += 1;
         steps += length;
-        returns += llrint(double(value) * RETURN_UNIT);
+        returns += i64(rint(double(value) * RETURN_UNIT));
         shortest = length < shortest ? length : shortest;
         longest = length > longest ? length : longest;
         lowest = value < lowest ? value : lowest;
@@ -135,10 +152,23 @@ FN void observe(const real* s, float* row) {
     write_row(row, obs);
 }
 
-// An action outside the space acts as the nearest one inside.
-template <typename Action>
-FN int nearest(Action action) {
-    return action <= Action(0) ? 0 : action >= Action(Environment::ACTIONS - 1) ? Environment::ACTIONS - 1 : int(action);
+// What an unchecked action acts as: the nearest one inside a discrete space; of a continuous one any number, and NaN as 0.
+template <typename Given>
+FN Action admitted(Given action) {
+#if CONTINUOUS
+    return action == action ? Action(action) : Action(0);
+#else
+    return action <= Given(0) ? 0 : action >= Given(Environment::ACTIONS - 1) ? Environment::ACTIONS - 1 : int(action);
+#endif
+}
+
+template <typename Given>
+FN bool outside(Given action) {
+#if CONTINUOUS
+    return !(action >= Given(Environment::LOW) && action <= Given(Environment::HIGH));
+#else
+    return action < Given(0) || action >= Given(Environment::ACTIONS);
+#endif
 }
 
 FN void start_episode(const Batch& b, i64 i, const u32* words) {
@@ -169,26 +199,68 @@ FN void finish_episode(const Batch& b, i64 i, const real* s, Episodes& episodes)
     episodes.add(length, value);
 }
 
-// The documented random policy: bit t mod 128 of Philox block t div 128, word first.
-FN int random_action(const u32* words, i64 t) {
-    const u32 low = t & 32 ? words[1] : words[0], high = t & 32 ? words[3] : words[2];  // selects: registers cannot be indexed
-    return ((t & 64 ? high : low) >> (t & 31)) & 1;
+// The documented random policy: a Philox block of four words holds PER_WORD actions in each, lowest bits first.
+#if CONTINUOUS
+enum { PER_WORD = 1 };
+#else
+enum { PER_WORD = Environment::ACTIONS == 2 ? 32 : 2 };
+#endif
+enum { PER_BLOCK = 4 * PER_WORD };
+
+FN int word_of_block(i64 t) { return int(t / PER_WORD & 3); }
+
+FN Chosen random_action(u32 word, i64 t) {
+#if CONTINUOUS
+    return uniform_in(word, float(Environment::LOW), float(Environment::HIGH));
+#else
+    if (Environment::ACTIONS == 2) return int((word >> (t & 31)) & 1);
+    return int((Environment::ACTIONS * ((word >> (t & 1 ? 16 : 0)) & 0xffff)) >> 16);
+#endif
 }
 
-FN int linear_action(const float* obs, const float* weights, const float* bias) {
+// The highest of the scores, the lowest such action first; or the one score, clipped to the space.
+FN Chosen best_action(const float* scores) {
+#if CONTINUOUS
+    const float low = float(Environment::LOW), high = float(Environment::HIGH);
+    return scores[0] < low ? low : scores[0] > high ? high : scores[0];
+#else
     int best = 0;
-    float highest = 0.0f;
+    float highest = scores[0];
 #pragma unroll
-    for (int a = 0; a < Environment::ACTIONS; a++) {
-        float score = bias[a];
-#pragma unroll
-        for (int j = 0; j < OBS; j++) score = fused(weights[a * OBS + j], obs[j], score);
-        best = a == 0 ? 0 : score > highest ? a : best;
-        highest = a == 0 || score > highest ? score : highest;
+    for (int a = 1; a < SCORES; a++) {
+        best = scores[a] > highest ? a : best;
+        highest = scores[a] > highest ? scores[a] : highest;
     }
     return best;
+#endif
 }
 
+// What the environment gets: a sample may lie outside the space, and then acts as the nearest number inside.
+FN Chosen taken(Chosen action) {
+#if CONTINUOUS
+    return best_action(&action);
+#else
+    return action;
+#endif
+}
+
+FN Chosen linear_action(const float* obs, const float* weights, const float* bias) {
+    float scores[SCORES];
+#pragma unroll
+    for (int a = 0; a < SCORES; a++) {
+        scores[a] = bias[a];
+#pragma unroll
+        for (int j = 0; j < OBS; j++) scores[a] = fused(weights[a * OBS + j], obs[j], scores[a]);
+    }
+    return best_action(scores);
+}
+
+// An observation as a trajectory keeps it, and so as the policy sees it.
+FN float kept(float obs, bool narrow) { return narrow ? from_bfloat16(bfloat16(obs)) : obs; }
+
+#if HIDDEN
+#include "mlp.cuh"
+#endif
 #ifdef __CUDACC__
 #include "batch_cuda.cuh"
 #else

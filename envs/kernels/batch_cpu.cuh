@@ -1,7 +1,6 @@
 // The CPU form: branch-free vector loops over a tile, then a scalar pass over the few environments whose episode ended.
 // Every exported function handles the tiles first .. last-1, so that a pool can share them out.
 #pragma once
-#include <string.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 enum { NEVER = 0x7ffffffe };  // longer than any episode
@@ -50,8 +49,8 @@ static inline void start_episodes(const Batch& b, const Span& span, const int* p
     }
 }
 
-template <typename Action>
-static void step_tile(const Batch& b, i64 tile, const Action* actions) {
+template <typename Given>
+static void step_tile(const Batch& b, i64 tile, const Given* actions) {
     const Span span = span_of(b, tile);
     const i64 base = span.base;
     const int count = span.count;
@@ -71,7 +70,7 @@ static void step_tile(const Batch& b, i64 tile, const Action* actions) {
         bool terminated;
         load(b, base + i, before);
         for (int j = 0; j < STATE; j++) s[j] = before[j];
-        Environment::step(s, nearest(actions[i]), reward, terminated);
+        Environment::step(s, admitted(actions[i]), reward, terminated);
         for (int j = 0; j < STATE; j++) s[j] = live ? s[j] : before[j];
         save(b, base + i, s);
         b.reward[base + i] = live ? reward : 0.0f;
@@ -122,30 +121,37 @@ static void step_tile(const Batch& b, i64 tile, const Action* actions) {
     if (AUTORESET == SAME_STEP) start_episodes(b, span, positions, count_ended);
 }
 
-template <typename Action>
+template <typename Given>
 static void step_tiles(const Batch* batch, const Call* call, i64 first, i64 last) {
     const Batch b = *batch;
-    const Action* actions = static_cast<const Action*>(call->input);
+    const Given* actions = static_cast<const Given*>(call->input);
     for (i64 tile = first; tile < last; tile++) step_tile(b, tile, actions + span_of(b, tile).base);
 }
-EXPORT void step_uint8(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<u8>(b, c, first, last); }
-EXPORT void step_int32(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<int>(b, c, first, last); }
-EXPORT void step_int64(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<i64>(b, c, first, last); }
-
 // The first environment whose action lies outside the space, or -1.
-template <typename Action>
-static i64 invalid_action(const Action* actions, i64 count) {
+template <typename Given>
+static i64 first_outside(const Given* actions, i64 count) {
     u32 any = 0;
     VECTORISE
-    for (i64 i = 0; i < count; i++) any |= actions[i] < Action(0) || actions[i] >= Action(Environment::ACTIONS);
+    for (i64 i = 0; i < count; i++) any |= outside(actions[i]);
     if (any)
         for (i64 i = 0; i < count; i++)
-            if (actions[i] < Action(0) || actions[i] >= Action(Environment::ACTIONS)) return i;
+            if (outside(actions[i])) return i;
     return -1;
 }
-EXPORT i64 invalid_uint8(const u8* actions, i64 count) { return invalid_action(actions, count); }
-EXPORT i64 invalid_int32(const int* actions, i64 count) { return invalid_action(actions, count); }
-EXPORT i64 invalid_int64(const i64* actions, i64 count) { return invalid_action(actions, count); }
+
+#if HIDDEN == 0  // the library of an MLP holds its rollouts alone
+#define FOR_ACTIONS(Given, name) \
+    EXPORT void step_##name(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<Given>(b, c, first, last); } \
+    EXPORT i64 outside_##name(const Given* actions, i64 count) { return first_outside(actions, count); }
+#if CONTINUOUS
+FOR_ACTIONS(float, float32)
+FOR_ACTIONS(double, float64)
+#else
+FOR_ACTIONS(u8, uint8)
+FOR_ACTIONS(int, int32)
+FOR_ACTIONS(i64, int64)
+#endif
+#endif
 
 EXPORT void reset(const Batch* batch, const Call* call, i64 first, i64 last) {
     const Batch b = *batch;
@@ -177,12 +183,12 @@ EXPORT void observe(const Batch* batch, const Call*, i64 first, i64 last) {
     }
 }
 
-// Words of one Philox block of the random policy for a whole tile.
-static inline void random_words(const Span& span, i64 block, Words& w) {
+// Words of the random policy's block that holds step t, for a whole tile.
+static inline void random_words(const Span& span, i64 t, Words& w) {
     for (int i = 0; i < padded(span.count); i++) {
         w.word[0][i] = span.index + i;
         w.word[1][i] = 0;
-        w.word[2][i] = u32(block);
+        w.word[2][i] = u32(t / PER_BLOCK);
         w.word[3][i] = STREAM_RANDOM_POLICY;
     }
     philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
@@ -195,11 +201,11 @@ EXPORT void random_actions(const Batch* b, const Call* call, i64 first, i64 last
         Words w;
         for (i64 k = 0; k < call->steps; k++) {
             const i64 t = b->clock[tile] + k;
-            if (k == 0 || t % BITS == 0) random_words(span, t / BITS, w);
-            const u32* word = w.word[(t >> 5) & 3];
-            u8* row = call->actions + k * b->num_envs + span.base;
+            if (k == 0 || t % PER_BLOCK == 0) random_words(span, t, w);
+            const u32* word = w.word[word_of_block(t)];
+            Stored* row = call->actions + k * b->num_envs + span.base;
             VECTORISE
-            for (int i = 0; i < span.count; i++) row[i] = u8((word[i] >> (t & 31)) & 1);
+            for (int i = 0; i < span.count; i++) row[i] = Stored(random_action(word[i], t));
         }
     }
 }

@@ -1,7 +1,7 @@
 // The GPU form: one thread per environment, one block per tile.
 #pragma once
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(TILE)
+#define KERNEL extern "C" __global__ void __launch_bounds__(TILE, 1)  // registers before occupancy: no spills
 
 FN void words_of(const Span& span, int lane, u32 episode, u32* words) {
     words[0] = span.index + lane;
@@ -38,8 +38,8 @@ FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
     }
 }
 
-template <typename Action>
-FN void step_one(const Batch& b, const Span& span, int lane, Action action, Episodes& episodes) {
+template <typename Given>
+FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episodes& episodes) {
     const i64 i = span.base + lane;
     const bool inert = AUTORESET != SAME_STEP && b.ended[i];
     if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
@@ -59,7 +59,7 @@ FN void step_one(const Batch& b, const Span& span, int lane, Action action, Epis
     float reward;
     bool terminated;
     load(b, i, s);
-    Environment::step(s, nearest(action), reward, terminated);
+    Environment::step(s, admitted(action), reward, terminated);
     const int length = b.elapsed[i] + 1;
     const bool truncated = length >= LIMIT, ended = terminated | truncated;
     b.reward[i] = reward;
@@ -85,19 +85,38 @@ FN void step_one(const Batch& b, const Span& span, int lane, Action action, Epis
     if (!VIEW) observe(s, b.obs + i * OBS);
 }
 
-template <typename Action>
+template <typename Given>
 FN void step_tile(const Batch& b, const Call& call) {
     const i64 tile = blockIdx.x;
     const Span span = span_of(b, tile);
     const int lane = threadIdx.x;
     Episodes episodes;
-    if (lane < span.count) step_one(b, span, lane, static_cast<const Action*>(call.input)[span.base + lane], episodes);
+    if (lane < span.count) step_one(b, span, lane, static_cast<const Given*>(call.input)[span.base + lane], episodes);
     if (lane == 0) b.clock[tile] += 1;
     add_to_tile(b, tile, episodes);
 }
+FN void random_words(const Span& span, int lane, i64 t, u32* words) {
+    words[0] = span.index + lane;
+    words[1] = 0;
+    words[2] = u32(t / PER_BLOCK);
+    words[3] = STREAM_RANDOM_POLICY;
+    philox(words[0], words[1], words[2], words[3], span.key);
+}
+
+FN u32 word_for(const u32* words, i64 t) {  // by selects: registers cannot be indexed
+    const int at = word_of_block(t);
+    return at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
+}
+
+#if HIDDEN == 0  // the module of an MLP holds its rollouts alone
+#if CONTINUOUS
+KERNEL step_float32(const Batch b, const Call call) { step_tile<float>(b, call); }
+KERNEL step_float64(const Batch b, const Call call) { step_tile<double>(b, call); }
+#else
 KERNEL step_uint8(const Batch b, const Call call) { step_tile<u8>(b, call); }
 KERNEL step_int32(const Batch b, const Call call) { step_tile<int>(b, call); }
 KERNEL step_int64(const Batch b, const Call call) { step_tile<i64>(b, call); }
+#endif
 
 KERNEL reset(const Batch b, const Call call) {
     const Span span = span_of(b, blockIdx.x);
@@ -122,14 +141,6 @@ KERNEL observe(const Batch b, const Call call) {
     observe(s, b.obs + (span.base + threadIdx.x) * OBS);
 }
 
-FN void random_words(const Span& span, int lane, i64 t, u32* words) {
-    words[0] = span.index + lane;
-    words[1] = 0;
-    words[2] = u32(t / BITS);
-    words[3] = STREAM_RANDOM_POLICY;
-    philox(words[0], words[1], words[2], words[3], span.key);
-}
-
 // The random policy's actions for the next K steps.
 KERNEL random_actions(const Batch b, const Call call) {
     const Span span = span_of(b, blockIdx.x);
@@ -137,12 +148,35 @@ KERNEL random_actions(const Batch b, const Call call) {
     const i64 clock = b.clock[blockIdx.x], i = span.base + threadIdx.x;
     u32 words[4];
     for (i64 k = 0; k < call.steps; k++) {
-        if (k == 0 || (clock + k) % BITS == 0) random_words(span, threadIdx.x, clock + k, words);
-        call.actions[k * b.num_envs + i] = u8(random_action(words, clock + k));
+        const i64 t = clock + k;
+        if (k == 0 || t % PER_BLOCK == 0) random_words(span, threadIdx.x, t, words);
+        call.actions[k * b.num_envs + i] = Stored(random_action(word_for(words, t), t));
     }
 }
+#endif
 
 #if AUTORESET == 1
+FN void observe_kept(const real* s, float* obs, bool narrow) {
+    Environment::observe(s, obs);
+#pragma unroll
+    for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
+}
+
+FN void write_bfloat16(u16* row, const float* obs) {
+#pragma unroll
+    for (int j = 0; j < OBS; j++) row[j] = bfloat16(obs[j]);
+}
+
+#if HIDDEN
+FN Chosen choose(const Call& call, const float* numbers, const Span& span, int lane, i64 t, const float* obs, float& log_prob) {
+    float scores[SCORES];
+    u32 words[4] = {span.index + lane, 0, u32(t), STREAM_SAMPLING};
+    network<SCORES>(numbers, obs, scores);
+    if (!call.greedy) philox(words[0], words[1], words[2], words[3], span.key);
+    return sample(scores, numbers + LOG_STD_AT, call.greedy, words[0], words[1], log_prob);
+}
+#endif
+
 // K steps with the state in registers. Reset numbers are fetched ahead, all lanes of a warp together, so that a lane whose
 // episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY>
@@ -152,33 +186,49 @@ FN void rollout_tile(const Batch& b, const Call& call) {
     const int lane = threadIdx.x;
     const i64 i = span.base + lane;
     Episodes episodes;
+#if HIDDEN
+    __shared__ alignas(16) float numbers[NUMBERS];
+    for (int n = lane; n < (call.value ? NUMBERS : CRITIC_AT); n += TILE) numbers[n] = call.weights[n];
+    __syncthreads();
+#endif
     const unsigned warp = __ballot_sync(0xffffffffu, lane < span.count);
     if (lane < span.count) {
         real s[STATE], next[STATE];
-        float obs[OBS], weights[Environment::ACTIONS * OBS], bias[Environment::ACTIONS];
+        float obs[OBS], weights[SCORES * OBS], bias[SCORES];
         u32 random[4], words[WORDS];
         u32 episode = b.episode[i], fetched = episode;
-        int length = b.elapsed[i], action = 0;
+        int length = b.elapsed[i];
+        Chosen action = 0;
         float running = RUNNING_RETURN ? b.running_return[i] : 0.0f;
+        const bool narrow = TRAJECTORY && call.obs_bfloat16;
         load(b, i, s);
         if (POLICY == LINEAR) {
 #pragma unroll
-            for (int j = 0; j < Environment::ACTIONS * OBS; j++) weights[j] = call.weights[j];
+            for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];
 #pragma unroll
-            for (int a = 0; a < Environment::ACTIONS; a++) bias[a] = call.bias[a];
+            for (int a = 0; a < SCORES; a++) bias[a] = call.bias[a];
         }
         for (i64 k = 0; k < call.steps; k++) {
             const i64 t = clock + k, row = k * b.num_envs + i;
-            Environment::observe(s, obs);
+            observe_kept(s, obs, narrow);
             if (POLICY == RANDOM) {
-                if (k == 0 || t % BITS == 0) random_words(span, lane, t, random);
-                action = random_action(random, t);
-            } else {
+                if (k == 0 || t % PER_BLOCK == 0) random_words(span, lane, t, random);
+                action = random_action(word_for(random, t), t);
+            } else if (POLICY == LINEAR) {
                 action = linear_action(obs, weights, bias);
             }
+#if HIDDEN
+            float log_prob;
+            action = choose(call, numbers, span, lane, t, obs, log_prob);
             if (TRAJECTORY) {
-                call.actions[row] = u8(action);
-                write_row(call.obs + row * OBS, obs);
+                call.log_prob[row] = log_prob;
+                if (call.value) network<1>(numbers + CRITIC_AT, obs, call.value + row);
+            }
+#endif
+            if (TRAJECTORY) {
+                call.actions[row] = Stored(action);
+                if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
+                else write_row(call.obs + row * OBS, obs);
             }
             if (k == call.steps - 1) break;
             if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
@@ -188,7 +238,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
             }
             float reward;
             bool terminated;
-            Environment::step(s, action, reward, terminated);
+            Environment::step(s, Action(taken(action)), reward, terminated);
             length += 1;
             running += reward;
             const bool truncated = length >= LIMIT, ended = terminated | truncated;
@@ -196,6 +246,15 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 call.reward[row] = reward;
                 call.terminated[row] = terminated;
                 call.truncated[row] = truncated;
+#if HIDDEN
+                if (call.value) {
+                    call.bootstrap[row] = 0.0f;
+                    if (truncated && !terminated) {
+                        observe_kept(s, obs, narrow);
+                        network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
+                    }
+                }
+#endif
             }
             if (ended) {
                 episodes.add(length, return_of(running, length, terminated));
@@ -215,20 +274,38 @@ FN void rollout_tile(const Batch& b, const Call& call) {
         b.elapsed[i] = length;
         b.episode[i] = episode;
         if (RUNNING_RETURN) b.running_return[i] = running;
-        step_one(b, span, lane, action, episodes);
+        step_one(b, span, lane, taken(action), episodes);
         if (TRAJECTORY) {
             const i64 row = (call.steps - 1) * b.num_envs + i;
             call.reward[row] = b.reward[i];
             call.terminated[row] = b.terminated[i];
             call.truncated[row] = b.truncated[i];
+#if HIDDEN
+            if (call.value) {
+                call.bootstrap[row] = 0.0f;
+                if (b.truncated[i] && !b.terminated[i]) {
+#pragma unroll
+                    for (int j = 0; j < OBS; j++) obs[j] = kept(b.final_obs[i * OBS + j], narrow);
+                    network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
+                }
+                load(b, i, s);
+                observe_kept(s, obs, narrow);
+                network<1>(numbers + CRITIC_AT, obs, call.value + row + b.num_envs);
+            }
+#endif
         }
     }
     __syncthreads();
     if (lane == 0) b.clock[tile] = clock + call.steps;
     add_to_tile(b, tile, episodes);
 }
+#if HIDDEN
+KERNEL rollout_mlp_statistics(const Batch b, const Call call) { rollout_tile<MLP, false>(b, call); }
+KERNEL rollout_mlp_trajectory(const Batch b, const Call call) { rollout_tile<MLP, true>(b, call); }
+#else
 KERNEL rollout_random_statistics(const Batch b, const Call call) { rollout_tile<RANDOM, false>(b, call); }
 KERNEL rollout_random_trajectory(const Batch b, const Call call) { rollout_tile<RANDOM, true>(b, call); }
 KERNEL rollout_linear_statistics(const Batch b, const Call call) { rollout_tile<LINEAR, false>(b, call); }
 KERNEL rollout_linear_trajectory(const Batch b, const Call call) { rollout_tile<LINEAR, true>(b, call); }
+#endif
 #endif

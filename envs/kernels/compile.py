@@ -61,7 +61,7 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 def struct_fields(name: str) -> tuple[str, ...]:
     """Names, in order, of the fields of a struct of `batch.cuh`, each of which is eight bytes."""
     body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", (KERNELS / "batch.cuh").read_text(), re.DOTALL)
-    return tuple(re.findall(r"(\w+);", body[1]))
+    return tuple(re.findall(r"^[^/;]*?(\w+);", body[1], re.MULTILINE))
 
 
 def constants(params) -> str:
@@ -87,17 +87,24 @@ def unit(
     autoreset: int,
     limit: int,
     view: bool,
+    continuous: bool,
     running_return: bool,
     tile: int,
+    hidden: int = 0,
 ) -> str:
-    """The translation unit of one environment in one combination of compile-time choices."""
+    """The translation unit of one environment in one combination of compile-time choices.
+
+    `hidden` is the width of an MLP policy, whose rollouts are then all that the unit exports, or 0.
+    """
     defines = {
         "REAL": {"float32": "float", "float64": "double"}[dtype],
         "ELAPSED": "u16" if limit <= 65535 else "int",
         "AUTORESET": autoreset,
         "LIMIT": limit,
         "VIEW": int(view),
+        "CONTINUOUS": int(continuous),
         "RUNNING_RETURN": int(running_return),
+        "HIDDEN": hidden,
         "TILE": tile,
     }
     seen: set[Path] = set()

@@ -3,7 +3,7 @@
 #pragma once
 #include "platform.cuh"
 
-enum Stream : u32 { STREAM_RESET = 0, STREAM_RANDOM_POLICY = 0x80000000u };
+enum Stream : u32 { STREAM_RESET = 0, STREAM_RANDOM_POLICY = 0x80000000u, STREAM_SAMPLING = 0x80000001u };
 
 FN void philox_round(u32& c0, u32& c1, u32& c2, u32& c3, u32 k0, u32 k1) {
     const u64 p0 = u64(0xD2511F53u) * c0, p1 = u64(0xCD9E8D57u) * c2;
@@ -24,10 +24,12 @@ FN void philox(u32& c0, u32& c1, u32& c2, u32& c3, u64 key) {
 }
 
 // low + (high - low) * u with u = (word >> 8) * 2^-24; product and sum are rounded apart.
-FN real uniform(u32 word, real low, real high) {
-    const real unit = real(int(word >> 8)) * real(5.9604644775390625e-8);
+template <typename T>
+FN T uniform_in(u32 word, T low, T high) {
+    const T unit = T(int(word >> 8)) * T(5.9604644775390625e-8);
     return low + (high - low) * unit;
 }
+FN real uniform(u32 word, real low, real high) { return uniform_in<real>(word, low, high); }
 
 #ifndef __CUDACC__
 // The same for `count` counters [4][count], 64-byte aligned and padded to a multiple of 16.

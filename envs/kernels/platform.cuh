@@ -12,14 +12,18 @@ typedef long long i64;
 #ifdef __CUDACC__
 #define FN __device__ __forceinline__
 #define VECTORISE
+#define UNROLL _Pragma("unroll")
 #else
 #define FN inline __attribute__((always_inline))
 #ifdef __clang__
 #define VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLL _Pragma("unroll")
 #else
 #define VECTORISE _Pragma("GCC ivdep")
+#define UNROLL _Pragma("GCC unroll 8")
 #endif
 #include <math.h>
+#include <string.h>
 #endif
 
 typedef REAL real;  // float, or double for the float64 build
@@ -28,6 +32,7 @@ FN float fused(float a, float b, float c) { return fmaf(a, b, c); }  // a * b + 
 FN double fused(double a, double b, double c) { return fma(a, b, c); }
 FN float magnitude(float a) { return fabsf(a); }
 FN double magnitude(double a) { return fabs(a); }
+FN real clipped(real a, real low, real high) { return a < low ? low : a > high ? high : a; }
 
 // sin x and cos x for |x| <= 0.4189, minimax polynomials in x^2, error below 1 ulp. One call to a library's sincos would stop
 // GCC from vectorising the loop around it.
@@ -57,4 +62,91 @@ FN void sincos_narrow(double x, double& sine, double& cosine) {  // Taylor: the 
     q = fused(z, q, 1.0 / 24.0);
     q = fused(z, q, -0.5);
     cosine = fused(z, q, 1.0);
+}
+
+// The same for |x| <= 100, error at most 2 ulp: x less the nearest multiple of pi / 2, in three parts whose products with that
+// multiple are exact in the fused operation, then polynomials up to pi / 4. Adding 1.5 * 2^(mantissa bits) rounds to an integer.
+FN float nearest_integer(float x) { return (x + 12582912.0f) - 12582912.0f; }
+FN double nearest_integer(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
+
+FN void sincos_quarter(float x, float& sine, float& cosine) {
+    const float z = x * x;
+    float p = fused(z, -1.95180953596719e-4f, 8.332188241183758e-3f);
+    p = fused(z, p, -1.6666655242443085e-1f);
+    sine = fused(x * z, p, x);
+    float q = fused(z, 2.4432327336398885e-5f, -1.3887309469282627e-3f);
+    q = fused(z, q, 4.166664555668831e-2f);
+    q = fused(z, q, -0.5f);
+    cosine = fused(z, q, 1.0f);
+}
+FN void sincos_quarter(double x, double& sine, double& cosine) { sincos_narrow(x, sine, cosine); }
+
+FN float less_half_pis(float n, float x) {
+    return fused(n, 1.7151245e-15f, fused(n, 4.371138828673793e-8f, fused(n, -1.5707963705062866f, x)));
+}
+FN double less_half_pis(double n, double x) {
+    return fused(n, 1.4973849048591698e-33, fused(n, -6.123233995736766e-17, fused(n, -1.5707963267948966, x)));
+}
+
+template <typename T>
+FN void sincos_wide(T x, T& sine, T& cosine) {
+    const T n = nearest_integer(x * T(0.63661977236758134308));
+    T s, c;
+    sincos_quarter(less_half_pis(n, x), s, c);
+    const int quadrant = int(n);
+    const T odd_sine = quadrant & 1 ? c : s, odd_cosine = quadrant & 1 ? s : c;
+    sine = quadrant & 2 ? -odd_sine : odd_sine;
+    cosine = (quadrant + 1) & 2 ? -odd_cosine : odd_cosine;
+}
+
+// x on the circle, in [-pi, pi) up to rounding, for |x| <= 100.
+template <typename T>
+FN T wrapped(T x) {
+    return less_half_pis(T(4) * nearest_integer(x * T(0.15915494309189533577)), x);
+}
+
+#ifdef __CUDACC__
+FN u32 bits_of(float x) { return __float_as_uint(x); }
+FN float of_bits(u32 x) { return __uint_as_float(x); }
+#else
+FN u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
+FN float of_bits(u32 x) { return __builtin_bit_cast(float, x); }
+#endif
+
+// bfloat16, rounded to nearest, ties to even.
+FN u16 bfloat16(float x) {
+    const u32 bits = bits_of(x);
+    return u16((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+FN float from_bfloat16(u16 x) { return of_bits(u32(x) << 16); }
+
+// e^x for -87 <= x <= 0 (below: e^-87), error at most 2 ulp.
+FN float exponential(float x) {
+    const float y = x < -87.0f ? -87.0f : x, n = nearest_integer(y * 1.44269504f);
+    const float r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, y));
+    float p = fused(r, 1.3981999e-3f, 8.3334519e-3f);
+    p = fused(r, p, 4.1666839e-2f);
+    p = fused(r, p, 1.6666666e-1f);
+    p = fused(r, p, 0.5f);
+    p = fused(r, p, 1.0f);
+    p = fused(r, p, 1.0f);
+    return p * of_bits(u32(int(n) + 127) << 23);
+}
+
+// ln x for a positive normal x: x = 2^n m with m near 1, then the series of 2 artanh((m - 1) / (m + 1)).
+FN float logarithm(float x) {
+    const u32 bits = bits_of(x);
+    const int n = int(bits - 0x3f3504f3u) >> 23;  // m in [sqrt(1/2), sqrt(2))
+    const float m = of_bits(bits - (u32(n) << 23)), s = (m - 1.0f) / (m + 1.0f), z = s * s;
+    float p = fused(z, 0.22222222f, 0.28571429f);
+    p = fused(z, p, 0.4f);
+    p = fused(z, p, 0.66666667f);
+    const float ln_m = fused(s * z, p, 2.0f * s);
+    return fused(float(n), 0.693359375f, fused(float(n), -2.12194440e-4f, ln_m));
+}
+
+// tanh x, absolute error below 1.5e-7.
+FN float hyperbolic_tangent(float x) {
+    const float e = exponential(-2.0f * fabsf(x)), t = (1.0f - e) / (1.0f + e);
+    return x < 0.0f ? -t : t;
 }

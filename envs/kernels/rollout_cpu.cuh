@@ -1,31 +1,78 @@
 // Fused steps on the CPU.
 #pragma once
 
+#if HIDDEN
+// Both networks and a sample from the first one's distribution, for a whole tile.
+struct PolicyTile {
+    alignas(64) float obs[OBS][TILE];
+    alignas(64) float scores[SCORES][TILE];
+    alignas(64) float value[1][TILE];
+    alignas(64) float log_prob[TILE];
+    Words sampling;
+};
+
+static void choose_tile(const Call& call, const Span& span, i64 t, PolicyTile& p, Chosen* chosen) {
+    network_tile<SCORES>(call.weights, p.obs, span.count, p.scores);
+    const float* log_std = call.weights + LOG_STD_AT;
+    Words& w = p.sampling;
+    if (!call.greedy) {
+        for (int i = 0; i < padded(span.count); i++) {
+            w.word[0][i] = span.index + i;
+            w.word[1][i] = 0;
+            w.word[2][i] = u32(t);
+            w.word[3][i] = STREAM_SAMPLING;
+        }
+        philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
+    }
+    const bool greedy = call.greedy;
+    VECTORISE
+    for (int i = 0; i < span.count; i++) {
+        float scores[SCORES];
+        for (int a = 0; a < SCORES; a++) scores[a] = p.scores[a][i];
+        chosen[i] = sample(scores, log_std, greedy, w.word[0][i], w.word[1][i], p.log_prob[i]);
+    }
+}
+
+// Values of a tile's observations by the critic.
+static void value_tile(const Call& call, int count, PolicyTile& p) {
+    network_tile<1>(call.weights + CRITIC_AT, p.obs, count, p.value);
+}
+
+// Values of rows [count, OBS].
+static void value_rows(const Call& call, const float* rows, int count, PolicyTile& p) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < OBS; j++) p.obs[j][i] = kept(rows[i * OBS + j], call.obs_bfloat16);
+    value_tile(call, count, p);
+}
+#endif
+
 // K steps with the state kept in cache. Reset numbers are fetched ahead for the whole tile every few steps, so that a reset is a
 // select; the last step is an ordinary one, which leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY, bool DEFAULT_BOUNDS>
 static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
+    constexpr bool CHOSEN_APART = TRAJECTORY || POLICY == MLP;  // in a loop of its own before the step
+    constexpr int PER_STEP = Environment::RETURN_PER_STEP;
     const Span span = span_of(b, tile);
     const i64 base = span.base, clock = b.clock[tile];
-    const int count = span.count, lanes = padded(count), width = TRAJECTORY ? count : lanes;
+    const int count = span.count, lanes = padded(count), width = CHOSEN_APART ? count : lanes;
     alignas(64) real state[STATE][TILE] = {}, next[STATE][TILE];
     alignas(64) int length[TILE] = {}, shortest[TILE], longest[TILE] = {};
     alignas(64) u32 episode[TILE] = {}, fetched[TILE] = {};
-    alignas(64) float running[TILE] = {}, lowest[TILE], highest[TILE];
-    alignas(64) i64 returns[TILE] = {};
-    alignas(64) u32 chosen[TILE], fell[TILE], late[TILE];
-    u8 actions[TILE];
-    float weights[Environment::ACTIONS * OBS], bias[Environment::ACTIONS];
+    alignas(64) float running[TILE] = {}, total[TILE];
+    alignas(64) Chosen chosen[TILE];
+    alignas(64) u32 fell[TILE], late[TILE];
+    Stored actions[TILE];
+    float weights[SCORES * OBS], bias[SCORES];
     Words random, words;
+    Episodes episodes;
+#if HIDDEN
+    static thread_local PolicyTile policy;
+#endif
     if (POLICY == LINEAR) {
         memcpy(weights, call.weights, sizeof weights);
         memcpy(bias, call.bias, sizeof bias);
     }
-    for (int i = 0; i < lanes; i++) {
-        shortest[i] = NEVER;
-        lowest[i] = LARGEST;
-        highest[i] = -LARGEST;
-    }
+    for (int i = 0; i < lanes; i++) shortest[i] = NEVER;
     for (int i = 0; i < count; i++) {
         for (int j = 0; j < STATE; j++) state[j][i] = b.state[j * b.num_envs + base + i];
         length[i] = b.elapsed[base + i];
@@ -36,23 +83,42 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     for (i64 k = 0; k < call.steps; k++) {
         const i64 t = clock + k, row = k * b.num_envs + base;
         const bool last = k == call.steps - 1;
-        if (POLICY == RANDOM && (k == 0 || t % BITS == 0)) random_words(span, t / BITS, random);
-        const u32* bits = random.word[(t >> 5) & 3];
-        const int bit = t & 31;
-        if (TRAJECTORY || last) {
+        if (POLICY == RANDOM && (k == 0 || t % PER_BLOCK == 0)) random_words(span, t, random);
+        const u32* word = random.word[word_of_block(t)];
+        if (CHOSEN_APART || last) {
             float* const rows = call.obs + row * OBS;
+            u16* const narrow_rows = call.obs_bfloat16 + row * OBS;
+            const bool wide = TRAJECTORY && call.obs, narrow = TRAJECTORY && call.obs_bfloat16;
             VECTORISE
             for (int i = 0; i < count; i++) {
                 real s[STATE];
                 float obs[OBS];
                 for (int j = 0; j < STATE; j++) s[j] = state[j][i];
                 Environment::observe(s, obs);
-                chosen[i] = POLICY == RANDOM ? (bits[i] >> bit) & 1 : linear_action(obs, weights, bias);
-                if (TRAJECTORY)
+                for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
+#if HIDDEN
+                for (int j = 0; j < OBS; j++) policy.obs[j][i] = obs[j];
+#else
+                chosen[i] = POLICY == RANDOM ? random_action(word[i], t) : linear_action(obs, weights, bias);
+#endif
+                if (wide)
                     for (int j = 0; j < OBS; j++) rows[i * OBS + j] = obs[j];
+                if (narrow)
+                    for (int j = 0; j < OBS; j++) narrow_rows[i * OBS + j] = bfloat16(obs[j]);
             }
-            for (int i = 0; i < count; i++) actions[i] = u8(chosen[i]);
-            if (TRAJECTORY) memcpy(call.actions + row, actions, count);
+#if HIDDEN
+            choose_tile(call, span, t, policy, chosen);
+            if (TRAJECTORY) memcpy(call.log_prob + row, policy.log_prob, count * sizeof(float));
+            if (TRAJECTORY && call.value) {
+                value_tile(call, count, policy);
+                memcpy(call.value + row, policy.value, count * sizeof(float));
+            }
+#endif
+            if (TRAJECTORY) {
+                Stored* const stored = call.actions + row;
+                for (int i = 0; i < count; i++) stored[i] = Stored(chosen[i]);
+            }
+            for (int i = 0; i < count; i++) actions[i] = Stored(taken(chosen[i]));
         }
         if (last) break;
         if (k % FETCH_EVERY == 0) {
@@ -75,44 +141,50 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 }
             }
         }
-        u32 dry = 0;
+        u32 dry = 0, any = 0;
         float* const rewards = call.reward + row;
+#if HIDDEN
+        alignas(64) real before_reset[STATE][TILE];
+#endif
         VECTORISE
         for (int i = 0; i < width; i++) {
             real s[STATE];
             float reward;
             bool terminated;
-            int action;
+            Chosen choice;
             for (int j = 0; j < STATE; j++) s[j] = state[j][i];
-            if (TRAJECTORY) {
-                action = int(chosen[i]);
+            if (CHOSEN_APART) {
+                choice = chosen[i];
             } else if (POLICY == RANDOM) {
-                action = (bits[i] >> bit) & 1;
+                choice = random_action(word[i], t);
             } else {
                 float obs[OBS];
                 Environment::observe(s, obs);
-                action = linear_action(obs, weights, bias);
+                choice = linear_action(obs, weights, bias);
             }
-            Environment::step(s, action, reward, terminated);
+            Environment::step(s, Action(taken(choice)), reward, terminated);
+#if HIDDEN
+            for (int j = 0; j < STATE; j++) before_reset[j][i] = s[j];
+#endif
             const int steps = length[i] + 1;
             const bool truncated = steps >= LIMIT, ended = terminated | truncated;
             if (!DEFAULT_BOUNDS) dry |= u32(ended) & u32(fetched[i] != episode[i] + 1);
-            // Minimum and maximum with a neutral value that GCC cannot know to be one: it would turn the statement into a branch
-            // around a masked store, wrong half of the time.
-            const int as_shortest = ended ? steps : NEVER, as_longest = ended ? steps : 0;
-            shortest[i] = as_shortest < shortest[i] ? as_shortest : shortest[i];
-            longest[i] = as_longest > longest[i] ? as_longest : longest[i];
-            if (!Environment::RETURN_IS_LENGTH) {
-                const float total = running[i] + reward;
-                const float value = return_of(total, steps, terminated);
-                returns[i] += ended ? llrint(double(value) * RETURN_UNIT) : 0;
-                const float as_lowest = ended ? value : LARGEST, as_highest = ended ? value : -LARGEST;
-                lowest[i] = as_lowest < lowest[i] ? as_lowest : lowest[i];
-                highest[i] = as_highest > highest[i] ? as_highest : highest[i];
-                running[i] = ended ? 0.0f : total;
+            if (PER_STEP != 0) {
+                // Minimum and maximum with a neutral value that GCC cannot know to be one: it would turn the statement into a
+                // branch around a masked store, wrong half of the time.
+                const int as_shortest = ended ? steps : NEVER, as_longest = ended ? steps : 0;
+                shortest[i] = as_shortest < shortest[i] ? as_shortest : shortest[i];
+                longest[i] = as_longest > longest[i] ? as_longest : longest[i];
+            } else {
+                any |= u32(ended);
+                if (RUNNING_RETURN) {
+                    total[i] = running[i] + reward;
+                    running[i] = ended ? 0.0f : total[i];
+                }
+                longest[i] = ended ? steps : 0;  // the length of the episode that ended here
             }
-            if (TRAJECTORY) {
-                rewards[i] = reward;
+            if (TRAJECTORY) rewards[i] = reward;
+            if (TRAJECTORY || PER_STEP == 0) {
                 fell[i] = terminated ? 1u : 0u;
                 late[i] = truncated ? 1u : 0u;
             }
@@ -120,6 +192,9 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             length[i] = ended ? 0 : steps;
             for (int j = 0; j < STATE; j++) state[j][i] = ended ? next[j][i] : s[j];
         }
+        if (PER_STEP == 0 && any)
+            for (int i = 0; i < count; i++)
+                if (longest[i]) episodes.add(longest[i], return_of(total[i], longest[i], fell[i]));
         if (TRAJECTORY) {
             u8 *const terminated = call.terminated + row, *const truncated = call.truncated + row;
             VECTORISE
@@ -128,6 +203,25 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 truncated[i] = u8(late[i]);
             }
         }
+#if HIDDEN
+        if (TRAJECTORY && call.value) {
+            u32 cut = 0;
+            for (int i = 0; i < count; i++) cut |= late[i] & ~fell[i];
+            memset(call.bootstrap + row, 0, count * sizeof(float));
+            if (cut) {
+                for (int i = 0; i < count; i++) {
+                    real s[STATE];
+                    float obs[OBS];
+                    for (int j = 0; j < STATE; j++) s[j] = before_reset[j][i];
+                    Environment::observe(s, obs);
+                    for (int j = 0; j < OBS; j++) policy.obs[j][i] = kept(obs[j], call.obs_bfloat16);
+                }
+                value_tile(call, count, policy);
+                for (int i = 0; i < count; i++)
+                    if (late[i] & ~fell[i]) call.bootstrap[row + i] = policy.value[0][i];
+            }
+        }
+#endif
         if (!DEFAULT_BOUNDS && dry) {  // a second reset since the fetch: computed on the spot
             for (int i = 0; i < count; i++) {
                 if (length[i] != 0 || episode[i] == fetched[i]) continue;
@@ -140,21 +234,18 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
         }
     }
 
-    Episodes episodes;
     for (int i = 0; i < count; i++) {
         const i64 e = base + i;
         const u32 ended = episode[i] - b.episode[e];
-        const i64 steps = b.elapsed[e] + (call.steps - 1) - length[i];
-        if (ended) {
-            const bool is_length = Environment::RETURN_IS_LENGTH;
+        if (PER_STEP != 0 && ended) {
             Episodes lane;
             lane.count = ended;
-            lane.steps = steps;
-            lane.returns = is_length ? steps * RETURN_UNIT : returns[i];
+            lane.steps = b.elapsed[e] + (call.steps - 1) - length[i];
+            lane.returns = PER_STEP * lane.steps * RETURN_UNIT;
             lane.shortest = shortest[i];
             lane.longest = longest[i];
-            lane.lowest = is_length ? float(shortest[i]) : lowest[i];
-            lane.highest = is_length ? float(longest[i]) : highest[i];
+            lane.lowest = float(PER_STEP * (PER_STEP > 0 ? shortest[i] : longest[i]));
+            lane.highest = float(PER_STEP * (PER_STEP > 0 ? longest[i] : shortest[i]));
             episodes.merge(lane);
         }
         for (int j = 0; j < STATE; j++) b.state[j * b.num_envs + e] = state[j][i];
@@ -170,6 +261,21 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
         memcpy(call.reward + row, b.reward + base, count * sizeof(float));
         memcpy(call.terminated + row, b.terminated + base, count);
         memcpy(call.truncated + row, b.truncated + base, count);
+#if HIDDEN
+        if (call.value) {
+            value_rows(call, b.final_obs + base * OBS, count, policy);
+            for (int i = 0; i < count; i++)
+                call.bootstrap[row + i] = b.truncated[base + i] & ~b.terminated[base + i] ? policy.value[0][i] : 0.0f;
+            float obs[TILE * OBS];
+            for (int i = 0; i < count; i++) {
+                real s[STATE];
+                load(b, base + i, s);
+                Environment::observe(s, obs + i * OBS);
+            }
+            value_rows(call, obs, count, policy);
+            memcpy(call.value + row + b.num_envs, policy.value, count * sizeof(float));
+        }
+#endif
     }
 }
 
@@ -180,7 +286,16 @@ static void rollout_tiles(const Batch* b, const Call* call, i64 first, i64 last)
         else rollout_tile<POLICY, TRAJECTORY, false>(*b, *call, tile);
     }
 }
-EXPORT void rollout_random_statistics(const Batch* b, const Call* c, i64 first, i64 last) { rollout_tiles<RANDOM, false>(b, c, first, last); }
-EXPORT void rollout_random_trajectory(const Batch* b, const Call* c, i64 first, i64 last) { rollout_tiles<RANDOM, true>(b, c, first, last); }
-EXPORT void rollout_linear_statistics(const Batch* b, const Call* c, i64 first, i64 last) { rollout_tiles<LINEAR, false>(b, c, first, last); }
-EXPORT void rollout_linear_trajectory(const Batch* b, const Call* c, i64 first, i64 last) { rollout_tiles<LINEAR, true>(b, c, first, last); }
+#define ROLLOUT(NAME, POLICY, TRAJECTORY) \
+    EXPORT void rollout_##NAME(const Batch* b, const Call* c, i64 first, i64 last) { \
+        rollout_tiles<POLICY, TRAJECTORY>(b, c, first, last); \
+    }
+#if HIDDEN
+ROLLOUT(mlp_statistics, MLP, false)
+ROLLOUT(mlp_trajectory, MLP, true)
+#else
+ROLLOUT(random_statistics, RANDOM, false)
+ROLLOUT(random_trajectory, RANDOM, true)
+ROLLOUT(linear_statistics, LINEAR, false)
+ROLLOUT(linear_trajectory, LINEAR, true)
+#endif

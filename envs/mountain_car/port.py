@@ -47,5 +47,6 @@ PORT = Port(
     # From -0.4 m the goal is 0.9 m away; the velocity grows by at most force + gravity a step and stays below
     # max_speed, which makes 0.875 m in 22 steps.
     shortest_episode=23,
+    observes_state=True,
     reset_bounds=lambda options: interval(options, -0.6, -0.4, POSITION_LIMIT),
 )

@@ -46,6 +46,7 @@ PORT = Port(
     # From -0.4 m the goal is 0.85 m away; the velocity grows by at most power + 0.0025 a step and stays below
     # max_speed, which makes 0.822 m in 20 steps.
     shortest_episode=21,
+    observes_state=True,
     reset_bounds=lambda options: interval(options, -0.6, -0.4, POSITION_LIMIT),
     running_return=True,
 )

@@ -1,0 +1,36 @@
+// MountainCar: Moore (1990), as in Gymnasium's MountainCar-v0. Params holds the constants of port.py.
+#include "kernels/philox.cuh"
+
+struct MountainCar {
+    enum { STATE = 2, OBS = 2, ACTIONS = 3 };
+    static constexpr int RETURN_PER_STEP = -1;
+
+    // state: position (m), velocity (m per step)
+    static FN void reset(real* s, const u32* words, const real* bounds) {
+        s[0] = uniform(words[0], bounds[0], bounds[1]);
+        s[1] = real(0);
+    }
+
+    static FN void step(real* s, int action, float& reward, bool& terminated) {
+        real &position = s[0], &velocity = s[1];
+
+        real sine, cosine;
+        sincos_wide(real(3) * position, sine, cosine);
+        velocity += real(action - 1) * Params::force - Params::gravity * cosine;
+        velocity = clipped(velocity, -Params::max_speed, Params::max_speed);
+        position = clipped(position + velocity, Params::min_position, Params::max_position);
+        velocity = (position == Params::min_position) & (velocity < 0) ? real(0) : velocity;
+
+        terminated = (position >= Params::goal_position) & (velocity >= Params::goal_velocity);
+        reward = -1.0f;
+    }
+
+    static FN void observe(const real* s, float* obs) {
+        obs[0] = float(s[0]);
+        obs[1] = float(s[1]);
+    }
+
+    static FN float episode_return(int length, bool terminated) { return -float(length); }
+};
+
+typedef MountainCar Environment;

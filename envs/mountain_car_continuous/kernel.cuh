@@ -1,0 +1,35 @@
+// MountainCar with a continuous force, as in Gymnasium's MountainCarContinuous-v0. Params holds the constants of port.py.
+#include "kernels/philox.cuh"
+
+struct MountainCarContinuous {
+    enum { STATE = 2, OBS = 2 };
+    static constexpr real LOW = -1, HIGH = 1;  // of an action
+    static constexpr int RETURN_PER_STEP = 0;
+
+    // state: position (m), velocity (m per step)
+    static FN void reset(real* s, const u32* words, const real* bounds) {
+        s[0] = uniform(words[0], bounds[0], bounds[1]);
+        s[1] = real(0);
+    }
+
+    static FN void step(real* s, real action, float& reward, bool& terminated) {
+        real &position = s[0], &velocity = s[1];
+
+        real sine, cosine;
+        sincos_wide(real(3) * position, sine, cosine);
+        velocity += clipped(action, LOW, HIGH) * Params::power - real(0.0025) * cosine;
+        velocity = clipped(velocity, -Params::max_speed, Params::max_speed);
+        position = clipped(position + velocity, Params::min_position, Params::max_position);
+        velocity = (position == Params::min_position) & (velocity < 0) ? real(0) : velocity;
+
+        terminated = (position >= Params::goal_position) & (velocity >= Params::goal_velocity);
+        reward = float((terminated ? real(100) : real(0)) - action * action * real(0.1));  // of the unclipped action
+    }
+
+    static FN void observe(const real* s, float* obs) {
+        obs[0] = float(s[0]);
+        obs[1] = float(s[1]);
+    }
+};
+
+typedef MountainCarContinuous Environment;
