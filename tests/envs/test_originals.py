@@ -227,6 +227,20 @@ def test_an_episode_is_truncated_at_the_limit_and_not_before(name):
     assert original.step(action)[3] is True
 
 
+@pytest.mark.parametrize("name", TRANSITIONS | {"acrobot": ()})
+def test_the_margin_says_whether_an_episode_ended(name):
+    original, module = envs.make_original(name), envs.original(name)
+    original.reset(seed=1)
+    original.action_space.seed(2)
+    scale = {"cartpole": [2, 1, 0.2, 1], "pendulum": [3, 8], "acrobot": [3, 3, 1, 1]}.get(name, [0.7, 0.03])
+    ended = []
+    for state in np.random.default_rng(0).normal(size=(500, len(scale))) * scale:
+        module.set_state(original, state)
+        ended.append(original.step(original.action_space.sample())[2])
+        assert (module.margin(original, module.get_state(original)[0][None]) > 0).tolist() == ended[-1:]
+    assert any(ended) == (name != "pendulum") and not all(ended)
+
+
 def test_the_continuous_mountain_cars_state_is_rounded_to_float32():
     original, module = envs.make_original("mountain_car_continuous"), envs.original("mountain_car_continuous")
     original.reset(seed=0)
