@@ -1,24 +1,53 @@
 """What originals do, one environment at a time in plain Python; the work is shared out over processes."""
 
+import functools
 import multiprocessing
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 import envs
 from experiments import provenance
 
+PARTS = 4  # of a task for each core, so that no core waits long for the last one
 
-def on_all_cores(task: Callable, *arrays: np.ndarray, **same) -> list[np.ndarray]:
-    """Calls task(*slices, **same) on equal slices of the arrays, one process per core, and joins what comes back."""
-    cores = provenance.core_count()
-    slices = list(zip(*(np.array_split(array, cores) for array in arrays), strict=True))
-    if cores == 1:
-        results = [_call(task, slices[0], same)]
-    else:
-        with multiprocessing.get_context("spawn").Pool(cores) as pool:
-            results = pool.starmap(_call, [(task, part, same) for part in slices])
-    return [np.concatenate(parts) for parts in zip(*results, strict=True)]
+
+class Steps(NamedTuple):
+    """What one step from each of n states leads to."""
+
+    states: np.ndarray  # [n, k]
+    observations: np.ndarray  # [n, m] float32
+    rewards: np.ndarray  # [n]
+    terminated: np.ndarray  # [n] bool
+    truncated: np.ndarray  # [n] bool
+
+
+@functools.cache
+def workers():
+    """A process for each core; they last as long as this one, since each takes seconds to import torch."""
+    return multiprocessing.get_context("spawn").Pool(provenance.core_count())
+
+
+def dismiss():
+    """Ends the processes, whose CPU time counts from then on."""
+    if workers.cache_info().currsize:
+        workers().close()
+        workers().join()
+        workers.cache_clear()
+
+
+def on_all_cores(task: Callable, *arrays: np.ndarray, **same) -> Callable[[], list[np.ndarray]]:
+    """Starts task(*slices, **same) on slices of the arrays; what it returns waits for the joined results."""
+    parts = min(PARTS * provenance.core_count(), len(arrays[0]))
+    slices = zip(*(np.array_split(array, parts) for array in arrays), strict=True)
+    started = workers().starmap_async(_call, [(task, part, same) for part in slices], chunksize=1)
+
+    @functools.cache
+    def joined() -> list[np.ndarray]:
+        return [np.concatenate(parts) for parts in zip(*started.get(), strict=True)]
+
+    return joined
 
 
 def _call(task, arrays, same):
@@ -31,48 +60,56 @@ def transitions(states, elapsed, actions, *, name: str, params: Mapping) -> tupl
     Args:
         states: float64 [n, k].
         elapsed: int [n], steps of the episode before this one.
-        actions: int [n].
+        actions: [n], integers or float64.
 
     Returns:
-        next states float64 [n, k], observations float32 [n, m], rewards float64 [n], terminated, truncated bool [n].
+        the fields of `Steps`, states and rewards in float64; then float64 [n], how far (in units of the state) beyond
+        a termination threshold the next states lie, below zero where the episode goes on.
     """
     env, module = envs.make_original(name, **params), envs.original(name)
     env.reset(seed=0)
-    following, observations, rewards, terminated, truncated = [], [], [], [], []
-    for state, steps, action in zip(states, elapsed.tolist(), actions.tolist(), strict=True):
+    rows = []
+    for state, steps, action in zip(states, elapsed.tolist(), taken(env, actions), strict=True):
         module.set_state(env, state, steps)
-        observation, reward, fell, late, _ = env.step(action)
-        following.append(module.get_state(env)[0])
-        observations.append(observation)
-        rewards.append(reward)
-        terminated.append(fell)
-        truncated.append(late)
-    return tuple(np.array(rows) for rows in (following, observations, rewards, terminated, truncated))
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rows.append((module.get_state(env)[0], observation, reward, terminated, truncated))
+    found = [np.array(column) for column in zip(*rows, strict=True)]
+    return *found, module.margin(env, found[0])
 
 
-def replays(starts, actions, *, name: str) -> tuple[np.ndarray, ...]:
+def taken(env, actions) -> list | np.ndarray:
+    """Actions [n] as `env.step` takes them: integers, or arrays [1]."""
+    return actions.tolist() if hasattr(env.action_space, "n") else actions[:, None]
+
+
+def replays(starts, actions, *, name: str, watched: bool) -> tuple[np.ndarray, ...]:
     """Episodes of the original from given states under given actions.
 
     Args:
         starts: float64 [n, k].
-        actions: int [n, T]; an episode that has not ended after T steps is cut there.
+        actions: [n, T], integers or float32; an episode that has not ended after T steps is cut there.
+        watched: whether to return what is observed.
 
     Returns:
-        lengths int [n], terminated bool [n], states float64 [n, T, k], NaN after the end.
+        lengths int [n], terminated bool [n]; where watched, observations float32 [n, T, m], NaN after the end.
     """
     env, module = envs.make_original(name), envs.original(name)
     env.reset(seed=0)
-    lengths, ends, paths = [], [], np.full((*actions.shape, starts.shape[1]), np.nan)
-    for i, (start, row) in enumerate(zip(starts, actions.tolist(), strict=True)):
+    n, steps = actions.shape
+    path = np.full((n, steps, *env.observation_space.shape) if watched else 0, np.nan, dtype=np.float32)
+    lengths, ends = [], []
+    for i, (start, row) in enumerate(zip(starts, actions, strict=True)):
         module.set_state(env, start)
-        for t, action in enumerate(row):
-            _, _, terminated, truncated, _ = env.step(action)
-            paths[i, t] = module.get_state(env)[0]
+        for t, action in enumerate(taken(env, row)):
+            observation, _, terminated, truncated, _ = env.step(action)
+            if watched:
+                path[i, t] = observation
             if terminated or truncated:
                 break
         lengths.append(t + 1)
         ends.append(terminated)
-    return np.array(lengths), np.array(ends), paths
+    found = np.array(lengths), np.array(ends)
+    return (*found, path) if watched else found
 
 
 def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarray, ...]:
@@ -86,19 +123,15 @@ def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarra
         lengths int [n], returns float64 [n].
     """
     env = envs.make_original(name)
-    weights, bias = (np.asarray(policy.weights), np.asarray(policy.bias)) if policy else (None, None)
+    horizon = envs.port(name).horizon
     lengths, returns = [], []
     for seed in seeds.tolist():
         observation, _ = env.reset(seed=seed)
-        random = np.random.default_rng([seed, 1])  # not the stream that draws the first state
+        choose = actor(policy, env.action_space) if policy else drawn(env.action_space, horizon, seed)
         total, length, ended = 0.0, 0, False
         while not ended:
             length += 1
-            if policy is None:
-                action = int(random.integers(env.action_space.n))
-            else:
-                action = int(np.argmax(weights @ observation + bias))
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = env.step(choose(observation))
             total += reward
             ended = terminated or truncated
         lengths.append(length)
@@ -106,6 +139,20 @@ def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarra
     return np.array(lengths), np.array(returns)
 
 
-def field_tolerance(tolerances: Mapping, field: str) -> float:
-    """The tolerance of a state field: its own, else the default."""
-    return tolerances.get(field, tolerances.get("default"))
+def drawn(space, steps: int, seed: int) -> Callable:
+    """A policy that hands out as many random actions, whatever it observes."""
+    random = np.random.default_rng([seed, 1])  # not the stream that draws the first state
+    if hasattr(space, "n"):
+        actions = random.integers(space.n, size=steps).tolist()
+    else:
+        actions = random.uniform(space.low, space.high, (steps, *space.shape)).astype(space.dtype)
+    following = iter(actions)
+    return lambda observation: next(following)
+
+
+def actor(policy: envs.Linear, space) -> Callable:
+    """A linear policy as a function from an observation to an action of the space."""
+    weights, bias = (np.asarray(numbers, dtype=np.float32) for numbers in (policy.weights, policy.bias))
+    if hasattr(space, "n"):
+        return lambda observation: int((weights.dot(observation) + bias).argmax())
+    return lambda observation: np.minimum(np.maximum(weights.dot(observation) + bias, space.low), space.high)
