@@ -81,7 +81,7 @@ class SB3VecEnv(VecEnv):
         obs, _ = self.batch.reset(seed=seed, options=self._options[0])
         self._reset_seeds()
         self._reset_options()
-        return np.array(obs)
+        return np.asarray(obs).copy()
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keeps the actions [B] or [B, 1] for `step_wait`."""
@@ -104,7 +104,7 @@ class SB3VecEnv(VecEnv):
                     "terminal_observation": final_obs[k],
                     "episode": {"r": float(returns[k]), "l": int(lengths[k]), "t": seconds},
                 }
-        return np.array(obs), np.array(reward), ended, infos
+        return np.asarray(obs).copy(), np.asarray(reward).copy(), ended, infos
 
     def close(self) -> None:
         """Closes the batch."""

@@ -12,7 +12,6 @@ import torch
 
 import envs
 
-from ..checks import find_device
 from ..spaces import AutoresetMode, Discrete
 
 try:
@@ -77,7 +76,8 @@ class TorchRLEnv(EnvBase):
         Raises:
             ValueError: another device than the batch's.
         """
-        if find_device(device) != self.device:
+        wanted = torch.device(device)
+        if wanted.type != self.device.type or wanted.index not in (None, self.device.index):
             raise ValueError(f"a batch stays on its device: made on {self.device}, asked for {device}")
         return self
 

@@ -1,0 +1,142 @@
+"""Frames of a batch against Gymnasium's own environments, pixel for pixel."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+import envs
+from envs import render
+
+pygame = pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
+
+SHAPES = {
+    "CartPole-v1": (400, 600, 3),
+    "MountainCar-v0": (400, 600, 3),
+    "MountainCarContinuous-v0": (400, 600, 3),
+    "Pendulum-v1": (500, 500, 3),
+    "Acrobot-v1": (500, 500, 3),
+}
+
+
+def played(name, num_envs, steps, **options):
+    """A batch some random steps into its episodes."""
+    env = envs.make(name, num_envs, seed=2, **options)
+    env.reset()
+    for action in env.random_actions(steps):
+        env.step(action)
+    return env
+
+
+def gymnasiums_frame(port, state, **attributes):
+    """What Gymnasium draws, put into a state by hand."""
+    env = gymnasium.make(port.gymnasium_id, render_mode="rgb_array")
+    env.reset()
+    for name, value in attributes.items():
+        setattr(env.unwrapped, name, value)
+    env.unwrapped.state = np.array(state, dtype=np.float64)
+    frame = env.render()
+    env.close()
+    return frame
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_frames_are_gymnasiums_pixel_for_pixel(name):
+    env = played(name, 4, 7)
+    frames = env.render()
+    assert [(frame.shape, frame.dtype) for frame in frames] == [(SHAPES[env.port.gymnasium_id], np.uint8)] * 4
+    for frame, state in zip(frames, env.state()["state"].tolist(), strict=True):
+        np.testing.assert_array_equal(frame, gymnasiums_frame(env.port, state))
+    assert all((a != b).any() for a, b in itertools.pairwise(frames))
+
+
+def test_parameters_of_the_batch_are_drawn():
+    env = played("cartpole", 1, 3, length=0.25, x_threshold=1.2)
+    state = env.state()["state"][0].tolist()
+    np.testing.assert_array_equal(env.render()[0], gymnasiums_frame(env.port, state, length=0.25, x_threshold=1.2))
+    assert (env.render()[0] != gymnasiums_frame(env.port, state)).any()
+
+
+def test_some_of_a_batch_in_the_order_asked_for():
+    env = played("cartpole", 5, 6)
+    frames = env.render()
+    for asked, expected in (([3, 0, 3], [3, 0, 3]), (2, [2]), (np.array([1, 4]), [1, 4]), ([], [])):
+        for frame, i in zip(render.frames(env, asked), expected, strict=True):
+            np.testing.assert_array_equal(frame, frames[i])
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_rendering_leaves_the_batch_as_it_is(mode):
+    env = played("cartpole", 6, 5, autoreset_mode=mode)
+    before = env.state()
+    env.render()
+    after = env.state()
+    for key, value in before.items():
+        np.testing.assert_array_equal(np.asarray(after[key]), np.asarray(value))
+
+
+def test_frames_outlive_the_next():
+    env = played("cartpole", 2, 5)
+    first = env.render()
+    copies = [frame.copy() for frame in first]
+    env.step(env.random_actions()[0])
+    assert (env.render()[0] != copies[0]).any()
+    for frame, copy in zip(first, copies, strict=True):
+        np.testing.assert_array_equal(frame, copy)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_an_environment_that_is_not_there(index):
+    with pytest.raises(IndexError, match=f"no environment {index} to render: the batch has 0 .. 2"):
+        render.frames(envs.make("cartpole", 3), [0, index])
+
+
+@pytest.mark.parametrize("indices", [[True, False, True], 1.5])
+def test_indices_are_integers(indices):
+    with pytest.raises(TypeError, match="integer"):
+        render.frames(envs.make("cartpole", 3), indices)
+
+
+def test_no_display_is_left_open_and_an_open_one_stays(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = played("cartpole", 1, 2)
+    env.render()
+    assert not pygame.display.get_init()
+    pygame.display.init()
+    try:
+        window = pygame.display.set_mode((8, 8))
+        env.render()
+        assert pygame.display.get_init() and pygame.display.get_surface() is window
+    finally:
+        pygame.display.quit()
+
+
+def test_the_video_driver_is_put_back(monkeypatch):
+    for driver in (None, "x11"):
+        monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
+        if driver:
+            monkeypatch.setenv("SDL_VIDEODRIVER", driver)  # there is none here, and rendering does not ask for it
+        played("cartpole", 1, 2).render()
+        assert os.environ.get("SDL_VIDEODRIVER") == driver
+
+
+WITHOUT_PYGAME = """
+import sys
+sys.modules["pygame"] = None
+import envs
+env = envs.make("cartpole", 2)
+env.reset()
+try:
+    env.render()
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_pygame_it_says_what_to_install():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYGAME], capture_output=True, text=True, check=True)
+    assert done.stdout == "rendering needs pygame: pip install pygame-ce\n"
