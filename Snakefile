@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from experiments import SCALES, sources
+from experiments import SCALES, record, sources
 
 # ---- Configuration and discovery ---------------------------------------------------------------------------
 
@@ -25,8 +25,9 @@ ENVIRONMENTS = sorted(PORTS & SETTINGS)
 for name in sorted(PORTS ^ SETTINGS):
     logger.warning(f"{name} is left out: it needs both envs/{name}/port.py and experiments/{name}.yaml")
 
-EXPERIMENTS = ["throughput", "correctness", "compilation"]
-RESULTS = {name: [f"results/{name}/{experiment}.csv" for experiment in EXPERIMENTS] for name in ENVIRONMENTS}
+RESULTS = {
+    name: [f"results/{name}/{experiment}.csv" for experiment in record.experiments_of(name)] for name in ENVIRONMENTS
+}
 MEASURED = ["results/ceilings.csv", *(rows for name in ENVIRONMENTS for rows in RESULTS[name])]
 RECORDED = sorted(str(file) for file in Path("results/recorded").rglob("*") if file.is_file())
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
@@ -61,7 +62,7 @@ for name in ENVIRONMENTS:
 
 
 # ---- Experiments -------------------------------------------------------------------------------------------
-# What is timed takes every core, so nothing else runs beside it.
+# What is timed takes every core, so nothing else runs beside it. Rules that differ in names alone take over the rest.
 
 
 rule throughput:
@@ -82,13 +83,14 @@ rule throughput:
     resources:
         gpu=GPUS,
     params:
+        experiment=lambda wildcards, output: Path(output.rows).stem,
         scale=SCALE,
     shell:
-        "python -m experiments.throughput {wildcards.environment} --scale {params.scale}"
+        "python -m experiments.{params.experiment} {wildcards.environment} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"
 
 
-rule correctness:
+use rule throughput as correctness with:
     """Original against port: one step, whole episodes, distributions."""
     input:
         sources=lambda wildcards: sources.of("experiments.correctness", wildcards.environment),
@@ -100,16 +102,20 @@ rule correctness:
         "results/logs/{environment}/correctness.log",
     benchmark:
         "results/benchmarks/{environment}/correctness.tsv"
-    conda:
-        "environment.yml"
-    threads: workflow.cores
-    resources:
-        gpu=GPUS,
-    params:
-        scale=SCALE,
-    shell:
-        "python -m experiments.correctness {wildcards.environment} --scale {params.scale}"
-        " --output {output.rows} 2>&1 | tee {log}"
+
+
+use rule throughput as transfer with:
+    """What copies between host and device cost a loop; of environments whose YAML has that section."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.transfer", wildcards.environment),
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/transfer.csv",
+        provenance="results/{environment}/transfer.json",
+    log:
+        "results/logs/{environment}/transfer.log",
+    benchmark:
+        "results/benchmarks/{environment}/transfer.tsv"
 
 
 rule compilation:

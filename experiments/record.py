@@ -17,7 +17,9 @@ from experiments.checksums import SUMS, is_signed, sign
 
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
+WITH_A_SECTION = ("transfer",)  # of an environment whose YAML has a section of that name
 AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without Gymnasium
+EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION]
 
 
 def main() -> None:
@@ -31,20 +33,28 @@ def main() -> None:
         if name not in known:
             raise UserError(f"--environments: there is no environment {name!r}; there are {', '.join(known)}")
         config.load(name, options.scale)
-    experiments = options.experiments or [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT]
+    experiments = options.experiments or EVERY
     for experiment in experiments:
         for environment in [None] if experiment in OF_THE_MACHINE else environments:
-            run(experiment, environment, options.scale, folder, options.commit)
+            if environment and experiment not in experiments_of(environment):
+                print(f"{experiment} {environment}: left out, experiments/{environment}.yaml has no such section")
+            else:
+                run(experiment, environment, options.scale, folder, options.commit)
     print(f"recorded in {folder}, signed in {folder / SUMS}")
+
+
+def experiments_of(environment: str) -> list[str]:
+    """The experiments that an environment takes part in, by the sections of its YAML."""
+    sections = config.parse(config.FOLDER / f"{environment}.yaml")
+    return [*OF_AN_ENVIRONMENT, *(experiment for experiment in WITH_A_SECTION if experiment in sections)]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.record", description=__doc__.split("\n")[0])
-    every = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT]
     parser.add_argument("--machine", type=machine_name, required=True, help="for example xeon-2core")
     parser.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     parser.add_argument("--environments", nargs="+", help="default: all")
-    parser.add_argument("--experiments", nargs="+", choices=every, help="default: all")
+    parser.add_argument("--experiments", nargs="+", choices=EVERY, help="default: all")
     parser.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
     parser.add_argument("--output", type=Path, help="default: results/recorded/<machine>")
     return parser.parse_args()

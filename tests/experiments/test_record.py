@@ -173,6 +173,15 @@ def test_without_gymnasium_correctness_is_left_out_and_nothing_else(started, tmp
     assert "correctness cartpole: left out, Gymnasium is not installed" in capsys.readouterr().out
 
 
+def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, tmp_path, monkeypatch, capsys):
+    """CartPole's YAML has a section transfer, Pendulum's none."""
+    arguments = ["--machine", "a", "--environments", "cartpole", "pendulum", "--experiments", "transfer"]
+    monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
+    record.main()
+    assert [program[2:4] for program in started] == [["experiments.transfer", "cartpole"]]
+    assert "transfer pendulum: left out, experiments/pendulum.yaml has no such section" in capsys.readouterr().out
+
+
 def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
     started.status = 3
     with pytest.raises(UserError, match=r"experiments\.ceilings ended with status 3 .* goes on from there"):

@@ -32,6 +32,17 @@ def add_environment(copy: Path, name: str) -> None:
     shutil.copy(copy / "experiments" / "cartpole.yaml", copy / "experiments" / f"{name}.yaml")
 
 
+def environments(copy: Path) -> list[str]:
+    return sorted(settings.stem for settings in (copy / "experiments").glob("*.yaml") if settings.stem != "schema")
+
+
+def experiments(copy: Path, environment: str) -> list[str]:
+    """What an environment takes part in: everything, but where the YAML has to ask, only if it does."""
+    settings = (copy / "experiments" / f"{environment}.yaml").read_text()
+    asked = [experiment for experiment in ("transfer",) if f"\n{experiment}:\n" in settings]
+    return ["throughput", "correctness", "compilation", *asked]
+
+
 def run(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
     """python -m module arguments, in that folder."""
     return subprocess.run(

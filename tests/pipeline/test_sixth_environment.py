@@ -25,7 +25,7 @@ def output(folder, module, *arguments) -> str:
 def test_the_rules_take_it_up(copy):
     assert NAME in snakemake(copy, "--list-target-rules").split()
     plan = snakemake(copy, "--dry-run", NAME)
-    for experiment in ("throughput", "correctness", "compilation"):
+    for experiment in ("throughput", "correctness", "compilation", "transfer"):
         assert f"python -m experiments.{experiment} {NAME} " in plan
 
 

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.copies import ROOT, copy_of_the_code, planned, run, snakemake
+from tests.pipeline.copies import ROOT, copy_of_the_code, environments, experiments, planned, run, snakemake
 
-EXPERIMENTS = ("throughput", "correctness", "compilation")
+EXPERIMENTS = ("throughput", "correctness", "compilation", "transfer")  # of CartPole
+TIMED = {"throughput", "correctness", "transfer"}
 PAPER = "results/report.html"
 
 
 def of(environment: str, *experiments: str) -> set[str]:
     return {f"results/{environment}/{experiment}.csv" for experiment in experiments or EXPERIMENTS}
+
+
+def of_all(copy: Path) -> set[str]:
+    return set().union(*(of(name, *experiments(copy, name)) for name in environments(copy)))
 
 
 @pytest.fixture
@@ -35,13 +40,14 @@ def test_the_snakefile_is_short_and_runs_commands_only():
     assert text.count("\n") <= 200
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
     shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
-    assert len(shells) == len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 5
+    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 6
+    assert len(shells) == text.count("| tee {log}") == 4
     assert set(shells) == {"python -m experiments", "python -m paper"}
 
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    assert set(listed) == {"all", "ceilings", "report", "cartpole", "twin", *EXPERIMENTS}
+    assert set(listed) == {"all", "ceilings", "report", *environments(measured), *EXPERIMENTS}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 
@@ -56,14 +62,14 @@ def test_at_first_everything_is_planned(tmp_path):
     copy = copy_of_the_code(tmp_path)
     plan = snakemake(copy, "--dry-run")
     outputs = re.findall(r"output: (\S+?\.(?:csv|html))", plan)
-    assert set(outputs) == {"results/ceilings.csv", PAPER, *of("cartpole")}
+    assert set(outputs) == {"results/ceilings.csv", PAPER, *of_all(copy)}
     assert re.search(r"^all +1\n", plan, re.MULTILINE)
 
 
 def test_what_is_timed_takes_every_core(tmp_path):
     plan = snakemake(copy_of_the_code(tmp_path), "--dry-run", "--cores", "7")
     jobs = re.findall(r"^rule (\w+):\n(.*?)\n\n", plan, re.MULTILINE | re.DOTALL)
-    assert {rule for rule, text in jobs if "threads: 7" in text} == {"throughput", "correctness", "ceilings"}
+    assert {rule for rule, text in jobs if "threads: 7" in text} == {"ceilings", *TIMED}
 
 
 def test_a_second_run_has_nothing_to_do(measured):
@@ -97,19 +103,32 @@ def test_an_edited_setting_runs_exactly_its_environment(copy):
 def test_an_edited_experiment_runs_in_every_environment(copy):
     with open(copy / "experiments" / "correctness.py", "a") as module:
         module.write("# edited\n")
-    assert planned(copy) == {PAPER, *of("cartpole", "correctness"), *of("twin", "correctness")}
+    assert planned(copy) == {PAPER}.union(*(of(name, "correctness") for name in environments(copy)))
+
+
+def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
+    """CartPole's has the section, and so has its twin's; without it the twin is not measured."""
+    twin = copy / "experiments" / "twin.yaml"
+    twin.write_text(re.sub(r"^transfer:\n(  .*\n)+", "", twin.read_text(), flags=re.MULTILINE))
+    with open(copy / "experiments" / "transfer.py", "a") as module:
+        module.write("# edited\n")
+    assert planned(copy) == {
+        PAPER,
+        *of("cartpole", "transfer"),
+        *of("twin", "throughput", "correctness", "compilation"),
+    }
 
 
 def test_the_batching_that_all_kernels_share_runs_everything(copy):
     with open(copy / "envs" / "kernels" / "batch.cuh", "a") as kernel:
         kernel.write("// edited\n")
-    assert planned(copy) >= {PAPER, *of("cartpole"), *of("twin")}
+    assert planned(copy) >= {PAPER, *of_all(copy)}
 
 
 def test_another_scale_runs_what_depends_on_it(copy):
     expected = {"results/ceilings.csv", PAPER}
-    for environment in ("cartpole", "twin"):
-        expected |= of(environment, "throughput", "correctness")
+    for environment in environments(copy):
+        expected |= of(environment, *TIMED.intersection(experiments(copy, environment)))
     assert planned(copy, "--config", "scale=full") == expected
 
 

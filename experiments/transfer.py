@@ -1,0 +1,410 @@
+"""What copies between host and device cost a loop: the note's three timings, a real loop, a resident one.
+
+note      an environment's step on the CPU, a copy of its observations to the GPU and one back, each timed apart
+real      observations up, policy, actions down, step, again and again; the parts are those of one whole
+resident  the port where the policy is: nothing to copy
+
+Without a GPU nothing goes up or down: the loops then run with the policy on the CPU, and a copy within the host's
+memory is measured under its own name.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+import torch
+
+import envs
+from experiments import UserError, command, config, rungs, shares, timing
+from experiments.config import Settings
+from experiments.results import Journal
+from experiments.shares import CLOSURE, PARTS
+
+COLUMNS = [
+    *("environment", "loop", "source", "device", "memory", "num_envs", "threads", "part", "clock"),
+    *("block", "calls", "wall_s", "bytes", "copies"),
+]
+MIN_BLOCK_S = 0.05  # enough for twenty of the slowest rounds, and there are many loops to take apart
+HIDDEN = 64
+DRAWN_STEPS = 32  # whose actions the note's step is given in turn
+COUNTED_STEPS = 100
+COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies between host and device begin
+NEEDS_GPU = "not measured: needs a GPU"
+
+
+@dataclass(frozen=True)
+class Group:
+    """One measurement: a loop, or a part of the note's procedure, at one size; or the copies in a loop."""
+
+    loop: str  # note | real | resident
+    source: str  # what is stepped, named as a rung of the ladder; "copy" for the note's copies
+    device: str  # where the policy is; of the note's copies the far end, of its step the CPU
+    memory: str  # of the host's end of a copy: pageable | pinned; none where nothing is copied
+    num_envs: int
+    counted: bool = False  # count the copies between host and device instead of timing
+
+
+def groups(name: str, settings: Settings, present: list[str]) -> list[Group]:
+    """What to measure with the policy on each device present, smallest batch first."""
+    sources = [source for source in SOURCES if not rungs.RUNGS[source].missing(name, settings)]
+    memories = ("pageable", "pinned")
+    timed, counted = [], []
+    for num_envs in sorted(settings.transfer.num_envs):
+        timed += [Group("note", source, "cpu", "none", num_envs) for source in sources]
+        timed.append(Group("note", "copy", "cpu", "pageable", num_envs))
+        if "cpu" in present:
+            timed += [Group("real", source, "cpu", "none", num_envs) for source in sources if source != "port-cpu"]
+            timed.append(Group("resident", "port-cpu", "cpu", "none", num_envs))
+        if "cuda" in present:
+            timed += [Group("note", "copy", "cuda", memory, num_envs) for memory in memories]
+            loops = [Group("real", source, "cuda", memory, num_envs) for source in sources for memory in memories]
+            loops.append(Group("resident", "port-cuda-graph", "cuda", "none", num_envs))
+            timed += loops
+            counted += [Group(**{**asdict(loop), "counted": True}) for loop in loops]
+    return timed + counted  # counting last: a profiler may slow down what runs after it
+
+
+# What is stepped, and the policy.
+
+
+@dataclass
+class Source:
+    """A batch of environments on the CPU."""
+
+    observation: torch.Tensor  # [B, n] float32, the present one
+    step: Callable[[torch.Tensor], None]  # takes actions [B] on the CPU, renews `observation`
+    actions: list[torch.Tensor]  # random ones, drawn beforehand
+    threads: int
+
+
+@contextmanager
+def gymnasium_vector(name: str, num_envs: int, seed: int) -> Iterator[Source]:
+    """Gymnasium's own vectorised class; it resets what has ended."""
+    import gymnasium
+
+    env = gymnasium.make_vec(envs.port(name).gymnasium_id, num_envs=num_envs, vectorization_mode="vector_entry_point")
+    env.action_space.seed(seed)
+    actions = [torch.from_numpy(env.action_space.sample()) for _ in range(DRAWN_STEPS)]
+
+    def step(action: torch.Tensor) -> None:
+        source.observation = torch.from_numpy(env.step(action.numpy())[0])
+
+    source = Source(torch.from_numpy(env.reset(seed=seed)[0]), step, actions, threads=1)
+    yield source
+    env.close()
+
+
+@contextmanager
+def port_cpu(name: str, num_envs: int, seed: int) -> Iterator[Source]:
+    """The port on the CPU, a call per step; each overwrites the observation."""
+    env = envs.make(name, num_envs, seed=seed)
+    observation, _ = env.reset(seed=seed)
+    yield Source(observation, env.step, list(env.random_actions(DRAWN_STEPS)), env.threads)
+
+
+SOURCES = {"gymnasium-vector": gymnasium_vector, "port-cpu": port_cpu}
+
+
+def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Two hidden layers of 64, untrained: observations [B, n] to actions [B], of a Box [B, 1] within its bounds."""
+    port = envs.port(name)
+    n, space = port.observation(port.params()).shape[0], port.action
+    discrete = hasattr(space, "n")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = torch.nn.Sequential(
+            *(torch.nn.Linear(n, HIDDEN), torch.nn.Tanh()),
+            *(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Tanh()),
+            torch.nn.Linear(HIDDEN, int(space.n) if discrete else 1),
+        )
+    network.requires_grad_(False).to(device)
+    if discrete:
+        return lambda observation: network(observation).argmax(dim=1)
+    low, high = float(space.low[0]), float(space.high[0])
+    return lambda observation: network(observation).clamp(low, high)
+
+
+# The loops.
+
+
+@dataclass
+class Round:
+    """One round of a loop: `run` does it as it is, `parts` does the same under clocks and returns the seconds."""
+
+    run: Callable[[], None]
+    parts: Callable[[], dict[str, float]]
+    threads: int
+    bytes: dict[str, int]  # that each copy moves
+
+
+@contextmanager
+def loop(name: str, group: Group, settings: Settings) -> Iterator[Round]:
+    """A real loop, or the resident one of the CPU."""
+    choose = policy(name, group.device, settings.seed)
+    with SOURCES[group.source](name, group.num_envs, settings.seed) as source:
+        yield one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
+
+
+def one_memory(source: Source, choose: Callable) -> Round:
+    """Policy and environment on the CPU: the one reads what the other wrote."""
+
+    def run() -> None:
+        source.step(choose(source.observation))
+
+    def parts() -> dict[str, float]:
+        start = time.perf_counter()
+        action = choose(source.observation)
+        chosen = time.perf_counter()
+        source.step(action)
+        return {"policy": chosen - start, "step": time.perf_counter() - chosen}
+
+    return Round(run, parts, source.threads, {})
+
+
+def two_memories(source: Source, choose: Callable, group: Group) -> Round:
+    """The environment on the CPU, the policy on the GPU.
+
+    The device's own clock ends `up` and `policy`; the host's ends `down`, when the actions have arrived, and `step`.
+    No clock makes the host wait for the device where the loop does not, so the launches of the policy overlap with
+    the copy as they do without clocks. `down` has what the host spends on handing over and on waking up.
+    """
+    pinned = group.memory == "pinned"
+    stream = torch.cuda.current_stream()
+    begun, uploaded, chosen = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    # In the order of the observation's own axes, so that a copy is one piece.
+    observations = torch.empty_like(source.observation, device=group.device)
+    staged = torch.empty_like(source.observation, pin_memory=True) if pinned else None
+    arrived = torch.empty_like(choose(observations), device="cpu", pin_memory=pinned)
+
+    def up() -> None:
+        if pinned:
+            observations.copy_(staged.copy_(source.observation), non_blocking=True)
+        else:
+            observations.copy_(source.observation)
+
+    def down(action: torch.Tensor) -> None:
+        arrived.copy_(action, non_blocking=pinned)
+        if pinned:
+            stream.synchronize()
+
+    def run() -> None:
+        up()
+        down(choose(observations))
+        source.step(arrived)
+
+    def parts() -> dict[str, float]:
+        start = time.perf_counter()
+        begun.record(stream)
+        up()
+        uploaded.record(stream)
+        action = choose(observations)
+        chosen.record(stream)
+        down(action)
+        back = time.perf_counter()
+        source.step(arrived)
+        stepped = time.perf_counter()
+        up_s, policy_s = begun.elapsed_time(uploaded) / 1e3, uploaded.elapsed_time(chosen) / 1e3
+        return {"up": up_s, "policy": policy_s, "down": back - start - up_s - policy_s, "step": stepped - back}
+
+    return Round(run, parts, source.threads, {"up": observations.nbytes, "down": arrived.nbytes})
+
+
+@contextmanager
+def graph(name: str, group: Group, settings: Settings) -> Iterator[tuple[Callable[[], None], int]]:
+    """The resident loop of the GPU: a call that replays policy and step so many times, and how many times."""
+    env, steps = (
+        envs.make(name, group.num_envs, device="cuda", seed=settings.seed),
+        rungs.steps_per_call(group.num_envs),
+    )
+    env.reset(seed=settings.seed)
+    yield env.graph(policy(name, "cuda", settings.seed), steps).replay, steps
+
+
+# Timing and counting: each returns rows without the columns of their group.
+
+
+def timed(part: str, run: Callable, blocks: int, steps: int = 1, **about) -> list[dict]:
+    """Rows of what is timed by itself: each call of `run` does the part `steps` times."""
+    run()  # loads and compiles what the first call does
+    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else timing.nothing
+    measured = timing.measure(
+        run, steps_per_call=steps, synchronize=synchronize, blocks=blocks, min_block_s=MIN_BLOCK_S
+    )
+    return [
+        row(part, number, block.steps, wall_s=block.wall_s, clock="host", **about)
+        for number, block in enumerate(measured)
+    ]
+
+
+def taken_apart(found: Round, blocks: int) -> list[dict]:
+    """Rows of a loop and of its parts, block by block in turn: so the parts can be held against the loop."""
+    found.run()
+    found.parts()
+    calls = timing.calls_per_block(found.run, timing.nothing, MIN_BLOCK_S)
+
+    def whole() -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            found.run()
+        return time.perf_counter() - start
+
+    def parts() -> dict[str, float]:
+        spent: dict[str, float] = {}
+        for _ in range(calls):
+            for part, seconds in found.parts().items():
+                spent[part] = spent.get(part, 0.0) + seconds
+        return spent
+
+    timing.warm_up(lambda: calls / whole())
+    parts()
+    rows = []
+    for block in range(blocks):
+        rows.append(row("loop", block, calls, wall_s=whole(), clock="host", threads=found.threads))
+        spent = parts()
+        for part in [part for part in PARTS if part in spent]:
+            clock = "events" if part in ("up", "policy") and "up" in spent else "host"
+            about = {"bytes": found.bytes.get(part), "threads": found.threads}
+            rows.append(row(part, block, calls, wall_s=spent[part], clock=clock, **about))
+    return rows
+
+
+def row(part: str, block: int, calls: int, **found) -> dict:
+    """A row; what was not found is an empty cell."""
+    empty = dict.fromkeys(["threads", "clock", "wall_s", "bytes", "copies"])
+    return {**empty, "part": part, "block": block, "calls": calls, **found}
+
+
+def note_step(name: str, group: Group, settings: Settings) -> list[dict]:
+    """The environment's step alone, its actions random and drawn beforehand."""
+    with SOURCES[group.source](name, group.num_envs, settings.seed) as source:
+        actions = itertools.cycle(source.actions)
+        return timed("step", lambda: source.step(next(actions)), settings.transfer.blocks, threads=source.threads)
+
+
+def note_copies(name: str, group: Group, settings: Settings) -> list[dict]:
+    """A copy of the observations to the GPU and one back, each followed by a synchronisation, as in the note.
+
+    On the CPU one copy to another place in its memory, which is neither.
+    """
+    port = envs.port(name)
+    pinned = group.memory == "pinned"
+    near = torch.zeros(group.num_envs, *port.observation(port.params()).shape, pin_memory=pinned)
+    far = torch.zeros_like(near, device=group.device, pin_memory=False)
+
+    def copy(destination: torch.Tensor, source: torch.Tensor) -> Callable[[], None]:
+        def run() -> None:
+            destination.copy_(source, non_blocking=pinned)
+            if group.device == "cuda":
+                torch.cuda.synchronize()
+
+        return run
+
+    parts = (
+        {"up": copy(far, near), "down": copy(near, far)} if group.device == "cuda" else {"host-copy": copy(far, near)}
+    )
+    blocks = settings.transfer.blocks
+    return [line for part, run in parts.items() for line in timed(part, run, blocks, bytes=near.nbytes)]
+
+
+def count(name: str, group: Group, settings: Settings) -> list[dict]:
+    """One row: how often a loop copied between host and device."""
+    if group.loop == "resident":
+        with graph(name, group, settings) as (replay, steps):
+            return [row("copies", 0, steps, copies=copies_in(replay), clock="profiler")]
+    with loop(name, group, settings) as found:
+
+        def run() -> None:
+            for _ in range(COUNTED_STEPS):
+                found.run()
+
+        about = {"threads": found.threads, "clock": "profiler"}
+        return [row("copies", 0, COUNTED_STEPS, copies=copies_in(run), **about)]
+
+
+def copies_in(run: Callable[[], None]) -> int | None:
+    """Copies between host and device while `run` runs, from CUPTI through torch's profiler.
+
+    None where it shows no work of the device at all: then it cannot tell.
+    """
+    run()
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        run()
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    return sum(name.startswith(COPIES) for name in names) if names else None
+
+
+def measure(name: str, group: Group, settings: Settings) -> list[dict]:
+    """The rows of one group, one per part and block."""
+    torch.set_num_threads(1)  # its waiting threads spin, which a machine that does anything else pays for dearly
+    blocks = settings.transfer.blocks
+    if group.counted:
+        rows = count(name, group, settings)
+    elif group.loop == "note":
+        rows = (note_copies if group.source == "copy" else note_step)(name, group, settings)
+    elif group.source == "port-cuda-graph":
+        with graph(name, group, settings) as (replay, steps):
+            rows = timed("loop", replay, blocks, steps)
+    else:
+        with loop(name, group, settings) as found:
+            rows = taken_apart(found, blocks)
+    same = {"environment": name, **{key: value for key, value in asdict(group).items() if key != "counted"}}
+    return [same | line for line in rows]
+
+
+def label(group: Group) -> str:
+    """One line that tells a group from every other."""
+    memory = "" if group.memory == "none" else f" {group.memory}"
+    what = "copies of " if group.counted else ""
+    return f"{what}{group.loop} {group.source} {group.device}{memory} B={group.num_envs}"
+
+
+def report(frame: pd.DataFrame) -> str:
+    """Every loop with its parts, and what this machine cannot tell, as lines to print."""
+    lines = ["microseconds per batched step; share of up and down in it"]
+    summary = shares.transfer_summary(frame)
+    for line in summary.to_dict("records"):
+        memory = "" if line["memory"] == "none" else f" {line['memory']}"
+        named = f"{line['loop']} {line['source']} {line['device']}{memory} B={line['num_envs']}"
+        parts = [(part, line[part]) for part in (*PARTS, "host_copy")] + [("loop", line["whole"])]
+        words = [f"{part.replace('_', ' ')} {1e6 * value:.1f}" for part, value in parts if value == value]
+        words += [f"share {line['share']:.1%}"] if line["share"] == line["share"] else []
+        words += (
+            [f"over step {line['over_step']:.1%}"] if line["loop"] == "note" and line["share"] == line["share"] else []
+        )
+        words += [f"parts sum to {line['closure']:.1%}"] if line["closure"] == line["closure"] else []
+        words += [f"{line['copies']:g} copies"] if line["copies"] == line["copies"] else []
+        lines.append(f"  {named:44} {', '.join(words)}")
+    if not (summary["device"] == "cuda").any():
+        lines.append(f"  up, down, and the loops with the policy on a GPU: {NEEDS_GPU}")
+    verdict = "sum" if shares.closes(summary) else "do NOT sum"
+    lines.append(f"the parts of the loops {verdict} to the whole within {CLOSURE:.0%}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = command.parser("transfer", __doc__.split("\n")[0]).parse_args()
+    name = options.environment
+    settings = config.load(name, options.scale)
+    if "transfer" not in settings:
+        raise UserError(f"experiments/{name}.yaml has no section transfer, which says the sizes to measure")
+    present = command.devices(options.devices)
+    asked = settings.plain() | {"asked": {"devices": present}}
+    output = options.output or command.output_path("transfer", name)
+    journal = Journal(output, COLUMNS, "transfer", name, options.scale, asked, options.commit)
+    waiting = [group for group in groups(name, settings, present) if label(group) not in journal]
+    for group in command.progress(waiting, label):
+        journal.add(label(group), measure(name, group, settings))
+    frame = journal.frame()
+    method = timing.method(settings.transfer.blocks) | {"min_block_s": MIN_BLOCK_S}
+    journal.finish(method, passed=shares.closes(shares.transfer_summary(frame)))
+    print(report(frame))
+
+
+if __name__ == "__main__":
+    command.run(main)
