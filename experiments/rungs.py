@@ -7,6 +7,7 @@ Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls 
 
 import importlib.util
 import itertools
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -250,7 +251,8 @@ def port_fused(store: str) -> Callable:
             env.rollout(group.fused_steps, policy=policy, store=store)
 
         # The batch is read and written once per launch, a stored step once.
-        traffic = env.bytes_per_step / group.fused_steps + (stored_bytes(env) if store == "trajectory" else 0)
+        stored = stored_bytes(env, group.fused_steps, policy) if store == "trajectory" else 0
+        traffic = env.bytes_per_step / group.fused_steps + stored
         yield Loop(run, group.fused_steps * group.num_envs, "float32", traffic)
 
     return rung
@@ -285,7 +287,7 @@ def policy_of(env, group: Group, settings: Settings):
     return networks(env, settings.seed) if group.policy == "mlp" else group.policy
 
 
-def networks(env, seed: int) -> "envs.MLP":
+def networks(env, seed: int) -> envs.MLP:
     """Actor and critic as they start a training, with the same weights in every run."""
 
     def network(outputs: int) -> torch.nn.Sequential:
@@ -299,9 +301,10 @@ def networks(env, seed: int) -> "envs.MLP":
         return envs.MLP(network(getattr(env.single_action_space, "n", 1)), network(1))
 
 
-def stored_bytes(env) -> int:
-    """Bytes that a trajectory keeps of one step: observation, action, reward, two flags."""
-    return 4 * env.single_observation_space.shape[0] + 1 + 4 + 2
+def stored_bytes(env, steps: int, policy) -> float:
+    """Bytes that a trajectory of so many steps keeps of one step of one environment."""
+    layout = env.trajectory_layout(steps, policy).values()
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout) / (steps * env.num_envs)
 
 
 def steps_per_call(num_envs: int) -> int:

@@ -14,7 +14,7 @@ from envs.checks import available_memory
 from experiments import UserError, command, config, provenance, timing
 from experiments.config import Settings, nearest
 from experiments.results import Journal
-from experiments.rungs import RUNGS, Group, steps_per_call, stored_bytes
+from experiments.rungs import RUNGS, Group, policy_of, steps_per_call, stored_bytes
 from experiments.statistics import targets, throughput_summary
 
 LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
@@ -79,19 +79,22 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     ]
 
 
-def memory_needed(name: str, group: Group) -> int:
+def memory_needed(name: str, group: Group, settings: Settings) -> float:
     """Bytes that a group of the port takes at most: its buffers, its drawn actions, its trajectories."""
     one = envs.make(name, 1, device=group.device, obs=group.obs)
-    stored = group.fused_steps * stored_bytes(one) if group.rung.endswith("trajectory") else 0
-    return group.num_envs * (one.bytes_per_env + steps_per_call(group.num_envs) + stored)
+    drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
+    stored = 0.0
+    if group.rung.endswith(("trajectory", "mlp")):
+        stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
+    return group.num_envs * (one.bytes_per_env + drawn + stored)
 
 
-def too_large(name: str, group: Group) -> str | None:
+def too_large(name: str, group: Group, settings: Settings) -> str | None:
     """Why a group does not fit into the device's memory, None if it does."""
     # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
     if not group.rung.startswith("port") or group.num_envs < LARGE_BATCH:
         return None
-    needed, free = memory_needed(name, group), available_memory(torch.device(group.device))
+    needed, free = memory_needed(name, group, settings), available_memory(torch.device(group.device))
     if needed <= MEMORY_SHARE * free:
         return None
     return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
@@ -154,7 +157,7 @@ def main() -> None:
         options.commit,
     )
     for group in command.progress([group for group in waiting if label(group) not in journal], label):
-        reason = too_large(name, group)
+        reason = too_large(name, group, settings)
         if reason:
             print(f"{label(group)}: left out, {reason}")
         else:

@@ -1,9 +1,11 @@
 import functools
 import gc
+import itertools
 import sys
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import envs
@@ -15,12 +17,16 @@ ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
 
 
-@pytest.fixture
-def settings():
-    """CartPole's, with the fewest blocks."""
-    plain = config.load("cartpole", "quick").plain()
+def settings_of(name):
+    """An environment's, with the fewest blocks."""
+    plain = config.load(name, "quick").plain()
     plain["throughput"]["blocks"] = 6
     return Settings(plain)
+
+
+@pytest.fixture
+def settings():
+    return settings_of("cartpole")
 
 
 @pytest.fixture
@@ -33,15 +39,11 @@ def group(rung, num_envs=256, threads=1, policy="random", obs="copy"):
     return Group(rung, RUNGS[rung].device, num_envs, threads, fused_steps, policy, obs)
 
 
-def check_rows(rows, wanted):
+def check_rows(rows, wanted, name="cartpole"):
     assert [row["block"] for row in rows] == list(range(6))
     for row in rows:
         assert list(row) == throughput.COLUMNS
-        assert (row["environment"], row["rung"], row["num_envs"]) == (
-            "cartpole",
-            wanted.rung,
-            wanted.num_envs,
-        )
+        assert (row["environment"], row["rung"], row["num_envs"]) == (name, wanted.rung, wanted.num_envs)
         assert row["steps"] > 0
         assert row["wall_s"] >= 0.005
         assert row["cpu_s"] >= 0
@@ -49,33 +51,41 @@ def check_rows(rows, wanted):
         assert (row["bytes_per_step"] is not None) == wanted.rung.startswith("port")
 
 
-@pytest.mark.parametrize("rung", [name for name in ON_CPU if name != "original-all-cores"])
-@pytest.mark.parametrize("policy", ["random", "fixed"])
-@pytest.mark.usefixtures("short_blocks")
-def test_every_rung_of_the_cpu_gives_its_rows(settings, rung, policy):
-    if policy in RUNGS[rung].policies:
+def measure_with_every_policy(name, rung):
+    settings = settings_of(name)
+    for policy in RUNGS[rung].policies:
         wanted = group(rung, num_envs=256 if RUNGS[rung].batched else 1, policy=policy)
-        check_rows(throughput.measure("cartpole", wanted, settings), wanted)
+        check_rows(throughput.measure(name, wanted, settings), wanted, name)
+
+
+def those_that_run(rungs):
+    """Pairs of an environment, with discrete or continuous actions, and a rung that it has."""
+    every = itertools.product(("cartpole", "pendulum"), rungs)
+    return [(name, rung) for name, rung in every if RUNGS[rung].missing(name, settings_of(name)) is None]
+
+
+@pytest.mark.parametrize(("name", "rung"), those_that_run([name for name in ON_CPU if name != "original-all-cores"]))
+@pytest.mark.usefixtures("short_blocks")
+def test_every_rung_of_the_cpu_gives_its_rows(name, rung):
+    measure_with_every_policy(name, rung)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rung", ON_CUDA)
+@pytest.mark.parametrize(("name", "rung"), those_that_run(ON_CUDA))
 @pytest.mark.usefixtures("short_blocks")
-def test_every_rung_of_the_gpu_gives_its_rows(settings, rung):
-    for policy in RUNGS[rung].policies:
-        wanted = group(rung, policy=policy)
-        check_rows(throughput.measure("cartpole", wanted, settings), wanted)
+def test_every_rung_of_the_gpu_gives_its_rows(name, rung):
+    measure_with_every_policy(name, rung)
 
 
 @pytest.mark.usefixtures("short_blocks")
 def test_processes_on_all_cores_count_the_cpu_time_of_all(settings):
-    """Two processes that only step, while this one waits: between one and two CPU-seconds per second."""
+    """Two processes that only step, while this one waits: at most two CPU-seconds per second, a microsecond per step."""
     wanted = group("original-all-cores", num_envs=2, threads=2)
     rows = throughput.measure("cartpole", wanted, settings)
     check_rows(rows, wanted)
     assert all(row["steps"] % (2 * 4 * rungs.ORIGINAL_CALL_STEPS) == 0 for row in rows)
-    cpu_s, wall_s = (sum(row[name] for row in rows) for name in ("cpu_s", "wall_s"))
-    assert 0.5 * wall_s < cpu_s < 2.2 * wall_s
+    steps, cpu_s, wall_s = (sum(row[name] for row in rows) for name in ("steps", "cpu_s", "wall_s"))
+    assert 1e-6 * steps < cpu_s < 2.2 * wall_s
 
 
 def test_observations_as_a_view_move_fewer_bytes(settings):
@@ -87,13 +97,33 @@ def test_observations_as_a_view_move_fewer_bytes(settings):
     assert found["copy"] - found["view"] == 16
 
 
-def test_fused_steps_share_the_traffic_of_the_batch_and_store_trajectories(settings):
-    """A stored step is 16 bytes of observation, 1 of action, 4 of reward and 2 flags."""
-    with RUNGS["port-cpu"].loop("cartpole", group("port-cpu"), settings) as loop:
+# Bytes that a trajectory keeps of one step: observation, action, reward 4, two flags; with networks also the logarithm
+# of a probability, a bootstrap value, and 17 values for 16 steps, 4 bytes each.
+STORED = {"cartpole": 16 + 1 + 4 + 2, "pendulum": 12 + 4 + 4 + 2}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_fused_steps_share_the_traffic_of_the_batch_and_store_trajectories(name):
+    settings = settings_of(name)
+    with RUNGS["port-cpu"].loop(name, group("port-cpu"), settings) as loop:
         single = loop.bytes_per_step
-    for rung, stored in (("port-cpu-fused", 0), ("port-cpu-trajectory", 23)):
-        with RUNGS[rung].loop("cartpole", group(rung), settings) as loop:
-            assert loop.bytes_per_step == pytest.approx(single / 16 + stored)
+    stored = {"port-cpu-fused": 0, "port-cpu-trajectory": STORED[name], "port-cpu-mlp": STORED[name] + 8 + 4 * 17 / 16}
+    for rung, expected in stored.items():
+        policy = RUNGS[rung].policies[0]
+        with RUNGS[rung].loop(name, group(rung, policy=policy), settings) as loop:
+            assert loop.bytes_per_step == pytest.approx(single / 16 + expected)
+
+
+def test_networks_have_the_same_weights_in_every_run(settings):
+    """Two layers of 64 from 4 observations to 2 actions: 4 * 64 + 64, 64 * 64 + 64, 64 * 2 + 2 numbers."""
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    env = envs.make("cartpole", 256)
+    first, second = (rungs.networks(env, settings.seed) for _ in range(2))
+    assert sum(part.numel() for part in first.actor.parameters()) == 320 + 4160 + 130
+    for one, other in ((first.actor, second.actor), (first.critic, second.critic)):
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_gymnasium_vector_counts_live_steps_only(settings):
@@ -134,6 +164,19 @@ def test_the_original_is_stepped_as_often_as_counted_and_reset_where_it_ends(set
     else:  # pushes to where the pole leans; every fifth step a reset leans it to the right
         leaning = [1] + [int(step % 5 == 0 or step % 2 == 0) for step in range(1, 1000)]
         assert env.actions == leaning
+    assert {type(action) for action in env.actions} == {int}
+
+
+def test_continuous_actions_lie_in_their_space_and_the_fixed_policy_is_clipped():
+    """Pendulum's fixed policy is the speed, clipped to a torque of 2."""
+    settings, rng = settings_of("pendulum"), np.random.default_rng(0)
+    space = envs.make_original("pendulum").action_space
+    drawn = rungs.random_actions(rng, space, (1000,))
+    assert drawn.shape == (1000, 1) and drawn.dtype == np.float32
+    assert -2 <= drawn.min() < -1.9 and 1.9 < drawn.max() <= 2
+    observations = np.array([[1, 0, 0.5], [1, 0, -8]], dtype=np.float32)
+    assert rungs.fixed_policy(space, settings)(observations).tolist() == [[0.5], [-2]]
+    assert rungs.fixed_policy(space, settings)(observations[1]).tolist() == [-2]
 
 
 def test_the_fixed_policy_balances_the_original(settings):
@@ -159,10 +202,11 @@ def test_the_schema_knows_every_rung():
     assert set(schema["$defs"]["scale"]["properties"]["rungs"]["properties"]) == set(RUNGS)
 
 
+@pytest.mark.parametrize("name", envs.names())
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_the_groups_that_targets_name_are_measured(scale):
+def test_the_groups_that_targets_name_are_measured(name, scale):
     """On the CPU at both scales; the largest batches of the GPU at full scale only."""
-    settings = config.load("cartpole", scale)
+    settings = config.load(name, scale)
     sides = ("numerator", "denominator")
     selectors = [target[side] for target in settings.throughput.targets for side in sides if side in target]
     for selector in selectors:
@@ -208,18 +252,19 @@ def test_one_core_is_measured_once(monkeypatch):
 
 def test_the_note_s_loop_always_pushes_one_way():
     settings = config.load("cartpole", "quick")
-    assert [(one.num_envs, one.policy) for one in throughput.groups("port-cuda-constant", settings)] == [
-        (8192, "constant")
-    ]
+    for rung in ("port-cuda-constant", "port-cuda-no-reset"):
+        assert [(one.num_envs, one.policy) for one in throughput.groups(rung, settings)] == [(8192, "constant")]
+        assert RUNGS[rung].missing("cartpole", settings) is None
+        assert "no constant_action" in RUNGS[rung].missing("pendulum", settings_of("pendulum"))
 
 
-def test_a_batch_beyond_the_memory_is_left_out_with_its_size(monkeypatch):
-    """2^20 environments of at least 60 bytes, and 64 actions each, need more than 0.1 GiB and less than 1."""
+def test_a_batch_beyond_the_memory_is_left_out_with_its_size(monkeypatch, settings):
+    """2^20 environments of at least 60 bytes, and 16 actions each, need more than 0.1 GiB and less than 1."""
     large = group("port-cpu", num_envs=2**20)
     monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30)
-    assert throughput.too_large("cartpole", large) is None
+    assert throughput.too_large("cartpole", large, settings) is None
     monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30 // 10)
-    assert "GiB, 80% of 0.1 GiB free may be used" in throughput.too_large("cartpole", large)
+    assert "GiB, 80% of 0.1 GiB free may be used" in throughput.too_large("cartpole", large, settings)
 
 
 @pytest.fixture
