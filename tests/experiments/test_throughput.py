@@ -79,7 +79,7 @@ def test_every_rung_of_the_gpu_gives_its_rows(name, rung):
 
 @pytest.mark.usefixtures("short_blocks")
 def test_processes_on_all_cores_count_the_cpu_time_of_all(settings):
-    """Two processes that only step, while this one waits: at most two CPU-seconds per second, a microsecond per step."""
+    """Two processes that only step, while this one waits: at most two CPU-seconds per second, and 1 us per step."""
     wanted = group("original-all-cores", num_envs=2, threads=2)
     rows = throughput.measure("cartpole", wanted, settings)
     check_rows(rows, wanted)
