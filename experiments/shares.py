@@ -9,6 +9,7 @@ from experiments.statistics import summarise
 
 PARTS = ("up", "policy", "down", "step")  # of one round of a real loop, in this order
 CLOSURE = 0.03  # the parts' sum may differ from the loop by this share
+NEEDS_GPU = "not measured: needs a GPU"
 NAN = float("nan")
 COLUMNS = [
     *("environment", "loop", "source", "device", "memory", "num_envs", "threads"),
@@ -22,11 +23,12 @@ def transfer_summary(frame: pd.DataFrame) -> pd.DataFrame:
     up, policy, down, step, whole, host_copy: median seconds of each per batched step, NaN where not measured;
     host_copy is a copy of the observations within the host. copies: between host and device per batched step, as
     counted. share, with its 95 % interval: of up and down in the sum of all parts; of a resident loop 0 where none
-    was counted. over_step: up and down over the step, the ratio of the note. closure: the parts' sum over the loop.
+    was counted. over_step: up and down over the step where they were timed apart, the ratio of the note. closure: the
+    parts' sum over the loop.
 
     The note's copies know no environment: they stand in the row of each source, once for each kind of memory.
     """
-    rows = [row for key, group in frame.groupby(["environment", "num_envs"], sort=False) for row in of_size(group)]
+    rows = [row for _, group in frame.groupby(["environment", "num_envs"], sort=False) for row in of_size(group)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -39,6 +41,7 @@ def of_size(frame: pd.DataFrame) -> Iterator[dict]:
         for memory, copied in (copies or {"none": {}}).items():
             about = {"memory": memory, "device": "cuda" if copied else "cpu"}
             row = described(rows) | about | timed(seconds(rows) | copied)
+            row["over_step"] = (row["up"] + row["down"]) / row["step"]
             yield row | {"host_copy": NAN if host is None else float(np.median(host))}
     for _, rows in loops.groupby(["loop", "source", "device", "memory"], sort=False):
         row = described(rows) | timed(seconds(rows))
@@ -68,12 +71,11 @@ def timed(found: dict[str, np.ndarray]) -> dict[str, float]:
     parts = [found[part] for part in PARTS if part in found]
     if "loop" in found:
         row["whole"] = median["loop"]
-        row["closure"] = sum(median[part] for part in row if part in PARTS) / median["loop"] if parts else NAN
+        row["closure"] = sum(median[part] for part in PARTS if part in median) / median["loop"] if parts else NAN
     if {"up", "down", "step"} <= found.keys():
         across = found["up"] + found["down"]
         share = summarise(across / sum(parts))
         row |= {"share": share.median, "share_low": share.low, "share_high": share.high}
-        row["over_step"] = (median["up"] + median["down"]) / median["step"]
     return row
 
 

@@ -21,7 +21,7 @@ import envs
 from experiments import UserError, command, config, rungs, shares, timing
 from experiments.config import Settings
 from experiments.results import Journal
-from experiments.shares import CLOSURE, PARTS
+from experiments.shares import CLOSURE, NEEDS_GPU, PARTS
 
 COLUMNS = [
     *("environment", "loop", "source", "device", "memory", "num_envs", "threads", "part", "clock"),
@@ -32,7 +32,6 @@ HIDDEN = 64
 DRAWN_STEPS = 32  # whose actions the note's step is given in turn
 COUNTED_STEPS = 100
 COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies between host and device begin
-NEEDS_GPU = "not measured: needs a GPU"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""The table and the figure of transfers, from rows whose shares can be worked out in the head."""
+
+import pytest
+
+import paper
+from experiments.shares import NEEDS_GPU
+from paper import figures, tables
+from paper.typeset import DASH, SPACE
+from tests.paper import handwritten
+from tests.paper.handwritten import BLOCKS, B
+
+COLUMNS = "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies"
+
+
+def rows(setting, source, device="cpu", memory="none", copies=None, **parts):
+    """Blocks of ten calls, of so many microseconds for each part; and a count of copies in ten steps."""
+    same = {"environment": "cartpole", "loop": setting, "source": source, "device": device, "memory": memory}
+    same |= {"num_envs": B, "threads": 1, "clock": "host", "calls": 10}
+    timed = [
+        same | {"part": part.replace("_", "-"), "block": block, "wall_s": 10e-6 * microseconds}
+        for part, microseconds in parts.items()
+        for block in range(BLOCKS)
+    ]
+    return timed + ([] if copies is None else [same | {"part": "copies", "block": 0, "copies": copies}])
+
+
+ON_CPU = [
+    *rows("note", "gymnasium-vector", step=330),
+    *rows("note", "copy", memory="pageable", host_copy=3),
+    *rows("real", "gymnasium-vector", loop=100, policy=60, step=40),
+    *rows("resident", "port-cpu", loop=80, policy=60, step=20),
+]
+ON_GPU = [
+    *rows("note", "copy", "cuda", "pageable", up=168.6, down=21.2),
+    *rows("note", "copy", "cuda", "pinned", up=40, down=20),
+    *rows("real", "gymnasium-vector", "cuda", "pageable", loop=200, up=30, policy=40, down=10, step=120, copies=20),
+    *rows("real", "gymnasium-vector", "cuda", "pinned", loop=160, up=20, policy=40, down=8, step=100, copies=20),
+    *rows("resident", "port-cuda-graph", "cuda", loop=5, copies=0),
+]
+
+
+@pytest.fixture
+def datasets(tmp_path, monkeypatch):
+    """This machine, without a GPU, and a recorded one with one."""
+    monkeypatch.setitem(handwritten.COLUMNS, "transfer", COLUMNS)
+    handwritten.write(tmp_path, None, "transfer", ON_CPU, handwritten.HERE)
+    handwritten.write(tmp_path, "big", "transfer", ON_CPU + ON_GPU, handwritten.BIG)
+    return paper.load(tmp_path)
+
+
+def lines(datasets, status):
+    """What a reader sees of a machine's rows, as dicts by heading."""
+    about = tables.TABLES["transfer"]
+    columns, cells = about.seen(about.frame(datasets))
+    found = [dict(zip([column.heading for column in columns], line, strict=True)) for line in cells]
+    return [row for row in found if row["status"].startswith(status)]
+
+
+def measured(datasets, status):
+    """Those with a number, by setting, place of the policy and memory."""
+    keys = ("setting", "policy on", "host memory")
+    return {tuple(row[key] for key in keys): row for row in lines(datasets, status) if row["B"] != DASH}
+
+
+def test_the_note_s_ratio_stands_beside_the_share_that_it_is_not(datasets):
+    """189.8 us of copies are 57.5 % of a step of 330 us, and 36.5 % of both together."""
+    row = measured(datasets, "recorded")["a: timed apart", DASH, "pageable"]
+    assert (row["up"], row["down"], row["step"]) == tuple(f"{n}{SPACE}µs" for n in ("169", "21.2", "330"))
+    assert row["copies over step"] == f"58{SPACE}%"
+    assert row["transfer"] == f"37{SPACE}%"
+    assert row["copy within the host"] == f"3.00{SPACE}µs"
+
+
+def test_a_real_loop_has_its_share_its_sum_and_its_copies(datasets):
+    """Of 200 us 40 are transfer; the parts of the other loop, 168 us, are 5 % more than its 160."""
+    found = measured(datasets, "recorded")
+    pageable, pinned = (found["b: a real loop", "GPU", memory] for memory in ("pageable", "pinned"))
+    assert (pageable["transfer"], pageable["parts over loop"], pageable["copies"]) == (
+        f"20{SPACE}%",
+        f"100{SPACE}%",
+        "2",
+    )
+    assert pinned["parts over loop"] == f"105{SPACE}%, apart"
+    assert pageable["copies over step"] == DASH
+
+
+def test_a_resident_loop_copies_nothing(datasets):
+    row = measured(datasets, "recorded")["c: resident", "GPU", DASH]
+    assert (row["loop"], row["transfer"], row["copies"]) == (f"5.00{SPACE}µs", f"0{SPACE}%", "0")
+
+
+def test_a_machine_without_a_gpu_says_what_it_cannot_tell(datasets):
+    found = lines(datasets, "measured here")
+    unknown = [row["setting"] for row in found if row["transfer"] == NEEDS_GPU]
+    assert unknown == ["a: timed apart", "b: a real loop", "c: resident"]
+    assert all(row[part] == DASH for row in found for part in ("up", "down", "copies"))
+    on_cpu = measured(datasets, "measured here")["b: a real loop", "CPU", DASH]
+    assert (on_cpu["policy"], on_cpu["step"]) == (f"60.0{SPACE}µs", f"40.0{SPACE}µs")
+
+
+def test_only_environments_whose_yaml_asks_are_missed(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ["cartpole", "pendulum"])
+    assert list(tables.transfer(paper.load(tmp_path))["environment"]) == ["cartpole"]
+
+
+def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
+    """By machine and place of the policy: parts of 519.8, 200 and 168 us and one whole, or the reason for none."""
+    here_gpu, here_cpu, big_gpu, big_cpu = figures.draw("transfer", datasets).axes
+    assert NEEDS_GPU in [text.get_text() for text in here_gpu.texts]
+    assert not here_gpu.patches
+    assert [bar.get_width() for bar in here_cpu.patches] == pytest.approx([60, 40, 75, 25])
+    widths = {bars.get_label(): [] for bars in big_gpu.containers}
+    for bars in big_gpu.containers:
+        widths[bars.get_label()] += [bar.get_width() for bar in bars]
+    assert widths["up"] == pytest.approx([100 * 168.6 / 519.8, 15, 100 * 20 / 168])
+    assert widths["down"] == pytest.approx([100 * 21.2 / 519.8, 5, 100 * 8 / 168])
+    assert widths["policy and step"] == [100]
+    (line,) = [line for line in big_gpu.lines if line.get_label() == "the note's share"]
+    assert line.get_xdata()[0] == pytest.approx(57.4)
+    assert not [line for line in big_cpu.lines if line.get_label() == "the note's share"]
+    assert [label.get_text()[0] for label in big_gpu.get_yticklabels()] == ["a", "b", "b", "c"]
+    assert big_gpu.get_xlabel() == "B = 8,192"
