@@ -79,6 +79,16 @@ def test_the_parts_of_a_real_loop_are_held_against_the_whole(whole, closure, clo
     assert shares.closes(found) is closes
 
 
+def test_a_disturbance_that_meets_another_part_in_each_block_does_not_open_the_sum():
+    """50 us more, in one part of every block and so in every loop: 150 of 150, though no part's median shows it."""
+    disturbed = [row for part in real(150e-6) for row in part]
+    for block in range(BLOCKS):
+        hit = shares.PARTS[block % len(shares.PARTS)]
+        (row,) = [row for row in disturbed if (row["part"], row["block"]) == (hit, block)]
+        row["wall_s"] += row["calls"] * 50e-6
+    assert summary(disturbed)["closure"].item() == pytest.approx(1)
+
+
 def test_a_resident_loop_has_no_share_only_if_no_copy_was_counted():
     resident = rows("resident", "port-cuda-graph", "loop", 5e-6, "cuda")
     for copies, share in ((0, 0.0), (3, None), (None, None)):
