@@ -78,7 +78,9 @@ class Cases:
     def _states(self, region: Settings, random) -> np.ndarray:  # [region.states, k]
         n = region.states
         if "box" not in region:
-            return np.concatenate([self.visited(n // 2, "random"), self.visited(n - n // 2, self.policy)])
+            policies = region.get("policies", ("random", "fixed"))
+            counts = [len(part) for part in np.array_split(np.arange(n), len(policies))]
+            return np.concatenate([self.visited(*pair) for pair in zip(counts, policies, strict=True)])
         low, high = zip(*(region.box[field] for field in self.fields), strict=True)
         states = random.uniform(low, high, (n, len(self.fields)))
         bands = [(field, at, band.width) for field, band in region.get("bands", {}).items() for at in band.at]
@@ -90,15 +92,15 @@ class Cases:
             states[part, j] = np.clip(column, -limit, limit)
         return states
 
-    def visited(self, n: int, policy) -> np.ndarray:  # [n, k]
-        """States of running episodes of the port under a policy."""
+    def visited(self, n: int, policy: str) -> np.ndarray:  # [n, k]
+        """States of running episodes of the port under the random or the fixed policy."""
         env = envs.make(self.name, BATCH, seed=self.settings.seed)
         env.reset()
         env.rollout(600)  # so that the episodes of the batch are at all stages
         rows = []
         for _ in range(-(-n // BATCH)):
             rows.append(env.state()["state"].numpy())
-            env.rollout(APART, policy)
+            env.rollout(APART, self.policy if policy == "fixed" else "random")
         return np.concatenate(rows)[:n]
 
     @property

@@ -82,34 +82,29 @@ def taken(env, actions) -> list | np.ndarray:
     return actions.tolist() if hasattr(env.action_space, "n") else actions[:, None]
 
 
-def replays(starts, actions, *, name: str, watched: bool) -> tuple[np.ndarray, ...]:
+def replays(starts, actions, *, name: str) -> tuple[np.ndarray, ...]:
     """Episodes of the original from given states under given actions.
 
     Args:
         starts: float64 [n, k].
         actions: [n, T], integers or float32; an episode that has not ended after T steps is cut there.
-        watched: whether to return what is observed.
 
     Returns:
-        lengths int [n], terminated bool [n]; where watched, observations float32 [n, T, m], NaN after the end.
+        lengths int [n], terminated bool [n], observations float32 [n, T, m], NaN after the end.
     """
     env, module = envs.make_original(name), envs.original(name)
     env.reset(seed=0)
-    n, steps = actions.shape
-    path = np.full((n, steps, *env.observation_space.shape) if watched else 0, np.nan, dtype=np.float32)
+    path = np.full((*actions.shape, *env.observation_space.shape), np.nan, dtype=np.float32)
     lengths, ends = [], []
     for i, (start, row) in enumerate(zip(starts, actions, strict=True)):
         module.set_state(env, start)
         for t, action in enumerate(taken(env, row)):
-            observation, _, terminated, truncated, _ = env.step(action)
-            if watched:
-                path[i, t] = observation
+            path[i, t], _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 break
         lengths.append(t + 1)
         ends.append(terminated)
-    found = np.array(lengths), np.array(ends)
-    return (*found, path) if watched else found
+    return np.array(lengths), np.array(ends), path
 
 
 def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarray, ...]:
