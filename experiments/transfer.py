@@ -27,7 +27,7 @@ COLUMNS = [
     *("environment", "loop", "source", "device", "memory", "num_envs", "threads", "part", "clock"),
     *("block", "calls", "wall_s", "bytes", "copies"),
 ]
-MIN_BLOCK_S = 0.05  # enough for twenty of the slowest rounds, and there are many loops to take apart
+MIN_BLOCK_S = 0.05  # shorter than the ladder's: every loop is run twice, as it is and in parts
 HIDDEN = 64
 DRAWN_STEPS = 32  # whose actions the note's step is given in turn
 COUNTED_STEPS = 100
