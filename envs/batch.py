@@ -347,7 +347,7 @@ class BatchedEnv(VectorEnv):
     def _action(self, action) -> torch.Tensor:
         if isinstance(action, torch.Tensor):
             tensor = action
-        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in "iubf":
+        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in ("f" if self._continuous else "iub"):
             tensor = torch.from_numpy(np.ascontiguousarray(action))
         else:
             kind = "a floating-point" if self._continuous else "an integer"
@@ -704,7 +704,7 @@ class BatchedEnv(VectorEnv):
             values = states[:, column]
             allowed = f"in [-{limit}, {limit}]" if np.isfinite(limit) else f"finite in {self.dtype}"
             # The limit is the smallest that float32 may round it to.
-            self._refuse(name, values, ~(values.abs() <= max(limit, np.float32(limit))) | ~values.isfinite(), allowed)
+            self._refuse(name, values, ~(values.abs() <= max(limit, float(np.float32(limit)))) | ~values.isfinite(), allowed)
 
     def _check_elapsed(self, tensors: Mapping, rows):
         """An episode that has run for as long as the limit must have ended."""

@@ -27,6 +27,10 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
+    # Both turn selects into control flow, which stops loops from being vectorised: 79 M steps per CPU-second of MountainCar
+    # became 919 M without them.
+    "-fno-tree-pre",
+    "-fno-thread-jumps",
     "-shared",
     "-fPIC",
     "-pthread",

@@ -89,40 +89,59 @@ FN void network(const float* numbers, const float* obs, float* out) {
     }
 }
 #else
-// A layer for 16 environments: eight units at a time stay in registers.
-template <int INPUTS>
-static inline void layer(const float* weights, const float* bias, const float (*in)[16], float (*out)[16]) {
-    for (int j = 0; j < HIDDEN; j += 8) {
-        float unit[8][16];
-        for (int u = 0; u < 8; u++)
-            for (int l = 0; l < 16; l++) unit[u][l] = bias[j + u];
-        for (int i = 0; i < INPUTS; i++)
-            UNROLL
-            for (int u = 0; u < 8; u++)
-                VECTORISE
-                for (int l = 0; l < 16; l++) unit[u][l] = fused(weights[(j + u) * INPUTS + i], in[i][l], unit[u][l]);
-        for (int u = 0; u < 8; u++)
+// Environments that a layer is computed for at once: enough for long vector loops, few enough for the first cache.
+enum { BLOCK = 64 };
+
+// One layer for a block of environments, two units at a time, in the order of operations that the GPU has.
+template <int INPUTS, int UNITS, bool TANH>
+static inline void layer(const float* weights, const float* bias, const float (*in)[BLOCK], float (*out)[BLOCK]) {
+    for (int j = 0; j < UNITS; j += 2) {
+        const int next = j + 1 < UNITS ? j + 1 : j;
+        const float *w = weights + j * INPUTS, *v = weights + next * INPUTS;
+        float *const unit = out[j], *const other = out[next];
+        for (int l = 0; l < BLOCK; l++) {
+            unit[l] = bias[j];
+            other[l] = bias[next];
+        }
+        int i = 0;
+        for (; i + 4 <= INPUTS; i += 4) {
             VECTORISE
-            for (int l = 0; l < 16; l++) out[j + u][l] = hyperbolic_tangent(unit[u][l]);
+            for (int l = 0; l < BLOCK; l++) {
+                const float a = in[i][l], b = in[i + 1][l], c = in[i + 2][l], d = in[i + 3][l];
+                const float x = fused(w[i + 3], d, fused(w[i + 2], c, fused(w[i + 1], b, fused(w[i], a, unit[l]))));
+                const float y = fused(v[i + 3], d, fused(v[i + 2], c, fused(v[i + 1], b, fused(v[i], a, other[l]))));
+                unit[l] = x;
+                if (UNITS > 1) other[l] = y;
+            }
+        }
+        for (; i < INPUTS; i++) {
+            VECTORISE
+            for (int l = 0; l < BLOCK; l++) {
+                const float x = fused(w[i], in[i][l], unit[l]), y = fused(v[i], in[i][l], other[l]);
+                unit[l] = x;
+                if (UNITS > 1) other[l] = y;
+            }
+        }
     }
+    if (TANH)
+        for (int j = 0; j < UNITS; j++) {
+            VECTORISE
+            for (int l = 0; l < BLOCK; l++) out[j][l] = hyperbolic_tangent(out[j][l]);
+        }
 }
 
-// A tile's outputs, 16 environments at a time, in the order of operations that the GPU has.
+// A tile's outputs.
 template <int OUTPUTS>
 static void network_tile(const float* numbers, const float (*obs)[TILE], int count, float (*out)[TILE]) {
     const Layers w = layers_at(numbers, OUTPUTS);
-    alignas(64) float in[OBS][16], first[HIDDEN][16], second[HIDDEN][16];
-    for (int from = 0; from < count; from += 16) {
-        for (int i = 0; i < OBS; i++) memcpy(in[i], obs[i] + from, sizeof in[i]);
-        layer<OBS>(w.weights1, w.bias1, in, first);
-        layer<HIDDEN>(w.weights2, w.bias2, first, second);
-        for (int a = 0; a < OUTPUTS; a++) {
-            float unit[16];
-            for (int l = 0; l < 16; l++) unit[l] = w.bias3[a];
-            for (int j = 0; j < HIDDEN; j++)
-                for (int l = 0; l < 16; l++) unit[l] = fused(w.weights3[a * HIDDEN + j], second[j][l], unit[l]);
-            memcpy(out[a] + from, unit, sizeof unit);
-        }
+    alignas(64) float in[OBS][BLOCK] = {}, first[HIDDEN][BLOCK], second[HIDDEN][BLOCK], last[OUTPUTS][BLOCK];
+    for (int from = 0; from < count; from += BLOCK) {
+        const int lanes = count - from < BLOCK ? count - from : BLOCK;
+        for (int i = 0; i < OBS; i++) memcpy(in[i], obs[i] + from, lanes * sizeof(float));
+        layer<OBS, HIDDEN, true>(w.weights1, w.bias1, in, first);
+        layer<HIDDEN, HIDDEN, true>(w.weights2, w.bias2, first, second);
+        layer<HIDDEN, OUTPUTS, false>(w.weights3, w.bias3, second, last);
+        for (int a = 0; a < OUTPUTS; a++) memcpy(out[a] + from, last[a], lanes * sizeof(float));
     }
 }
 #endif

@@ -67,10 +67,13 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     Episodes episodes;
 #if HIDDEN
     static thread_local PolicyTile policy;
+    float (*const seen)[TILE] = policy.obs;  // by the policy
+#else
+    alignas(64) float seen[OBS][TILE];
 #endif
     if (POLICY == LINEAR) {
-        memcpy(weights, call.weights, sizeof weights);
-        memcpy(bias, call.bias, sizeof bias);
+        for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];  // one by one: GCC keeps them in registers
+        for (int a = 0; a < SCORES; a++) bias[a] = call.bias[a];
     }
     for (int i = 0; i < lanes; i++) shortest[i] = NEVER;
     for (int i = 0; i < count; i++) {
@@ -95,16 +98,25 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 float obs[OBS];
                 for (int j = 0; j < STATE; j++) s[j] = state[j][i];
                 Environment::observe(s, obs);
-                for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
-#if HIDDEN
-                for (int j = 0; j < OBS; j++) policy.obs[j][i] = obs[j];
-#else
+                for (int j = 0; j < OBS; j++) seen[j][i] = kept(obs[j], narrow);
+            }
+#if HIDDEN == 0
+            VECTORISE
+            for (int i = 0; i < count; i++) {
+                float obs[OBS];
+                for (int j = 0; j < OBS; j++) obs[j] = seen[j][i];
                 chosen[i] = POLICY == RANDOM ? random_action(word[i], t) : linear_action(obs, weights, bias);
+            }
 #endif
-                if (wide)
-                    for (int j = 0; j < OBS; j++) rows[i * OBS + j] = obs[j];
-                if (narrow)
-                    for (int j = 0; j < OBS; j++) narrow_rows[i * OBS + j] = bfloat16(obs[j]);
+            if (wide) {
+                VECTORISE
+                for (int i = 0; i < count; i++)
+                    for (int j = 0; j < OBS; j++) rows[i * OBS + j] = seen[j][i];
+            }
+            if (narrow) {
+                VECTORISE
+                for (int i = 0; i < count; i++)
+                    for (int j = 0; j < OBS; j++) narrow_rows[i * OBS + j] = bfloat16(seen[j][i]);
             }
 #if HIDDEN
             choose_tile(call, span, t, policy, chosen);

@@ -18,8 +18,9 @@ struct MountainCar {
         sincos_wide(real(3) * position, sine, cosine);
         velocity += real(action - 1) * Params::force - Params::gravity * cosine;
         velocity = clipped(velocity, -Params::max_speed, Params::max_speed);
-        position = clipped(position + velocity, Params::min_position, Params::max_position);
-        velocity = (position == Params::min_position) & (velocity < 0) ? real(0) : velocity;
+        const real moved = position + velocity;
+        position = clipped(moved, Params::min_position, Params::max_position);
+        velocity = (moved <= Params::min_position) & (velocity < 0) ? real(0) : velocity;  // stopped by the wall
 
         terminated = (position >= Params::goal_position) & (velocity >= Params::goal_velocity);
         reward = -1.0f;

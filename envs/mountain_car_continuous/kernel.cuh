@@ -19,8 +19,9 @@ struct MountainCarContinuous {
         sincos_wide(real(3) * position, sine, cosine);
         velocity += clipped(action, LOW, HIGH) * Params::power - real(0.0025) * cosine;
         velocity = clipped(velocity, -Params::max_speed, Params::max_speed);
-        position = clipped(position + velocity, Params::min_position, Params::max_position);
-        velocity = (position == Params::min_position) & (velocity < 0) ? real(0) : velocity;
+        const real moved = position + velocity;
+        position = clipped(moved, Params::min_position, Params::max_position);
+        velocity = (moved <= Params::min_position) & (velocity < 0) ? real(0) : velocity;  // stopped by the wall
 
         terminated = (position >= Params::goal_position) & (velocity >= Params::goal_velocity);
         reward = float((terminated ? real(100) : real(0)) - action * action * real(0.1));  // of the unclipped action
