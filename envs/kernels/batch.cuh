@@ -134,11 +134,16 @@ FN void save(const Batch& b, i64 i, const real* s) {
 }
 
 FN void write_row(float* row, const float* obs) {
-#ifdef __CUDACC__
+#ifdef __CUDACC__  // the widest stores that rows are aligned for
     if (OBS % 4 == 0) {
 #pragma unroll
         for (int j = 0; j < OBS; j += 4)
             *reinterpret_cast<float4*>(row + j) = make_float4(obs[j], obs[(j + 1) % OBS], obs[(j + 2) % OBS], obs[(j + 3) % OBS]);
+        return;
+    }
+    if (OBS % 2 == 0) {
+#pragma unroll
+        for (int j = 0; j < OBS; j += 2) *reinterpret_cast<float2*>(row + j) = make_float2(obs[j], obs[(j + 1) % OBS]);
         return;
     }
 #endif
