@@ -25,12 +25,12 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
 
     Raises:
         ImportError: pygame or Gymnasium is not installed.
-        IndexError: no environment of that index.
+        ValueError: no environment of that index.
     """
     rows = [operator.index(i) for i in np.atleast_1d(range(env.num_envs) if indices is None else indices)]
     for i in rows:
         if not 0 <= i < env.num_envs:
-            raise IndexError(f"no environment {i} to render: the batch has 0 .. {env.num_envs - 1}")
+            raise ValueError(f"no environment {i} to render: the batch has 0 .. {env.num_envs - 1}")
     original = envs.original(env.name)
     drawn = []
     with _headless():

@@ -91,7 +91,7 @@ def test_frames_outlive_the_next():
 
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_environment_that_is_not_there(index):
-    with pytest.raises(IndexError, match=f"no environment {index} to render: the batch has 0 .. 2"):
+    with pytest.raises(ValueError, match=f"no environment {index} to render: the batch has 0 .. 2"):
         render.frames(envs.make("cartpole", 3), [0, index])
 
 
