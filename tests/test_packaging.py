@@ -17,13 +17,17 @@ CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 OURS = {"agents", "envs", "experiments", "paper", "tests"}
 # Where a module is not called what its package is.
 PACKAGE_OF = {"cupy": "cupy-cuda12x", "pil": "pillow", "pygame": "pygame-ce", "yaml": "PyYAML"}
-# Files that need an extra, by the file's path: nothing else may import what is only there.
+# Peers have environments of their own: gymnax.py runs with what gymnax.txt beside it lists.
+PEERS = {file.with_suffix(".py"): file.read_text().split() for file in (ROOT / "experiments").rglob("*.txt")}
+# Files that need more, by path: nothing else may import what is only there.
 OPTIONAL = {
     "envs/adapters/sb3.py": EXTRAS["sb3"],
     "envs/adapters/torchrl.py": EXTRAS["torchrl"],
     "envs/render.py": EXTRAS["render"],
     "paper/animation.py": EXTRAS["render"],
-}
+    "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
+} | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
+ADAPTED = EXTRAS["sb3"] + EXTRAS["torchrl"] + EXTRAS["render"]
 
 
 def name(pin: str) -> str:
@@ -69,7 +73,7 @@ def imported_packages(file: Path) -> set[str]:
     ("folders", "pins"),
     [
         (["envs", "experiments", "paper"], PROJECT["dependencies"]),
-        (["tests"], PROJECT["dependencies"] + EXTRAS["test"] + [pin for pins in OPTIONAL.values() for pin in pins]),
+        (["tests"], PROJECT["dependencies"] + EXTRAS["test"] + ADAPTED),
     ],
 )
 def test_whatever_is_imported_is_pinned(folders, pins):
