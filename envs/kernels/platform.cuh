@@ -124,16 +124,16 @@ FN float from_bfloat16(u16 x) { return of_bits(u32(x) << 16); }
 FN float exponential(float x) {
     const float y = x < -87.0f ? -87.0f : x, n = nearest_integer(y * 1.44269504f);
     const float r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, y));
-    float p = fused(r, 1.3981999e-3f, 8.3334519e-3f);
-    p = fused(r, p, 4.1666839e-2f);
-    p = fused(r, p, 1.6666666e-1f);
-    p = fused(r, p, 0.5f);
+    float p = fused(r, 1.381956972181797e-3f, 8.368692360818386e-3f);
+    p = fused(r, p, 4.1668280959129333e-2f);
+    p = fused(r, p, 1.666652113199234e-1f);
+    p = fused(r, p, 0.4999999403953552f);
     p = fused(r, p, 1.0f);
     p = fused(r, p, 1.0f);
     return p * of_bits(u32(int(n) + 127) << 23);
 }
 
-// ln x for a positive normal x: x = 2^n m with m near 1, then the series of 2 artanh((m - 1) / (m + 1)).
+// ln x for a positive normal x, error at most 2 ulp: x = 2^n m with m near 1, then the series of 2 artanh((m - 1) / (m + 1)).
 FN float logarithm(float x) {
     const u32 bits = bits_of(x);
     const int n = int(bits - 0x3f3504f3u) >> 23;  // m in [sqrt(1/2), sqrt(2))

@@ -1,0 +1,247 @@
+"""Networks inside a rollout: against torch, against the documented noise, and what they refuse."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import envs
+from envs import noise
+
+SEED, STEPS, BATCH, LIMIT = 5, 40, 300, 17  # so that episodes end, some by truncation, and tiles are partly filled
+
+
+def network(inputs: int, outputs: int, hidden: int, seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        *(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+    )
+
+
+def shape(name: str) -> tuple[int, int]:
+    """Observation components and outputs of a policy."""
+    port = envs.port(name)
+    return port.observation(port.params()).shape[0], getattr(port.action, "n", 1)
+
+
+def policy(name: str, hidden: int = 16, **options) -> envs.MLP:
+    inputs, outputs = shape(name)
+    return envs.MLP(network(inputs, outputs, hidden, 0), network(inputs, 1, hidden, 1), **options)
+
+
+def batch(name: str, **options) -> envs.BatchedEnv:
+    env = envs.make(name, BATCH, seed=SEED, max_episode_steps=LIMIT, **options)
+    env.reset()
+    return env
+
+
+def taken(env: envs.BatchedEnv, actions: torch.Tensor) -> torch.Tensor:
+    """What the environment gets of a policy's actions."""
+    if not actions.is_floating_point():
+        return actions
+    return actions.clamp(env.single_action_space.low.item(), env.single_action_space.high.item())
+
+
+def same(a, b) -> bool:
+    """Equal bits, NaN included."""
+    return np.array_equal(np.asarray(a).view(np.uint8), np.asarray(b).view(np.uint8))
+
+
+@pytest.fixture(params=envs.names())
+def name(request):
+    return request.param
+
+
+@pytest.mark.parametrize("hidden", [16, 32, 64])
+def test_outputs_agree_with_torch(hidden):
+    mlp = policy("acrobot", hidden)
+    rows = batch("acrobot").rollout(STEPS, mlp, "trajectory")
+    with torch.no_grad():
+        logits, values = mlp.actor(rows["obs"]), mlp.critic(rows["obs"])[..., 0]
+    expected = torch.distributions.Categorical(logits=logits).log_prob(rows["action"].long())
+    torch.testing.assert_close(rows["log_prob"], expected, atol=2e-6, rtol=0)
+    torch.testing.assert_close(rows["value"][:-1], values, atol=2e-6, rtol=0)
+
+
+def test_values_log_probabilities_and_bootstraps_agree_with_torch(name):
+    env, mlp = batch(name), policy(name)
+    rows = env.rollout(STEPS, mlp, "trajectory")
+    with torch.no_grad():
+        outputs, values = mlp.actor(rows["obs"]), mlp.critic(rows["obs"])[..., 0]
+        last = mlp.critic(env._outputs[0])[:, 0]
+    if outputs.shape[-1] > 1:
+        distribution = torch.distributions.Categorical(logits=outputs)
+    else:
+        distribution = torch.distributions.Normal(outputs[..., 0], 1.0)
+    torch.testing.assert_close(rows["log_prob"], distribution.log_prob(rows["action"]), atol=5e-6, rtol=0)
+    torch.testing.assert_close(rows["value"][:-1], values, atol=2e-6, rtol=0)
+    torch.testing.assert_close(rows["value"][-1], last, atol=2e-6, rtol=0)
+
+
+def test_bootstraps_are_the_values_of_last_observations_of_episodes_that_were_only_truncated(name):
+    mlp, stepped = policy(name), batch(name, check_actions=False)
+    rows, cut = batch(name).rollout(STEPS, mlp, "trajectory"), 0
+    for k, action in enumerate(taken(stepped, rows["action"])):
+        *_, terminated, truncated, info = stepped.step(action)
+        with torch.no_grad():
+            value = mlp.critic(info["final_obs"])[:, 0]
+        expected = torch.where(truncated & ~terminated, value, torch.zeros(()))
+        torch.testing.assert_close(rows["bootstrap"][k], expected, atol=2e-6, rtol=0)
+        cut += int((truncated & ~terminated).sum())
+    assert cut > BATCH
+
+
+def test_fused_steps_are_single_steps_bit_for_bit(name):
+    mlp = policy(name)
+    fused, single = batch(name), batch(name)
+    rows = {key: value.clone() for key, value in fused.rollout(STEPS, mlp, "trajectory").items()}
+    for k in range(STEPS):
+        step = single.rollout(1, mlp, "trajectory")
+        for key in ("obs", "action", "reward", "terminated", "truncated", "log_prob", "bootstrap"):
+            assert same(rows[key][k], step[key][0]), (k, key)
+        assert same(rows["value"][k], step["value"][0])
+    assert same(rows["value"][-1], step["value"][1])
+    assert same(fused.state()["state"], single.state()["state"])
+
+
+def test_actions_that_were_stored_lead_to_the_same_states(name):
+    fused, stepped = batch(name), batch(name)
+    actions = fused.rollout(STEPS, policy(name), "trajectory")["action"].clone()
+    for action in taken(stepped, actions):
+        stepped.step(action)
+    assert same(fused.state()["state"], stepped.state()["state"])
+    assert {k: float(v) for k, v in fused.statistics().items()} == {
+        k: float(v) for k, v in stepped.statistics().items()
+    }
+
+
+def test_statistics_alone_leave_the_batch_as_a_trajectory_does(name):
+    one, two = batch(name), batch(name)
+    one.rollout(STEPS, policy(name), "statistics")
+    two.rollout(STEPS, policy(name), "trajectory")
+    assert same(one.state()["state"], two.state()["state"])
+
+
+def sampling_words(steps: int) -> np.ndarray:  # [steps, 4, B]
+    index = np.arange(BATCH)
+    return np.stack([noise.philox((index, 0, t, noise.SAMPLING), SEED) for t in range(steps)])
+
+
+def test_a_discrete_action_is_the_inverse_distribution_function_of_the_documented_noise():
+    mlp = policy("acrobot")
+    rows = batch("acrobot").rollout(STEPS, mlp, "trajectory")
+    with torch.no_grad():
+        cumulative = torch.softmax(mlp.actor(rows["obs"]).double(), dim=-1).cumsum(-1).numpy()
+    u = noise.uniform(sampling_words(STEPS)[:, 0], 0, 1, np.float64)
+    expected = (u[..., None] >= cumulative[..., :-1]).sum(axis=-1)
+    close = (np.abs(u[..., None] - cumulative[..., :-1]) < 1e-6).any(axis=-1)
+    assert np.array_equal(rows["action"].numpy()[~close], expected[~close])
+    assert close.mean() < 1e-3
+
+
+def test_a_continuous_action_is_box_and_muller_of_the_documented_noise():
+    log_std = torch.tensor([-0.5])
+    mlp = policy("pendulum", log_std=log_std)
+    rows = batch("pendulum").rollout(STEPS, mlp, "trajectory")
+    words = sampling_words(STEPS)
+    u1, u2 = ((words[:, 0] >> 8) + 1.0) * 2.0**-24, (words[:, 1] >> 8) * 2.0**-24
+    normal = np.sqrt(-2 * np.log(u1)) * np.cos(2 * np.pi * u2)
+    with torch.no_grad():
+        mean = mlp.actor(rows["obs"])[..., 0]
+    np.testing.assert_allclose(rows["action"].numpy(), mean.numpy() + np.exp(-0.5) * normal, atol=5e-6, rtol=0)
+    expected = torch.distributions.Normal(mean, float(log_std.exp())).log_prob(rows["action"])
+    torch.testing.assert_close(rows["log_prob"], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_normal_noise_has_the_moments_of_the_normal_distribution():
+    inputs, _ = shape("pendulum")
+    silent = network(inputs, 1, 16, 0)
+    nn.init.zeros_(silent[4].weight)
+    nn.init.zeros_(silent[4].bias)
+    env = envs.make("pendulum", 4096, seed=1)
+    env.reset()
+    z = env.rollout(100, envs.MLP(silent), "trajectory")["action"].double()
+    n = z.numel()
+    assert abs(float(z.mean())) < 4 / n**0.5
+    assert abs(float((z**2).mean()) - 1) < 4 * (2 / n) ** 0.5
+    assert abs(float((z**4).mean()) - 3) < 4 * (96 / n) ** 0.5
+
+
+def test_a_greedy_policy_takes_the_likeliest_action(name):
+    mlp = policy(name, greedy=True)
+    rows = batch(name).rollout(STEPS, mlp, "trajectory")
+    with torch.no_grad():
+        outputs = mlp.actor(rows["obs"])
+    if outputs.shape[-1] == 1:
+        torch.testing.assert_close(rows["action"], outputs[..., 0], atol=2e-6, rtol=0)
+        return
+    best = outputs.topk(2, dim=-1).values
+    clear = best[..., 0] - best[..., 1] > 1e-5
+    assert torch.equal(rows["action"][clear].long(), outputs.argmax(dim=-1)[clear])
+
+
+def test_numbers_are_read_at_each_launch():
+    mlp, env = policy("cartpole", greedy=True), batch("cartpole")
+    nn.init.zeros_(mlp.actor[4].weight)
+    with torch.no_grad():
+        mlp.actor[4].bias.copy_(torch.tensor([1.0, 0.0]))
+        assert not env.rollout(3, mlp, "trajectory")["action"].any()
+        mlp.actor[4].bias.copy_(torch.tensor([0.0, 1.0]))
+        assert env.rollout(3, mlp, "trajectory")["action"].all()
+
+
+def test_without_a_critic_no_values_are_kept():
+    inputs, outputs = shape("cartpole")
+    rows = batch("cartpole").rollout(3, envs.MLP(network(inputs, outputs, 16, 0)), "trajectory")
+    assert {"value", "bootstrap"}.isdisjoint(rows) and "log_prob" in rows
+
+
+def test_a_policy_sees_the_observations_that_are_kept(name):
+    mlp = policy(name)
+    rows = batch(name).rollout(STEPS, mlp, "trajectory", obs_dtype="bfloat16")
+    assert rows["obs"].dtype == torch.bfloat16
+    with torch.no_grad():
+        values = mlp.critic(rows["obs"].float())[..., 0]
+    torch.testing.assert_close(rows["value"][:-1], values, atol=2e-6, rtol=0)
+    wide = batch(name).rollout(1, mlp, "trajectory")["obs"]
+    narrow = batch(name).rollout(1, mlp, "trajectory", obs_dtype="bfloat16")["obs"]
+    assert torch.equal(narrow, wide.to(torch.bfloat16))
+
+
+def spoilt(**parts) -> envs.MLP:
+    return envs.MLP(**({"actor": network(4, 2, 16, 0)} | parts))
+
+
+@pytest.mark.parametrize(
+    ("mlp", "message"),
+    [
+        (lambda: spoilt(actor=network(4, 2, 48, 0)), "policy.actor has 48 hidden units; allowed: 16, 32, 64"),
+        (lambda: spoilt(actor=network(4, 3, 16, 0)), "policy.actor[4] has weights (3, 16); needed: (2, 16)"),
+        (lambda: spoilt(actor=network(3, 2, 16, 0)), "policy.actor[0] has weights (16, 3); needed: (16, 4)"),
+        (lambda: spoilt(actor=network(4, 2, 16, 0).double()), "policy.actor[0] must be float32 on cpu, got float64"),
+        (lambda: spoilt(actor=nn.Linear(4, 2)), "must be Sequential(Linear, Tanh, Linear, Tanh, Linear)"),
+        (lambda: spoilt(critic=network(4, 1, 32, 0)), "policy.critic must have 16 hidden units like policy.actor"),
+        (lambda: spoilt(log_std=torch.zeros(1)), "policy.log_std belongs to continuous actions"),
+    ],
+)
+def test_a_network_that_the_kernel_is_not_written_for_is_refused(mlp, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        batch("cartpole").rollout(2, mlp())
+
+
+def test_a_deviation_of_the_wrong_shape_is_refused():
+    mlp = policy("pendulum", log_std=torch.zeros(2))
+    with pytest.raises(ValueError, match=r"policy.log_std must be a float32 tensor of shape \(1,\)"):
+        batch("pendulum").rollout(2, mlp)
+
+
+@pytest.mark.gpu
+def test_both_devices_roll_out_the_same_bits(name):
+    inputs, outputs = shape(name)
+    here = batch(name).rollout(STEPS, policy(name), "trajectory")
+    actor, critic = network(inputs, outputs, 16, 0).cuda(), network(inputs, 1, 16, 1).cuda()
+    there = batch(name, device="cuda").rollout(STEPS, envs.MLP(actor, critic), "trajectory")
+    for key, value in here.items():
+        assert same(value, there[key].cpu()), key
