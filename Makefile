@@ -1,7 +1,7 @@
 # Each target first sets up .venv: once, and again where that was interrupted or pyproject.toml has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report test record lint
+.PHONY: help report test record lint peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,15 @@ READY := $(VENV)/ready
 
 fail = { echo 'error: $(1)' >&2; exit 1; }
 
+define CHECK_PYTHON
+@command -v '$(BASE)' >/dev/null \
+	    || $(call fail,$(BASE) not found; install Python (Debian: apt install python3 python3-venv) or say PYTHON=...)
+	@'$(BASE)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || $(call fail,$(BASE) is older than Python 3.11; name a newer one: make PYTHON=python3.12 ...)
+	@'$(BASE)' -c 'import ensurepip, venv' 2>/dev/null \
+	    || $(call fail,$(BASE) cannot make virtual environments; install venv (Debian: apt install python3-venv))
+endef
+
 help:
 	@echo 'make report   measure on this machine and write results/report.html'
 	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
@@ -17,6 +26,7 @@ help:
 	@echo 'make lint     check the style of the code'
 	@echo 'make record   measure at full scale into results/recorded/<machine>/'
 	@echo '              MACHINE=<machine>'
+	@echo 'make peers    set up the libraries that the port is compared with, some 2 GB'
 	@echo 'All take PYTHON=<Python 3.11 or later> and ARGS=<more options for the command underneath>.'
 
 report: $(READY)
@@ -34,6 +44,20 @@ lint: $(READY)
 record: $(READY)
 	@test -n '$(MACHINE)' || $(call fail,give this machine a name: make record MACHINE=xeon-2core)
 	$(RUN) -m experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
+
+# Each peer has an environment of its own; one that cannot be installed takes no other down with it, and its log
+# tells experiments/peers.py why. NO_TRAIN: PufferLib without its learner.
+WORKERS := experiments/peer_workers
+PEERS := $(patsubst $(WORKERS)/%.txt,$(VENV)-peers/%/ready,$(wildcard $(WORKERS)/*.txt))
+
+peers: $(PEERS)
+
+$(PEERS): $(VENV)-peers/%/ready: $(WORKERS)/%.txt
+	$(CHECK_PYTHON)
+	@echo 'Setting up $(@D), a minute or two.'
+	@'$(BASE)' -m venv --clear $(@D)
+	@NO_TRAIN=1 $(@D)/bin/python -m pip install --requirement $< >$(@D)/install.log 2>&1 && touch $@ \
+	    || echo 'Note: $* is left out, since it does not install here; $(@D)/install.log says why.'
 
 # Without a GPU: torch's CPU build where pip sees one, and of CUDA only NVRTC, to compile the kernels.
 # With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
@@ -58,12 +82,7 @@ endif
 $(READY): pyproject.toml
 	@for program in $${CXX:-c++ g++ clang++}; do command -v "$$program" >/dev/null && exit 0; done; \
 	    $(call fail,no C++ compiler found; install one (Debian: apt install g++) or name one in CXX)
-	@command -v '$(BASE)' >/dev/null \
-	    || $(call fail,$(BASE) not found; install Python (Debian: apt install python3 python3-venv) or say PYTHON=...)
-	@'$(BASE)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	    || $(call fail,$(BASE) is older than Python 3.11; name a newer one: make PYTHON=python3.12 ...)
-	@'$(BASE)' -c 'import ensurepip, venv' 2>/dev/null \
-	    || $(call fail,$(BASE) cannot make virtual environments; install venv (Debian: apt install python3-venv))
+	$(CHECK_PYTHON)
 	@echo 'Setting up $(VENV): some 100 packages, a few minutes.'
 	@$(RUN) -m pip --version >/dev/null 2>&1 || '$(PYTHON)' -m venv --clear $(VENV)
 	@test -n '$(HAS_GPU)' || test "$$(uname -s)" != Linux \

@@ -118,6 +118,20 @@ use rule throughput as transfer with:
         "results/benchmarks/{environment}/transfer.tsv"
 
 
+use rule throughput as peers with:
+    """Other libraries beside the port, of those that `make peers` has installed."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.peers", wildcards.environment),
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/peers.csv",
+        provenance="results/{environment}/peers.json",
+    log:
+        "results/logs/{environment}/peers.log",
+    benchmark:
+        "results/benchmarks/{environment}/peers.tsv"
+
+
 rule compilation:
     """Registers and spills of an environment's GPU kernels; needs no GPU."""
     input:

@@ -12,14 +12,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments import ROOT, SCALES, UserError, command, config, provenance, sources
+from experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
 from experiments.checksums import SUMS, is_signed, sign
 
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
 WITH_A_SECTION = ("transfer",)  # of an environment whose YAML has a section of that name
+WITH_PEERS = ("peers",)  # where at least one is installed
 AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without Gymnasium
-EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION]
+EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_PEERS]
 
 
 def main() -> None:
@@ -37,16 +38,19 @@ def main() -> None:
     for experiment in experiments:
         for environment in [None] if experiment in OF_THE_MACHINE else environments:
             if environment and experiment not in experiments_of(environment):
-                print(f"{experiment} {environment}: left out, experiments/{environment}.yaml has no such section")
+                no_section = f"experiments/{environment}.yaml has no such section"
+                no_peer = "no peer is installed; make peers installs them"
+                print(f"{experiment} {environment}: left out, {no_peer if experiment in WITH_PEERS else no_section}")
             else:
                 run(experiment, environment, options.scale, folder, options.commit)
     print(f"recorded in {folder}, signed in {folder / SUMS}")
 
 
 def experiments_of(environment: str) -> list[str]:
-    """The experiments that an environment takes part in, by the sections of its YAML."""
+    """The experiments that an environment takes part in, by the sections of its YAML and the peers installed."""
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
-    return [*OF_AN_ENVIRONMENT, *(experiment for experiment in WITH_A_SECTION if experiment in sections)]
+    asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
+    return [*OF_AN_ENVIRONMENT, *asked, *(WITH_PEERS if peer_workers.installed() else ())]
 
 
 def arguments() -> argparse.Namespace:

@@ -9,18 +9,23 @@ from pathlib import Path
 
 from experiments import ROOT
 
+BY_FOLDER = ("experiments/peer_workers",)  # packages that find their modules by folder, and import none of them
+
 
 def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[str]:
     """Paths, relative to the repository, of every file that `module` runs for `environment`; sorted.
 
     These are the module, all it imports of ours, and files beside such a module that share its name
-    (ceilings.cuh). `envs` finds its environments by folder, so where it is imported envs/kernels/ and the
-    environment's own folder come along, and no other environment's. With an environment come its YAML and
-    schema.yaml.
+    (ceilings.cuh, gymnax.txt). A package of BY_FOLDER comes with all its modules. `envs` finds its environments
+    by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no other
+    environment's. With an environment come its YAML and schema.yaml.
     """
     files = imported(module, root)
     if not files:
         raise ValueError(f"{module} is no module of this repository")
+    for folder in (root / package for package in BY_FOLDER):
+        if folder / "__init__.py" in files:
+            files |= set().union(*(imported(name_of(file, root), root) for file in code(folder)))
     if any(file.is_relative_to(root / "envs") for file in files):
         folders = ["kernels"] + ([environment] if environment else [])
         for folder in folders:
@@ -28,7 +33,8 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
                 files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
     if environment:
         files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
-    files |= {beside for file in files for beside in file.parent.glob(f"{file.stem}.cuh")}
+    beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt"))
+    files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
 
 

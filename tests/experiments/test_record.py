@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ROOT, UserError, checksums, command, provenance, record, sources
+from experiments import ROOT, UserError, checksums, command, peer_workers, provenance, record, sources
 
 
 def sign_all(folder):
@@ -180,6 +180,17 @@ def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, t
     record.main()
     assert [program[2:4] for program in started] == [["experiments.transfer", "cartpole"]]
     assert "transfer pendulum: left out, experiments/pendulum.yaml has no such section" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("installed", [[], ["gymnax"]])
+def test_peers_are_recorded_where_at_least_one_is_installed(started, tmp_path, monkeypatch, capsys, installed):
+    monkeypatch.setattr(peer_workers, "installed", lambda: installed)
+    arguments = ["--machine", "a", "--environments", "pendulum", "--experiments", "peers"]
+    monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
+    record.main()
+    assert [program[2:4] for program in started] == [["experiments.peers", "pendulum"]] * len(installed)
+    left_out = "peers pendulum: left out, no peer is installed; make peers installs them"
+    assert (left_out in capsys.readouterr().out) == (not installed)
 
 
 def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):

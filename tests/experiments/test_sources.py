@@ -12,6 +12,12 @@ TREE = {
     "experiments/heat.py": "from experiments import clock\n",
     "experiments/heat.cuh": "",
     "experiments/schema.yaml": "",
+    "experiments/rivals.py": "from experiments import peer_workers\n",
+    "experiments/peer_workers/__init__.py": "import importlib\n",
+    "experiments/peer_workers/__main__.py": "",
+    "experiments/peer_workers/one.py": "def loop():\n    from experiments import clock\n",
+    "experiments/peer_workers/one.txt": "",
+    "experiments/peer_workers/notes.txt": "",
     "experiments/pole.yaml": "",
     "agents/__init__.py": "",
     "agents/ppo.py": "from agents.replay import Replay\n",
@@ -93,13 +99,29 @@ def test_a_kernel_beside_a_module_of_its_name_counts(root):
     assert "experiments/heat.cuh" not in sources.of("experiments.speed", root=root)
 
 
+def test_the_peers_come_with_what_they_import_and_their_requirements(root):
+    assert sources.of("experiments.rivals", root=root) == [
+        "agents/__init__.py",
+        "agents/ppo.py",
+        "agents/replay.py",
+        "experiments/__init__.py",
+        "experiments/clock.py",
+        "experiments/lazy.py",
+        "experiments/peer_workers/__init__.py",
+        "experiments/peer_workers/__main__.py",
+        "experiments/peer_workers/one.py",
+        "experiments/peer_workers/one.txt",
+        "experiments/rivals.py",
+    ]
+
+
 @pytest.mark.parametrize("module", ["experiments.sped", "numpy", ""])
 def test_a_module_that_is_not_ours_is_refused(root, module):
     with pytest.raises(ValueError, match="no module of this repository"):
         sources.of(module, root=root)
 
 
-@pytest.mark.parametrize("experiment", ["throughput", "correctness", "compilation"])
+@pytest.mark.parametrize("experiment", ["throughput", "correctness", "compilation", "peers"])
 def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_environment(experiment):
     found = sources.of(f"experiments.{experiment}", "cartpole")
     assert {

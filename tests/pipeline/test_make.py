@@ -19,12 +19,13 @@ case "$*" in
 "-c print(1)") echo 1 ;;
 "-c from importlib.metadata"*) test -e torch_installed ;;
 "-m pip --version") test ! -e without_pip ;;
-"-m venv --clear .venv") rm -rf .venv without_pip; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+"-m venv --clear "*) rm -rf "$4" without_pip; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
 "-m pip install torch=="*+cpu) test -e cpu_build_visible && touch torch_installed ;;
+"-m pip install --requirement "*) test ! -e "$(basename "$5" .txt)_breaks" || { echo "URLError: no way"; exit 1; } ;;
 "-m pip install "*) test ! -e interrupted ;;
 esac
 """
-NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp")
+NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp", "basename")
 TORCH = "-m pip install torch==2.13.0+cpu"
 ALL = "-m pip install --editable .[test,lint,render,sb3,torchrl,nvrtc]"
 
@@ -64,7 +65,7 @@ def asked(tree) -> list[str]:
 def test_without_a_target_make_names_all_of_them(tree):
     status, text = make(tree)
     assert status == 0
-    assert all(f"make {target}" in text for target in ("report", "test", "lint", "record"))
+    assert all(f"make {target}" in text for target in ("report", "test", "lint", "record", "peers"))
 
 
 @pytest.mark.parametrize(
@@ -181,3 +182,60 @@ def test_record_asks_for_a_name(tree):
     status, text = make(tree, "record")
     assert status != 0
     assert "error: give this machine a name: make record MACHINE=xeon-2core" in text
+
+
+# ---- Peers ----
+
+WORKERS = "experiments/peer_workers"
+
+
+@pytest.fixture
+def peers(tree):
+    """The same folder with the requirements of two peers."""
+    (tree / WORKERS).mkdir(parents=True)
+    for peer in ("one", "two"):
+        (tree / WORKERS / f"{peer}.txt").write_text(f"{peer}==1.0\n")
+    return tree
+
+
+def set_up(peer):
+    return [
+        f"-m venv --clear .venv-peers/{peer}",
+        f"-m pip install --requirement {WORKERS}/{peer}.txt",
+    ]
+
+
+def test_each_peer_has_an_environment_of_its_own_set_up_once(peers):
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == [*set_up("one"), *set_up("two")]
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == []
+    os.utime(peers / WORKERS / "two.txt", (2**31, 2**31))
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == set_up("two")
+
+
+def test_a_peer_that_does_not_install_leaves_the_others_and_a_log(peers):
+    (peers / "one_breaks").touch()
+    status, text = make(peers, "peers")
+    assert status == 0
+    assert "Note: one is left out, since it does not install here; .venv-peers/one/install.log says why." in text
+    assert asked(peers) == [*set_up("one"), *set_up("two")]
+    assert not (peers / ".venv-peers" / "one" / "ready").exists()
+    assert (peers / ".venv-peers" / "one" / "install.log").read_text() == "URLError: no way\n"
+    assert (peers / ".venv-peers" / "two" / "ready").exists()
+    (peers / "one_breaks").unlink()
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == set_up("one")
+
+
+def test_no_other_target_sets_up_a_peer(peers):
+    assert make(peers, "report")[0] == 0
+    assert not (peers / ".venv-peers").exists()
+
+
+def test_peers_need_a_python_that_makes_virtual_environments(peers):
+    (peers / "without_venv").touch()
+    status, text = make(peers, "peers")
+    assert status != 0
+    assert "error: python3 cannot make virtual environments; install venv" in text

@@ -40,14 +40,14 @@ def test_the_snakefile_is_short_and_runs_commands_only():
     assert text.count("\n") <= 200
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
     shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
-    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 6
+    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 7
     assert len(shells) == text.count("| tee {log}") == 4
     assert set(shells) == {"python -m experiments", "python -m paper"}
 
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    assert set(listed) == {"all", "ceilings", "report", *environments(measured), *EXPERIMENTS}
+    assert set(listed) == {"all", "ceilings", "report", "peers", *environments(measured), *EXPERIMENTS}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 
@@ -144,6 +144,14 @@ def test_an_environment_is_a_target(copy):
     for made in of("cartpole") | of("twin"):
         (copy / made).unlink()
     assert planned(copy, "cartpole") == of("cartpole")
+
+
+def test_peers_are_measured_where_one_is_installed_and_nowhere_else(copy):
+    assert not [output for output in planned(copy, "--forceall") if "peers" in output]
+    ready = copy / ".venv-peers" / "gymnax" / "ready"
+    ready.parent.mkdir(parents=True)
+    ready.touch()
+    assert planned(copy) == {PAPER, *(f"results/{name}/peers.csv" for name in environments(copy))}
 
 
 # ---- Mistakes ----

@@ -1,0 +1,47 @@
+"""Our port on the CPU, measured as the others are."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from experiments.peer_workers import DRAWN_BATCHES, Group, Loop, Task, cycled
+
+TITLE = "Lockstep"
+PACKAGES = ("torch", "numpy")
+FUSED_STEPS = 128
+
+
+def differences(gymnasium_id: str) -> str | None:
+    return ""
+
+
+def groups(sizes: Mapping[int, list[int]]) -> list[Group]:
+    modes = (("step", 1), ("fused", FUSED_STEPS))
+    return [
+        Group(mode, size, count, steps) for size, counts in sizes.items() for mode, steps in modes for count in counts
+    ]
+
+
+@contextmanager
+def loop(task: Task, group: Group) -> Iterator[Loop]:
+    import envs
+
+    env = envs.make(task.environment, group.num_envs, device="cpu", seed=task.seed, threads=group.threads)
+    env.reset(seed=task.seed)
+    if group.mode == "fused":
+        steps = group.fused_steps * group.num_envs
+
+        def run() -> int:
+            env.rollout(group.fused_steps, policy="random", store="statistics")
+            return steps
+
+        how = f"{group.fused_steps} steps in one call, sums kept"
+    else:
+        actions = cycled(env.random_actions(DRAWN_BATCHES).clone())
+
+        def run() -> int:
+            env.step(next(actions))
+            return group.num_envs
+
+        how = "one step per call, same-step reset"
+    yield Loop(run, how, "float32")
+    env.close()

@@ -1,0 +1,298 @@
+"""Peers side by side: environment steps per second of other libraries and of the port, on the CPU of one machine.
+
+Each peer (peer_workers/) runs in a process of its own, one after the other, under the same clock; random
+actions, the peer's own resets, live steps only. A peer that cannot run has a row that says why.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
+from experiments.config import nearest
+from experiments.peer_workers import Group, Task
+from experiments.results import Journal
+from experiments.statistics import Ratio, ratio, summarise, with_rates
+
+KEY = ["environment", "peer", "mode", "num_envs", "threads", "fused_steps"]
+ABOUT = ["version", "how", "dtype", "differences", "status", "reason", "live_share", "first_call_s"]
+COLUMNS = [*KEY, *ABOUT, "block", "steps", "wall_s", "cpu_s"]
+MEASURED = "measured"
+OURS = "Lockstep"
+TARGET_SIZE = 8192  # where rates are compared
+SIZES = {"quick": [TARGET_SIZE], "full": [1, 64, 1024, TARGET_SIZE, 65536]}
+SHARED_SIZE = 8192  # from here on all cores are measured as well as one
+BLOCKS = {"quick": 10, "full": 30}
+BLOCKS_ELSEWHERE = 10  # at the sizes that only the curves need
+AIM = 5  # times the fastest peer
+TIMEOUT_S = 300  # for one group, compilation included
+
+
+class Wanted(NamedTuple):
+    """A group of a peer that is to be measured."""
+
+    peer: str
+    group: Group
+    blocks: int
+
+
+def wanted(peer: str, scale: str) -> list[Wanted]:
+    """What a scale measures of a peer."""
+    found = peer_workers.worker(peer).groups({size: threads(scale, size) for size in SIZES[scale]})
+    return [Wanted(peer, group, blocks(scale, group.num_envs)) for group in found]
+
+
+def threads(scale: str, num_envs: int) -> list[int]:
+    """One, and at full scale all cores where there is work to share out."""
+    shared = scale == "full" and num_envs >= SHARED_SIZE
+    return sorted({1, provenance.core_count()}) if shared else [1]
+
+
+def blocks(scale: str, num_envs: int) -> int:
+    return BLOCKS[scale] if num_envs == TARGET_SIZE else BLOCKS_ELSEWHERE
+
+
+def label(one: Wanted) -> str:
+    group, title = one.group, peer_workers.worker(one.peer).TITLE
+    fused = f" K={group.fused_steps}" if group.fused_steps > 1 else ""
+    return f"{title} {group.mode} B={group.num_envs} threads={group.threads}{fused}"
+
+
+def why_not(peer: str, task: Task) -> str | None:
+    """Why nothing of a peer can be measured, None if it can."""
+    if peer_workers.worker(peer).differences(task.gymnasium_id) is None:
+        return f"it has no {task.gymnasium_id or task.environment}"
+    return None if peer_workers.python_of(peer) else peer_workers.why_missing(peer)
+
+
+def answers(todo: Sequence[Wanted], task: Task) -> Iterator[dict]:
+    """What each group's process answers, in order."""
+    for peer, of_peer in itertools.groupby(todo, key=lambda one: one.peer):
+        yield from ask(peer, list(of_peer), task)
+
+
+def ask(peer: str, waiting: list[Wanted], task: Task) -> Iterator[dict]:
+    """One answer per group: what the clock found, or {"reason": ...}.
+
+    A process that ends early is started again for the groups after the one that it was at; not if it has
+    answered nothing, for then it cannot run at all.
+    """
+    runs = False
+    while waiting:
+        with Process(peer, waiting, task) as process:
+            for answer in process:
+                runs, waiting = True, waiting[1:]
+                yield answer
+        lost = waiting[:1] if runs else waiting
+        yield from ({"reason": process.failure()} for _ in lost)
+        waiting = waiting[len(lost) :]
+
+
+class Process:
+    """The process of a peer at work: iterating has it measure one group after the other, until it ends.
+
+    It is given a group only when what it answered to the last one has been taken, so that nothing of ours runs
+    beside it.
+    """
+
+    def __init__(self, peer: str, waiting: list[Wanted], task: Task):
+        self.program = [str(peer_workers.python_of(peer)), "-m", peer_workers.__name__, peer]
+        self.waiting, self.task, self.late = waiting, task, False
+
+    def __enter__(self) -> "Process":
+        # A folder of its own, because a library may leave files where it is started.
+        self.folder = tempfile.TemporaryDirectory()
+        self.errors = open(Path(self.folder.name, "errors"), "w+")
+        self.process = subprocess.Popen(
+            self.program,
+            cwd=self.folder.name,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+        return self
+
+    def __iter__(self) -> Iterator[dict]:
+        common = {"task": asdict(self.task), "min_block_s": timing.MIN_BLOCK_S}
+        for one in self.waiting:
+            line = self.answer(common | {"group": asdict(one.group), "blocks": one.blocks})
+            if not line:
+                return
+            yield json.loads(line)
+
+    def answer(self, job: dict) -> str:
+        """The line that the process answers to a job, "" where it has ended or takes too long."""
+        watch = threading.Timer(TIMEOUT_S, self.end)
+        watch.start()
+        try:
+            print(json.dumps(job), file=self.process.stdin, flush=True)
+            return self.process.stdout.readline()
+        except BrokenPipeError:
+            return ""
+        finally:
+            watch.cancel()
+
+    def end(self) -> None:
+        self.late = True
+        self.process.kill()
+
+    def __exit__(self, *exception) -> None:
+        if any(exception):
+            self.process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+        self.errors.seek(0)
+        self.said = self.errors.read()
+        self.errors.close()
+        self.folder.cleanup()
+
+    def failure(self) -> str:
+        """Why the process ended before it had answered everything."""
+        if self.late:
+            return f"no answer within {TIMEOUT_S} s"
+        return f"its process ended with status {self.process.returncode}: {peer_workers.last_error(self.said)}"
+
+
+def rows(one: Wanted, answer: dict, task: Task) -> list[dict]:
+    """The rows of a group: one per block, or one that says why there are none."""
+    same = about(one.peer, task) | asdict(one.group)
+    if "reason" in answer:
+        return [same | {"status": results.MISSING, "reason": answer["reason"]}]
+    same |= {"status": MEASURED} | {name: answer[name] for name in ("how", "dtype", "live_share", "first_call_s")}
+    timed = [dict(zip(timing.Block._fields, block, strict=True)) for block in answer["blocks"]]
+    return [same | {"block": number} | block for number, block in enumerate(timed)]
+
+
+def about(peer: str, task: Task) -> dict:
+    """A row with all columns, of which those that are the same for all of a peer are filled in."""
+    module, versions = peer_workers.worker(peer), peer_workers.versions(peer)
+    filled = {"environment": task.environment, "peer": module.TITLE}
+    filled |= {"version": versions.get(module.PACKAGES[0]) if module.TITLE != OURS else None}
+    filled |= {"differences": module.differences(task.gymnasium_id) or None}
+    return dict.fromkeys(COLUMNS) | filled
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of peers.csv, in its order.
+
+    Columns: the group's, then rate (median), rate_low, rate_high, cpu_rate, blocks, and ratio, ratio_low,
+    ratio_high: the port's rate over this one, in the same mode with as many environments, the port on
+    whatever number of threads is fastest. NaN where nothing was measured.
+    """
+    found = []
+    for key, group in frame.groupby(KEY, sort=False, dropna=False):
+        row = dict(zip(KEY, key, strict=True)) | group[ABOUT].iloc[0].to_dict()
+        if row["status"] == MEASURED:
+            timed = with_rates(group)
+            rates = summarise(timed["rate"])
+            row |= {"rate": rates.median, "rate_low": rates.low, "rate_high": rates.high, "blocks": len(group)}
+            row["cpu_rate"] = timed["cpu_rate"].median()
+            against = over(frame, row)
+            if row["peer"] != OURS and against:
+                row |= {"ratio": against.ratio, "ratio_low": against.low, "ratio_high": against.high}
+        found.append(row)
+    numbers = ["rate", "rate_low", "rate_high", "cpu_rate", "blocks", "ratio", "ratio_low", "ratio_high"]
+    return pd.DataFrame(found, columns=[*KEY, *ABOUT, *numbers])
+
+
+def over(frame: pd.DataFrame, row: dict, mode: str | None = None) -> Ratio | None:
+    """The port's rate over that of a group, in a mode (the group's own), with as many environments."""
+    ours = frame[(frame["peer"] == OURS) & (frame["mode"] == (mode or row["mode"]))]
+    ours = with_rates(ours[(ours["num_envs"] == row["num_envs"]) & (ours["status"] == MEASURED)])
+    if ours.empty:
+        return None
+    theirs = frame[(frame[KEY] == pd.Series(row)[KEY]).all(axis=1)]
+    fastest = max((group["rate"] for _, group in ours.groupby("threads")), key=lambda rate: rate.median())
+    return ratio(fastest, with_rates(theirs)["rate"])
+
+
+def against_the_fastest(frame: pd.DataFrame) -> tuple[dict, Ratio] | None:
+    """The fastest peer at TARGET_SIZE, in whichever mode, and how far the port, one step per call, exceeds it."""
+    groups = summary(frame)
+    groups = groups[(groups["num_envs"] == TARGET_SIZE) & (groups["peer"] != OURS)].dropna(subset=["rate"])
+    if groups.empty:
+        return None
+    fastest = groups.loc[groups["rate"].idxmax()].to_dict()
+    found = over(frame, fastest, mode="step")
+    return (fastest, found) if found else None
+
+
+def report(frame: pd.DataFrame) -> str:
+    """The rates of every group and what the port makes of them, as lines to print."""
+    lines = ["million live steps per second [95 % interval], per CPU-second, times the port"]
+    for row in summary(frame).itertuples():
+        size = "" if row.mode is None or row.mode != row.mode else f"{row.mode} B={row.num_envs:.0f}"
+        words = f"  {row.peer:10} {size:14}"
+        if row.status != MEASURED:
+            lines.append(f"{words} {row.status}: {row.reason}")
+            continue
+        rates = [value / 1e6 for value in (row.rate, row.rate_low, row.rate_high, row.cpu_rate)]
+        figures = "{:10.4f} [{:.4f}, {:.4f}] {:10.4f}".format(*rates)
+        times = f" {row.ratio:8.1f} x" if row.ratio == row.ratio else ""
+        lines.append(f"{words} threads={row.threads:.0f} {figures}{times}")
+    if found := against_the_fastest(frame):
+        fastest, times = found
+        verdict = "reached" if times.ratio >= AIM else "missed"
+        lines.append(
+            f"  {verdict}: one step per call at B={TARGET_SIZE} over the fastest peer, {fastest['peer']}: "
+            f"{times.ratio:.4g} [{times.low:.4g}, {times.high:.4g}], aim {AIM} x"
+        )
+    return "\n".join(lines)
+
+
+def chosen_peers(asked: Sequence[str] | None) -> list[str]:
+    known = peer_workers.names()
+    for peer in asked or []:
+        if peer not in known:
+            raise UserError(f"--peers: there is no peer {peer!r}{nearest(peer, known)}")
+    return [peer for peer in known if not asked or peer in asked]
+
+
+def main() -> None:
+    arguments = command.parser("peers", __doc__.split("\n")[0])
+    arguments.add_argument("--peers", nargs="+", help="default: all that can run here")
+    options = arguments.parse_args()
+    name = options.environment
+    settings = config.load(name, options.scale)
+    if "cpu" not in command.devices(options.devices):
+        raise UserError("--devices cuda: peers are compared on the cpu; leave the option out")
+    whole = command.output_path("peers", name)
+    if options.peers and not options.output:
+        raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
+    import envs  # here, because the paper reads peers.csv without torch
+
+    task = Task(name, envs.port(name).gymnasium_id, settings.seed)
+    chosen = chosen_peers(options.peers)
+    described = {peer: why_not(peer, task) or peer_workers.versions(peer) for peer in chosen}
+    asked = {"seed": settings.seed, "sizes": SIZES[options.scale], "target_size": TARGET_SIZE, "peers": described}
+    journal = Journal(options.output or whole, COLUMNS, "peers", name, options.scale, asked, options.commit)
+    reasons = {peer: why_not(peer, task) for peer in chosen}
+    todo = [one for peer in chosen if not reasons[peer] for one in wanted(peer, options.scale)]
+    todo = [one for one in todo if label(one) not in journal]
+    for one, answer in zip(command.progress(todo, label), answers(todo, task), strict=True):
+        journal.add(label(one), rows(one, answer, task))
+    for peer, reason in reasons.items():
+        if reason and peer not in journal:
+            journal.add(peer, [about(peer, task) | {"status": results.MISSING, "reason": reason}])
+    frame = journal.frame()
+    elsewhere = {"blocks_elsewhere": BLOCKS_ELSEWHERE, "order": "one peer after the other, each in its own process"}
+    journal.finish(timing.method(BLOCKS[options.scale]) | elsewhere)
+    print(report(frame))
+
+
+if __name__ == "__main__":
+    command.run(main)
