@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import launch
+from . import launch, snapshot
 from .checks import choice, find_device, integer, require_memory
 from .kernels import compile
 from .policies import MLP, Linear
@@ -36,11 +36,6 @@ class Graph:
         self.steps = steps
         self.replay = graph.replay
         self._keep = keep
-
-
-def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory under a signed type: torch has few operations on uint16 and uint32."""
-    return tensor.view({torch.uint16: torch.int16, torch.uint32: torch.int32}.get(tensor.dtype, tensor.dtype))
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -320,9 +315,12 @@ class BatchedEnv(VectorEnv):
         if options is not None:
             self._set_bounds(self.port.reset_bounds(options))
         if seeds is not None:
-            self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
+            self._set_seeds(seeds)
             self._buffers["clock"].zero_()
         self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
+
+    def _set_seeds(self, seeds: Sequence[int]):
+        self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
 
     def _seeds(self, seed) -> list[int]:
         seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
@@ -345,9 +343,10 @@ class BatchedEnv(VectorEnv):
         return tensor.to(self.device)
 
     def _action(self, action) -> torch.Tensor:
+        numbers = "f" if self._continuous else "iub"
         if isinstance(action, torch.Tensor):
             tensor = action
-        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in ("f" if self._continuous else "iub"):
+        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in numbers:
             tensor = torch.from_numpy(np.ascontiguousarray(action))
         else:
             kind = "a floating-point" if self._continuous else "an integer"
@@ -613,25 +612,7 @@ class BatchedEnv(VectorEnv):
             episode_return and episode_length [B], running_return [B] where kept, bounds, and the integers t (batched
             steps since the seed) and seed (one per group).
         """
-        copies = {"state": self._buffers["state"].t().clone(memory_format=torch.contiguous_format)}
-        copies |= {name: self._buffers[name].clone() for name in self._per_env() if name != "state"}
-        copies["bounds"] = self._buffers["bounds"].clone()
-        copies["t"] = int(self._buffers["clock"][0])
-        copies["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
-        return copies
-
-    def _per_env(self) -> list[str]:
-        names = [
-            "state",
-            "elapsed",
-            "episode",
-            "terminated",
-            "truncated",
-            "final_obs",
-            "episode_return",
-            "episode_length",
-        ]
-        return [*names, "running_return"] if self.port.running_return else names
+        return snapshot.take(self)
 
     def set_state(self, state: Mapping, mask=None):
         """Restores what `state()` gave, or the keys present; on an error nothing has changed.
@@ -644,90 +625,9 @@ class BatchedEnv(VectorEnv):
             ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
                 0 .. limit-1 for a running episode or 0 .. limit for one that has ended.
         """
-        allowed = [*self._per_env(), "bounds", "t", "seed"]
-        for key in state:
-            if key not in allowed:
-                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, allowed)}")
-            if mask is not None and key in ("bounds", "t", "seed"):
-                raise ValueError(f"set_state: {key!r} belongs to the whole batch and cannot be masked")
-        rows = None if mask is None else self._mask(mask, "set_state: mask")
-        tensors = {key: self._rows(key, state[key]) for key in self._per_env() if key in state}
-        if "state" in tensors:
-            self._check_state(tensors["state"])
-        if "elapsed" in tensors:
-            self._check_elapsed(tensors, rows)
-        bounds = self._check_bounds(state["bounds"]) if "bounds" in state else None
-        seeds = self._seeds(state["seed"]) if "seed" in state else None
-        clock = integer("set_state: t", state["t"], 0, 2**63 - 1) if "t" in state else None
-
-        for key, tensor in tensors.items():
-            buffer = self._buffers[key].t() if key == "state" else self._buffers[key]
-            buffer, tensor = (bits(x) for x in (buffer, tensor))
-            if rows is not None:
-                tensor = torch.where(rows[:, None] if buffer.ndim == 2 else rows, tensor, buffer)
-            buffer.copy_(tensor)
-        self._buffers["ended"].copy_(self._buffers["terminated"] | self._buffers["truncated"])
-        if bounds is not None:
-            self._set_bounds(bounds)
-        if seeds is not None:
-            self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
-        if clock is not None:
-            self._buffers["clock"].fill_(clock)
+        snapshot.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")
         self._started = True
-
-    def _rows(self, key: str, value) -> torch.Tensor:
-        """One key's rows on the device in the buffer's type; finite, and integers in range."""
-        buffer = self._buffers[key]
-        shape = tuple(buffer.t().shape if key == "state" else buffer.shape)
-        try:
-            tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
-        except (TypeError, ValueError):
-            raise ValueError(f"set_state: {key} must be an array of numbers, got {value!r:.60}") from None
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
-        if key in ("elapsed", "episode"):
-            top = self.max_episode_steps if key == "elapsed" else 2**32 - 1
-            if tensor.is_floating_point():
-                raise ValueError(f"set_state: {key} must be integers, got {_name(tensor.dtype)}")
-            tensor = tensor.to(torch.int64)
-            self._refuse(key, tensor, (tensor < 0) | (tensor > top), f"in 0 .. {top}")
-        return tensor.to(device=self.device, dtype=buffer.dtype)
-
-    def _refuse(self, name: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
-        if bool(wrong.any()):
-            i = int(wrong.nonzero()[0])
-            raise ValueError(f"set_state: {name}={values[i].item()} of environment {i} must be {allowed}")
-
-    def _check_state(self, states: torch.Tensor):
-        for column, (name, limit) in enumerate(zip(self.port.state, self.port.state_limit, strict=True)):
-            values = states[:, column]
-            allowed = f"in [-{limit}, {limit}]" if np.isfinite(limit) else f"finite in {self.dtype}"
-            # The limit is the smallest that float32 may round it to.
-            self._refuse(name, values, ~(values.abs() <= max(limit, float(np.float32(limit)))) | ~values.isfinite(), allowed)
-
-    def _check_elapsed(self, tensors: Mapping, rows):
-        """An episode that has run for as long as the limit must have ended."""
-        flags = [tensors.get(flag, self._buffers[flag]) for flag in ("terminated", "truncated")]
-        elapsed = tensors["elapsed"].to(torch.int64)
-        wrong = (elapsed == self.max_episode_steps) & ~(flags[0] | flags[1])
-        wrong = wrong if rows is None else wrong & rows
-        self._refuse("elapsed", elapsed, wrong, f"in 0 .. {self.max_episode_steps - 1}, its episode being unfinished")
-
-    def _check_bounds(self, bounds) -> tuple[float, ...]:
-        options = self.port.reset_options
-        try:
-            values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"set_state: bounds must be numbers, got {bounds!r:.60}") from None
-        if values.shape != (len(options),):
-            raise ValueError(f"set_state: bounds have shape {values.shape}; needed: ({len(options)},)")
-        exact = {
-            float(np.dtype(self.dtype).type(value)): value for value in self.port.reset_bounds({})
-        }  # the standard bounds come back as themselves, not as their float32 neighbours
-        return self.port.reset_bounds(
-            {name: exact.get(value, value) for name, value in zip(options, values.tolist(), strict=True)}
-        )
 
     def _set_bounds(self, bounds: tuple[float, ...]):
         """Writes the reset bounds, and notes whether no episode from them can be shorter than the fetch-ahead."""
