@@ -31,8 +31,8 @@ FLAGS = (
     "-fPIC",
     "-pthread",
 )
-# Both passes turn selects into control flow, after which a loop is no longer vectorised: without them MountainCar makes 919 M
-# steps per CPU-second, with them 79 M.
+# Both passes turn selects into control flow, after which a loop is no longer vectorised: without them MountainCar makes
+# 919 M steps per CPU-second, with them 79 M.
 GCC_FLAGS = ("-fno-tree-pre", "-fno-thread-jumps")
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 TARGETS = ("sm_80", "sm_90")
