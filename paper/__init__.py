@@ -38,6 +38,7 @@ class Rung:
     meaning: str
 
 
+NOT_LIVE = "port-cuda-no-reset"  # the one rung whose rate counts steps of environments that have ended
 # Colours: Okabe and Ito, and Tol's muted set; each rung keeps its colour and marker in every figure.
 RUNGS = {
     "original": Rung("original, one process", "#2b2b2b", "o", "Gymnasium's own environment in a Python loop"),
@@ -48,12 +49,21 @@ RUNGS = {
     "port-cpu": Rung("port on CPU, call per step", "#0072B2", "o", "the compiled kernel, one step per call"),
     "port-cpu-fused": Rung("port on CPU, fused", "#56B4E9", "s", "K steps per call, the state in registers"),
     "port-cpu-trajectory": Rung("port on CPU, trajectory", "#332288", "D", "the same, every step written out"),
+    "port-cpu-mlp": Rung(
+        "port on CPU, networks inside", "#6699CC", "P", "the same, with a 64-64 actor and critic in the kernel"
+    ),
     "port-cuda": Rung("port on GPU, launch per step", "#009E73", "o", "the same kernel, one step per launch"),
     "port-cuda-sync": Rung("port on GPU, synchronised", "#44AA99", "^", "launch, then wait, at every step"),
     "port-cuda-constant": Rung("port on GPU, the note's loop", "#999933", "v", "the same, the action always 1"),
+    "port-cuda-no-reset": Rung(
+        "port on GPU, the note's loop, no resets", "#DDCC77", "v", "the same without resets; it counts what has ended"
+    ),
     "port-cuda-graph": Rung("port on GPU, CUDA graph", "#117733", "s", "policy and step without the host"),
     "port-cuda-fused": Rung("port on GPU, fused", "#D55E00", "P", "K steps per launch, the state in registers"),
     "port-cuda-trajectory": Rung("port on GPU, trajectory", "#882255", "D", "the same, every step written out"),
+    "port-cuda-mlp": Rung(
+        "port on GPU, networks inside", "#AA4499", "X", "the same, with a 64-64 actor and critic in the kernel"
+    ),
 }
 
 

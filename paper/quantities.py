@@ -11,20 +11,21 @@ import numpy as np
 import pandas as pd
 
 import paper
-from experiments import statistics
+from experiments import shares, statistics
 from paper import typeset
 
 NAN = float("nan")
 
 
 class Finding(NamedTuple):
-    """A figure of one machine, with its 95 % interval where it has one (else NaN), and both as text."""
+    """A figure of one environment on one machine, with its 95 % interval where it has one (else NaN), and as text."""
 
     value: float
     low: float
     high: float
     shown: str
     interval: str
+    environment: str
     status: str
     machine: str
     date: str
@@ -58,7 +59,8 @@ def find(datasets: list, item: Mapping) -> list[Finding]:
     found = []
     for dataset, value, low, high in function(datasets, item["select"], item.get("against")):
         shown, interval = write(value, low, high)
-        words = {"status": dataset.status, "machine": paper.machine(dataset), "date": paper.date(dataset)}
+        words = {"environment": dataset.provenance["environment"], "status": dataset.status}
+        words |= {"machine": paper.machine(dataset), "date": paper.date(dataset)}
         found.append(Finding(value, low, high, shown, interval, **words))
     return found
 
@@ -90,11 +92,12 @@ def rates(dataset) -> pd.DataFrame:
     """One row per setting of a throughput run: the columns of statistics.throughput_summary, and `ratio`.
 
     ratio: the rate over that of the original in the same run, under the same policy if the original ran it,
-    else under random actions; NaN where the run has no original.
+    else under random actions; NaN where the run has no original, and for a rate that counts no live steps.
     """
     frame = statistics.throughput_summary(dataset.frame)
     originals = frame[frame["rung"] == "original"].groupby("policy")["rate"].max()
     frame["ratio"] = frame["rate"] / frame["policy"].map(originals).fillna(originals.get("random", NAN))
+    frame.loc[frame["rung"] == paper.NOT_LIVE, "ratio"] = NAN
     return frame
 
 
@@ -240,6 +243,31 @@ def bandwidth_share(datasets, select, against):
         if not typeset.missing(ceiling):
             scale = row["bytes_per_step"] / ceiling
             yield dataset, row["rate"] * scale, row["rate_low"] * scale, row["rate_high"] * scale
+
+
+# Of transfer.
+
+
+def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:
+    """(dataset, the row with the largest figure in a column) for every run of transfer that has one."""
+    for dataset in of(datasets, select):
+        rows = matching(shares.transfer_summary(dataset.frame), select).dropna(subset=[column])
+        if len(rows):
+            yield dataset, rows.loc[rows[column].idxmax()]
+
+
+@quantity(with_interval(typeset.percent))
+def transfer_share(datasets, select, against):
+    """Copies in the sum of a loop's parts; of several environments' forms the largest."""
+    for dataset, row in of_loops(datasets, select, "share"):
+        yield dataset, row["share"], row["share_low"], row["share_high"]
+
+
+@quantity(with_interval(typeset.percent))
+def copies_over_step(datasets, select, against):
+    """Copies timed apart over a step timed apart; of several environments' forms the largest."""
+    for dataset, row in of_loops(datasets, select, "over_step"):
+        yield dataset, row["over_step"], NAN, NAN
 
 
 # Of correctness and compilation.

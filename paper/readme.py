@@ -39,23 +39,39 @@ def headline(datasets: list) -> str:
         "the rate of the original on the same machine."
     )
     drawing = f"![{figures.module('ladder').alt}]({FIGURE.as_posix()})"
-    return f"{words}\n\n{headline_table(datasets)}\n{drawing}\n"
+    return "\n\n".join(filter(None, [words, headline_table(datasets).rstrip(), drawing, family_table(datasets)])) + "\n"
+
+
+def family_table(datasets: list) -> str:
+    """Markdown under its caption: a row per environment and recorded machine, without columns that hold nothing.
+
+    Nothing where only one environment is recorded.
+    """
+    about = tables.TABLES["family"]
+    frame = about.frame(datasets)
+    frame = frame[frame["status"] != paper.NOT_MEASURED]
+    if frame["environment"].nunique() < 2:
+        return ""
+    columns, rows = about.seen(frame)
+    full = [j for j in range(len(columns)) if any(row[j] != typeset.DASH for row in rows)]
+    shown = typeset.markdown([columns[j] for j in full], [[row[j] for j in full] for row in rows])
+    return f"{about.caption}\n\n{shown.rstrip()}"
 
 
 def headline_table(datasets: list) -> str:
-    """Markdown: a row per environment and rung, a column per recorded machine; ratios within each machine."""
+    """Markdown: a row per rung of the headline's environment, a column per recorded machine, ratios within each."""
     ladder, asked = tables.ladder(datasets), tables.declared()["headline"]
-    machines = {paper.machine(run): paper.date(run) for run in quantities.of(datasets, {})}
+    runs = quantities.of(datasets, {"environment": asked["environment"]})
+    machines = {paper.machine(run): paper.date(run) for run in runs}
     columns = [typeset.text("environment", "environment"), typeset.text("rung", "rung")]
     columns += [typeset.text(f"{name}, {day}", name, kind="number") for name, day in machines.items()]
     rows = []
-    for environment in sorted(set(ladder["environment"])):
-        for name in asked["rungs"]:
-            row = typeset.Row(environment=environment, rung=rung(name).label)
-            for machine in machines:
-                select = {"environment": environment, "machine": machine, "rung": name}
-                row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))
-            rows.append([column.cell(row) for column in columns])
+    for name in asked["rungs"]:
+        row = typeset.Row(environment=asked["environment"], rung=rung(name).label)
+        for machine in machines:
+            select = {"environment": asked["environment"], "machine": machine, "rung": name}
+            row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))
+        rows.append([column.cell(row) for column in columns])
     return typeset.markdown(columns, rows)
 
 

@@ -16,7 +16,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 import paper
 from paper import quantities, rung
@@ -66,20 +66,30 @@ def png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def grid(titles: list[str], height: float, columns: int = 2, **options) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel per title; `height` in inches of one row. Without titles one panel says so."""
+def grid(titles: list[str | None], height: float, columns: int = 2, **options) -> tuple[Figure, list[Axes]]:
+    """A figure with one panel per title, None for an empty place; `height` in inches of one row.
+
+    Without titles one panel says so.
+    """
     shown = max(len(titles), 1)
     columns = min(columns, shown)
     rows = -(-shown // columns)
     figure = Figure(figsize=(WIDTH, height * rows if titles else 1.2), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
-    for panel, title in zip(axes, titles, strict=False):
-        panel.set_title(title)
-    for panel in axes[len(titles) :]:
-        panel.set_axis_off()
-    if not titles:
-        axes[0].text(0.5, 0.5, "not measured yet", ha="center", va="center", transform=axes[0].transAxes)
-    return figure, axes[: len(titles)]
+    titles = titles + [None] * (len(axes) - len(titles))
+    for panel, title in zip(axes, titles, strict=True):
+        panel.set_title(title or "")
+        panel.set_visible(title is not None)
+    if not any(titles):
+        say_nothing(axes[0])
+    return figure, [panel for panel, title in zip(axes, titles, strict=True) if title]
+
+
+def say_nothing(panel: Axes) -> None:
+    """A panel without results."""
+    panel.set_visible(True)
+    panel.set_axis_off()
+    panel.text(0.5, 0.5, "not measured yet", ha="center", va="center", transform=panel.transAxes)
 
 
 def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Figure, list[Axes]]:
@@ -90,6 +100,42 @@ def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Fig
     return figure, axes
 
 
+def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple[Axes, object]]]:
+    """Small panels with the runs they are of: a row per environment, and a column per machine if it is two or three.
+
+    Else three columns that are filled in order. Axes are shared.
+    """
+    places: list = list(runs)
+    if 2 <= len(machines(runs)) <= 3:
+        known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
+        names = dict.fromkeys(run.provenance["environment"] for run in runs)
+        places = [known.get((name, machine)) for name in names for machine in machines(runs)]
+    columns = len(machines(runs)) if 2 <= len(machines(runs)) <= 3 else 3
+    names = [run and run.provenance["environment"] for run in places]
+    figure, axes = grid(names, height, columns, sharex=True, sharey=True, **options)
+    panels = list(zip(axes, filter(None, places), strict=True))
+    for panel, run in panels:
+        write_below(panel, f"{paper.machine(run)}: {run.status}")
+    return figure, panels
+
+
+def machines(runs: list) -> list[str]:
+    """The machines of some runs, this one first."""
+    return sorted({paper.machine(run) for run in runs}, key=lambda name: (name != "here", name))
+
+
+def label_outside(axes: list[Axes]) -> None:
+    """Leave the labels of shared axes only where no other panel stands to the left, or below."""
+    spec = {panel: panel.get_subplotspec() for panel in axes}
+    places = {(spec[panel].rowspan.start, spec[panel].colspan.start): panel for panel in axes}
+    for (row, column), panel in places.items():
+        below = any(r > row and c == column for r, c in places)
+        left = any(r == row and c < column for r, c in places)
+        panel.tick_params(labelbottom=not below, labelleft=not left)
+        panel.set_xlabel("" if below else panel.get_xlabel())
+        panel.set_ylabel("" if left else panel.get_ylabel())
+
+
 def title(run) -> str:
     """Of a panel: the environment and the machine."""
     return f"{run.provenance['environment']}, {paper.machine(run)}"
@@ -97,18 +143,24 @@ def title(run) -> str:
 
 def label_status(panel: Axes, run) -> None:
     """The status of a run, in a line below the panel's title."""
-    day = "" if run.status == paper.HERE else f", {paper.date(run)}"
+    write_below(panel, run.status + ("" if run.status == paper.HERE else f", {paper.date(run)}"))
+
+
+def write_below(panel: Axes, words: str) -> None:
+    """A line below the panel's title."""
     panel.set_title(panel.get_title(loc="left"), pad=16)
     below = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    panel.annotate(run.status + day, (0, 1), (0, 5), fontsize=7, color="#5b6675", **below)
+    panel.annotate(words, (0, 1), (0, 5), fontsize=7, color="#5b6675", **below)
 
 
-def log_axes(panel: Axes, x: str, y: str) -> None:
-    """Both axes logarithmic, with SI prefixes."""
-    panel.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter(EngFormatter(sep=""))
-        axis.set_minor_locator(NullLocator())
+def log_axes(panel: Axes, x: str | None = None, y: str | None = None, base: float = 10) -> None:
+    """The axes that get a name become logarithmic, with SI prefixes and a tick per power of `base`."""
+    for name, axis, label in (("x", panel.xaxis, x), ("y", panel.yaxis, y)):
+        if label is not None:
+            panel.set(**{f"{name}scale": "log", f"{name}label": label})
+            axis.set_major_locator(LogLocator(base=base, numticks=15))
+            axis.set_major_formatter(EngFormatter(sep=""))
+            axis.set_minor_locator(NullLocator())
 
 
 def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
@@ -126,13 +178,15 @@ def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
             single = name.startswith("port-cpu") and threads < cores
             style = {"color": about.colour, "marker": about.marker, "linestyle": "--" if single else "-"}
             style |= {"markerfacecolor": "white" if single else about.colour}
-            label = about.label + (f", K = {steps}" if steps > 1 else "") + on_threads(name, threads)
+            label = about.label + (
+                "" if not name.startswith("port-cpu") else ", 1 thread" if single else ", all threads"
+            )
             yield label, style, part[part["fused_steps"] == steps].sort_values("num_envs")
 
 
 def on_threads(name: str, threads: float) -> str:
-    """For the end of a label: ", 2 threads" where a rung, or a copy, shares its work out to threads."""
-    return f", {quantities.thread_words(threads, 0, 0)[0]}" if name.startswith(("port-cpu", "copy")) else ""
+    """For the end of a label: ", 2 threads" where a rung shares its work out to threads."""
+    return f", {quantities.thread_words(threads, 0, 0)[0]}" if name.startswith("port-cpu") else ""
 
 
 def curve(panel: Axes, x: pd.Series, rows: pd.DataFrame, label: str, style: dict, factor=1.0) -> None:
@@ -141,12 +195,18 @@ def curve(panel: Axes, x: pd.Series, rows: pd.DataFrame, label: str, style: dict
     panel.plot(x, rows["rate"] * factor, label=label, **style)
 
 
-def legend(figure: Figure, axes: list[Axes]) -> None:
-    """One legend for all panels, below them, in as many columns as the width has room for."""
+def legend(figure: Figure, axes: list[Axes], **options) -> None:
+    """One legend for all panels, below them, in as many columns as the width has room for; rungs in their order."""
     entries: dict[str, object] = {}
     for panel in axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+
+    def place(label: str) -> int:
+        named = [name for name, about in paper.RUNGS.items() if label.startswith(about.label)]
+        return max(map(paper.rung_order, named), default=-1)
+
     if entries:
-        columns = 2 if max(map(len, entries)) > 36 else 3
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+        options = {"ncols": 2 if max(map(len, entries)) > 36 else 3} | options
+        labels = sorted(entries, key=place)
+        figure.legend([entries[label] for label in labels], labels, loc="outside lower center", **options)

@@ -27,24 +27,24 @@ def draw(datasets: list) -> Figure:
     for run in quantities.of(datasets, {"experiment": "correctness"}):
         rows = run.frame[(run.frame["level"] == "transition") & (run.frame["tolerance"] > 0)]
         if len(rows):
-            # Variants of an environment, in brackets, stand on the line of the quantity.
+            # Regions and variants, in brackets, stand on the line of the quantity: the largest of them.
             line = rows["quantity"].str.replace(r" \(.*\)$", "", regex=True)
             checked.setdefault(run.provenance["environment"], []).append(rows.assign(line=line))
     frames = {name: pd.concat(parts) for name, parts in checked.items()}
     most = max((frame["line"].nunique() for frame in frames.values()), default=0)
-    figure, axes = grid(list(frames), height=1.2 + 0.26 * most, columns=1 if len(frames) == 1 else 2)
+    figure, axes = grid(list(frames), height=0.8 + 0.2 * most, columns=1 if len(frames) == 1 else 2)
     for panel, frame in zip(axes, frames.values(), strict=True):
         lines = list(frame["line"].unique())
         for (pair, device, dtype), rows in frame.groupby(["pair", "device", "dtype"], sort=False):
-            share = (rows["error"] / rows["tolerance"]).clip(lower=EXACT)
+            share = (rows["error"] / rows["tolerance"]).clip(lower=EXACT).groupby(rows["line"]).max()
             style = {"marker": MARKERS.get(device, "D"), "color": COLOURS.get(pair, "#777777")}
             style |= {} if dtype == "float32" else {"markerfacecolor": "white"}
             label = f"{pair}, {device}, {dtype}"
-            panel.plot(share, [lines.index(line) for line in rows["line"]], linestyle="", label=label, **style)
+            panel.plot(share, [lines.index(line) for line in share.index], linestyle="", label=label, **style)
         panel.axvline(1, color="#b00020", linewidth=1.2)
         panel.set_xscale("log")
         panel.set_xlim(EXACT * 0.7, 3)
-        panel.xaxis.set_major_formatter("{x:g}")
+        panel.set_xticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set_yticks(range(len(lines)), lines)
         panel.set_ylim(len(lines) - 0.5, -0.5)

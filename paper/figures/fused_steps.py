@@ -8,11 +8,11 @@ from paper import quantities, rung, tables
 from paper.figures import curve, legend, log_axes, of_runs, on_threads
 
 caption = (
-    "Steps fused into one call, at the batch size of the headline. The mark at K = 1 is one call, or launch, "
-    "per step; medians with their 95 % intervals."
+    "Steps fused into one call, for the environment and the batch size of the headline. The mark at K = 1 is one "
+    "call, or launch, per step; medians with their 95 % intervals."
 )
 alt = (
-    "Line charts, one panel per environment and machine, both axes logarithmic: environment steps per "
+    "Line charts, one panel per machine, both axes logarithmic: environment steps per "
     "second over the number K of fused steps, from one call per step. The table of fused steps holds the "
     "same numbers."
 )
@@ -20,7 +20,8 @@ alt = (
 
 def draw(datasets: list) -> Figure:
     fused = tables.fused_steps(datasets)
-    runs = [run for run in quantities.of(datasets, {}) if len(quantities.matching(fused, tables.source(run)))]
+    headline = {"environment": tables.declared()["headline"]["environment"]}
+    runs = [run for run in quantities.of(datasets, headline) if len(quantities.matching(fused, tables.source(run)))]
     figure, axes = of_runs(runs, height=2.9)
     for panel, run in zip(axes, runs, strict=True):
         log_axes(panel, "fused steps K", "environment steps per second")

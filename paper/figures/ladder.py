@@ -2,10 +2,9 @@
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullLocator
 
 from paper import quantities, rung, tables
-from paper.figures import of_runs, on_threads
+from paper.figures import log_axes, of_runs, on_threads
 from paper.typeset import missing, si, times
 
 caption = (
@@ -26,7 +25,7 @@ def draw(datasets: list) -> Figure:
     ladder = tables.ladder(datasets)
     frames = [quantities.matching(ladder, tables.source(run)) for run in runs]
     rows = [len(frame) + 3 for frame in frames] or [1]
-    figure, axes = of_runs(runs, height=0.2 * sum(rows) / len(rows), columns=1, sharex=True, height_ratios=rows)
+    figure, axes = of_runs(runs, height=0.165 * sum(rows) / len(rows), columns=1, sharex=True, height_ratios=rows)
     for panel, frame in zip(axes, frames, strict=True):
         for place, row in enumerate(frame.to_dict("records")):
             colour = rung(row["rung"]).colour
@@ -36,9 +35,7 @@ def draw(datasets: list) -> Figure:
             # Between the names and the bars, so that a narrow screen that cuts off the bars still shows them.
             for words, offset in ((si(row["rate"]), -52), (ratio, -8)):
                 panel.annotate(words, (0, place), (offset, 0), panel.get_yaxis_transform(), **NUMBER)
-        panel.set_xscale("log")
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        panel.xaxis.set_minor_locator(NullLocator())
+        log_axes(panel, "")
         panel.set_yticks(range(len(frame)), [name(row) for row in frame.to_dict("records")])
         panel.set_ylim(len(frame) - 0.4, -0.6)
         panel.tick_params(axis="y", length=0, pad=NUMBERS)

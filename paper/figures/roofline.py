@@ -1,60 +1,73 @@
-"""How near the port comes to the bounds of its machine: memory on the left, arithmetic on the right."""
+"""How near the ports come to the bounds of their machine: memory on the left, arithmetic on the right."""
 
+import pandas as pd
 from matplotlib.figure import Figure
 
-from paper import quantities
-from paper.figures import curve, grid, label_status, legend, log_axes, on_threads, series, title
+import paper
+from paper import quantities, rung
+from paper.figures import curve, grid, label_outside, legend, log_axes, machines
 
 caption = (
-    "The port against the bounds of its machine. Left: bytes of all buffers that a step reads and writes, "
-    "times the rate, under the copy bandwidth measured there (grey). Right: how many fp32 operations the "
-    "machine could do, at its measured rate, in the time of one step: the fewer, the nearer the bound of "
-    "arithmetic."
+    "The ports against the bounds of each machine; a line style per environment. Left: bytes of all buffers that a "
+    "step reads and writes, times the rate, under the copy bandwidth measured there (grey). Right: how many fp32 "
+    "operations the machine could do, at its measured rate, in the time of one fused step: the fewer, the nearer the "
+    "bound of arithmetic. On as many threads as there are cores."
 )
 alt = (
-    "Pairs of line charts for each environment and machine, all axes logarithmic. Left: memory traffic "
-    "over the bytes touched by one call, under grey curves of measured copy bandwidth. Right: available "
+    "Pairs of line charts for each machine, all axes logarithmic, with a line per rung and environment. Left: memory "
+    "traffic over the bytes touched by one call, under grey curves of measured copy bandwidth. Right: available "
     "fp32 operations per step over the number of environments. The roofline table holds the same numbers."
 )
+MEMORY = ("port-cpu", "port-cuda-graph")
+ARITHMETIC = ("port-cpu-fused", "port-cuda-fused")
 BOUNDS = {"cpu": {"color": "#b3bcc7", "linewidth": 3}, "cuda": {"color": "#6f7b89", "linewidth": 3}}
-FEWER_THREADS = {"linestyle": (0, (1, 0.8))}
+STYLES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 
 
 def draw(datasets: list) -> Figure:
-    runs = [run for run in quantities.of(datasets, {}) if len(ported(run)) and bounded(datasets, run)]
-    figure, axes = grid([name for run in runs for name in (f"{title(run)}: memory", "arithmetic")], height=3.0)
-    for memory, arithmetic, run in zip(axes[::2], axes[1::2], runs, strict=True):
-        label_status(memory, run)
+    runs = [run for run in quantities.of(datasets, {}) if bounded(datasets, run)]
+    names = machines(runs)
+    titles = [title for name in names for title in (f"{name}: memory", f"{name}: arithmetic")]
+    figure, axes = grid(titles, height=2.2, sharex="col", sharey="col")
+    dashes = dict(zip(sorted({run.provenance["environment"] for run in runs}), STYLES * len(runs), strict=False))
+    for memory, arithmetic, name in zip(axes[::2], axes[1::2], names, strict=True):
         log_axes(memory, "bytes touched by one call", "bytes per second")
         log_axes(arithmetic, "environments B", "fp32 operations per step")
-        rates = ported(run)
-        for device, threads in sorted(set(zip(rates["device"], rates["threads"], strict=True)), key=str):
-            copy = quantities.copy_curve(datasets, run, device, threads)
-            single = device == "cpu" and threads < rates["threads"].max()
-            style = BOUNDS[device] | (FEWER_THREADS if single else {})
-            memory.plot(copy.index, copy, label=bound(datasets, run, device, threads), zorder=1, **style)
-        for label, style, rows in series(rates):
-            touched = rows["bytes_per_step"] * rows["fused_steps"] * rows["num_envs"]
-            curve(memory, touched, rows, label, style, rows["bytes_per_step"])
-            fp32 = quantities.fp32_rate(datasets, run, rows["device"].iloc[0], rows["threads"].iloc[0])
-            arithmetic.plot(rows["num_envs"], fp32 / rows["rate"], **style)
+        of_machine = [run for run in runs if paper.machine(run) == name]
+        for device, style in BOUNDS.items():
+            copy = quantities.copy_curve(datasets, of_machine[0], device)
+            if len(copy):
+                memory.plot(
+                    copy.index, copy, label={"cpu": "copy on CPU", "cuda": "copy on GPU"}[device], zorder=1, **style
+                )
+        for run in of_machine:
+            look = {"linestyle": dashes[run.provenance["environment"]], "markersize": 3, "linewidth": 1.2}
+            for rows, label, style in shown(run, MEMORY):
+                touched = rows["bytes_per_step"] * rows["fused_steps"] * rows["num_envs"]
+                curve(memory, touched, rows, label, style | look, rows["bytes_per_step"])
+            for rows, label, style in shown(run, ARITHMETIC):
+                fp32 = quantities.fp32_rate(datasets, run, rows["device"].iloc[0])
+                arithmetic.plot(rows["num_envs"], fp32 / rows["rate"], label=label, **style | look)
+    for name, dash in dashes.items():
+        axes[0].plot([], [], color="#1c2430", linestyle=dash, label=name)
+    for column in (axes[::2], axes[1::2]):
+        label_outside(column)
     legend(figure, axes)
     return figure
 
 
-def ported(run):
-    """The settings of a run that are of the port."""
-    rates = quantities.rates(run)
-    return rates[rates["rung"].str.startswith("port")]
-
-
-def bound(datasets: list, run, device: str, threads: float) -> str:
-    """What a curve of copy bandwidth is of, with its threads."""
-    if device == "cuda":
-        return "copy on GPU"
-    measured = quantities.ceilings(datasets, run, "copy", device)
-    used = quantities.of_threads(measured, device, threads)["threads"].max()
-    return "copy on CPU" + on_threads("copy", used)
+def shown(run, names: tuple[str, ...]) -> list[tuple[pd.DataFrame, str, dict]]:
+    """(rows by size, label, style) of some rungs, on the most threads, with the number of steps of most sizes."""
+    rates, found = quantities.rates(run), []
+    rates = rates[(rates["policy"] == "random") & (rates["obs"] == "copy")]
+    for name in names:
+        rows = rates[rates["rung"] == name]
+        rows = rows[rows["threads"] == rows["threads"].max()]
+        rows = rows[rows["fused_steps"] == rows["fused_steps"].mode().max()]
+        if len(rows):
+            about = rung(name)
+            found.append((rows.sort_values("num_envs"), about.label, {"color": about.colour, "marker": about.marker}))
+    return found
 
 
 def bounded(datasets: list, run) -> bool:

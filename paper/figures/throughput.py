@@ -1,14 +1,14 @@
 """Throughput over the batch size, for every rung of the ladder."""
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
 from paper import quantities
-from paper.figures import curve, legend, log_axes, of_runs, series
+from paper.figures import by_machine, curve, label_outside, legend, log_axes, series
 
 caption = (
     "Throughput over the batch size. Live environment steps per second, resets and limits included: medians "
-    "with their 95 % intervals (bars, mostly smaller than the marks). Each panel is one machine."
+    "with their 95 % intervals (bars, mostly smaller than the marks). Each panel is one environment on one machine; "
+    "of the fused steps K the number that was measured at the most sizes."
 )
 alt = (
     "Line charts, one panel per environment and machine, both axes logarithmic: environment steps per second "
@@ -17,13 +17,12 @@ alt = (
 
 
 def draw(datasets: list) -> Figure:
-    runs = quantities.of(datasets, {})
-    figure, axes = of_runs(runs, height=3.4, sharex=True, sharey=True)
-    for panel, run in zip(axes, runs, strict=True):
-        log_axes(panel, "environments B", "environment steps per second")
-        panel.yaxis.set_major_locator(LogLocator(numticks=12))
+    figure, panels = by_machine(quantities.of(datasets, {}), height=1.75)
+    for panel, run in panels:
+        log_axes(panel, "environments B", "steps per second", base=100)
         for label, style, rows in series(quantities.rates(run)):
-            curve(panel, rows["num_envs"], rows, label, style)
-        panel.tick_params(labelbottom=True, labelleft=True)
-    legend(figure, axes)
+            curve(panel, rows["num_envs"], rows, label, style | {"markersize": 3, "linewidth": 1.1})
+    axes = [panel for panel, _ in panels]
+    label_outside(axes)
+    legend(figure, axes, ncols=3, fontsize=6.5)
     return figure

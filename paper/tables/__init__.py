@@ -58,12 +58,15 @@ def not_measured() -> dict:
     return {"machine": "", "status": paper.NOT_MEASURED, "date": ""}
 
 
-def of_runs(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:
+def of_runs(datasets: list, experiment: str, rows_of: Callable, by_machine: bool = False) -> pd.DataFrame:
     """rows_of(run) over all runs of an experiment, with where they come from.
 
-    An environment that nobody has run has one row, "not measured".
+    Runs are in order of their environments, or of their machines and statuses. An environment that nobody has
+    run has one row, "not measured".
     """
     runs = quantities.of(datasets, {"experiment": experiment})
+    if by_machine:
+        runs.sort(key=lambda run: (run.origin != "here", run.machine, run.status, paper.date(run)))
     measured = {run.provenance["environment"] for run in runs}
     absent = [name for name in paper.environments() if name not in measured]
     frames = [pd.DataFrame(rows_of(run)).assign(**source(run)) for run in runs]
@@ -80,6 +83,7 @@ RUN = (
     text("environment", "environment", section=True),
     Column("status", worded_status, "status", section=True),
 )
+ONE_MACHINE = (RUN[1], text("environment", "environment"))  # the same where a run has one line
 
 
 def plain(value: object) -> str:

@@ -16,12 +16,13 @@ NAN = float("nan")
 @table(
     "What was aimed at, and what each machine reached.",
     text("environment", "environment", section=True),
-    text("target", "target", kind="long", section=True),
-    text("aim", "aim", section=True),
-    STATUS,
+    text("target", "target", kind="long", merge=True),
+    text("aim", "aim", kind="number", merge=True),
     text("reached", "shown", kind="number"),
     text("95 % interval", "interval", kind="number"),
     Column("met", lambda row: yes_no(row["met"]), "status"),
+    STATUS,
+    folded=True,
 )
 def targets(datasets):
     rows = [row for name in paper.environments() for row in throughput_targets(datasets, name)]
@@ -36,7 +37,8 @@ def targets(datasets):
             met = finding.value >= bound if least else finding.value <= bound
             rows.append(about | finding._asdict() | {"met": bool(met)})
         rows += [] if found else [about | not_measured() | NO_FIGURE | {"met": None}]
-    return pd.DataFrame(rows)
+    order = {name: place for place, name in enumerate(paper.environments())}
+    return pd.DataFrame(sorted(rows, key=lambda row: order.get(row["environment"], len(order))))
 
 
 def throughput_targets(datasets: list, environment: str) -> list[dict]:

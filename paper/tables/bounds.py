@@ -31,6 +31,7 @@ from paper.typeset import (
     number("copy, GB/s", "copy_bandwidth", gigabytes),
     number("share reached", "share", percent),
     number("fp32 operations possible per step", "operations"),
+    folded=True,
 )
 def roofline(datasets):
     def bounded(run) -> list[dict]:

@@ -24,4 +24,5 @@ def claims(datasets):
             about = {"claim": claim["claim"], "measured": claim["measured"], "label": answer["label"]}
             found = [finding._asdict() for finding in quantities.find(datasets, answer)]
             rows += [about | finding for finding in found or [not_measured() | NO_FIGURE]]
-    return pd.DataFrame(rows)
+    # Selectors name the environment, or mean all of them.
+    return pd.DataFrame(rows).drop(columns="environment", errors="ignore")

@@ -1,8 +1,50 @@
 """The proof of sameness, and what the compiler makes of the kernels."""
 
 from paper import quantities
-from paper.tables import RUN, of_runs, table
-from paper.typeset import DASH, LESS, Column, count, missing, number, significant, text, yes_no
+from paper.tables import ONE_MACHINE, RUN, of_runs, table
+from paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no
+
+BUILDS = (
+    number("builds", "builds", count),
+    Column("registers per thread", lambda row: registers(row), "number"),
+    number("spilled, B", "spilled_bytes", count),
+    number("stack, B", "stack_bytes", count),
+    number("shared memory, B", "shared_bytes", count),
+)
+
+
+@table(
+    "The same environment, one line for each and each machine: checks that hold at each level, and the largest "
+    "difference of one step from any state as a share of its tolerance. Apart at step: where two trajectories under "
+    "equal actions, which no tolerance can hold together, are first apart; median, 5 and 95 % of episodes.",
+    *ONE_MACHINE,
+    number("states compared", "cases", count),
+    number("difference / tolerance", "share", percent),
+    Column("one step", lambda row: held(row, "transition_"), "number"),
+    Column("whole episodes", lambda row: held(row, "episode_"), "number"),
+    Column("distributions", lambda row: held(row, "distribution_"), "number"),
+    Column("apart at step", lambda row: parting(row), "number"),
+    Column("all hold", lambda row: yes_no(row["passed"]), "status"),
+)
+def agreement(datasets):
+    def one_line(run) -> list[dict]:
+        steps = run.frame[run.frame["level"] == "transition"]
+        found = {"cases": steps["cases"].max(), "share": (steps["error"] / steps["tolerance"]).max()}
+        for level in ("transition", "episode", "distribution"):
+            judged = quantities.judged(run.frame[run.frame["level"] == level])
+            found |= {f"{level}_held": int(judged.sum()), f"{level}_checks": len(judged)}
+        for _, *parts in quantities.divergence([run], {"experiment": "correctness"}, None):
+            found |= dict(zip(("apart", "apart_low", "apart_high"), parts, strict=True))
+        return [found | {"passed": bool(quantities.judged(run.frame).all())}]
+
+    return of_runs(datasets, "correctness", one_line, by_machine=True)
+
+
+def parting(row) -> str:
+    """The first step apart: median, and the range of most episodes."""
+    if missing(row["apart"]):
+        return DASH
+    return f"{count(row['apart'])} ({count(row['apart_low'])} {DASH} {count(row['apart_high'])})"
 
 
 @table(
@@ -19,6 +61,7 @@ from paper.typeset import DASH, LESS, Column, count, missing, number, significan
     Column("differing (allowed)", lambda row: differing(row), "number"),
     number("smallest p", "p_value"),
     Column("checks held", lambda row: held(row), "number"),
+    folded=True,
 )
 def correctness(datasets):
     def summed_up(run) -> list[dict]:
@@ -43,8 +86,10 @@ def differing(row) -> str:
     return DASH if missing(row["differing"]) else f"{count(row['differing'])} ({count(row['allowed'])})"
 
 
-def held(row) -> str:
-    return DASH if missing(row["checks"]) else f"{count(row['held'])} of {count(row['checks'])}"
+def held(row, level: str = "") -> str:
+    """Checks that hold out of those judged; of one level where its prefix is given."""
+    checks = row[f"{level}checks"]
+    return DASH if missing(checks) or checks == 0 else f"{count(row[f'{level}held'])} of {count(checks)}"
 
 
 @table(
@@ -86,32 +131,44 @@ def allowed_difference(row) -> str:
 
 
 @table(
-    "The kernels as NVRTC compiles them, on machines that need no GPU for it: the range over all builds of a kernel, "
-    "that is over types, autoreset modes and kinds of observation.",
-    *RUN,
-    text("kernel", "kernel", merge=True),
-    text("target", "target"),
-    number("builds", "builds", count),
-    Column("registers per thread", lambda row: registers(row), "number"),
-    number("spilled, B", "spilled_bytes", count),
-    number("stack, B", "stack_bytes", count),
-    number("shared memory, B", "shared_bytes", count),
+    "The kernels as NVRTC compiles them, on machines that need no GPU for it: the range over all kernels and their "
+    "builds, that is over types, autoreset modes and kinds of observation.",
+    *ONE_MACHINE,
+    text("targets", "target"),
+    number("kernels", "kernels", count),
+    *BUILDS,
     Column("spill-free", lambda row: yes_no(row["spill_free"]), "status"),
 )
 def compilation(datasets):
-    def by_kernel(run) -> list[dict]:
-        rows = []
-        spilled = run.frame["spill_store_bytes"] + run.frame["spill_load_bytes"]
-        for (kernel, target), group in run.frame.assign(spilled=spilled).groupby(["kernel", "target"]):
-            rows.append(
-                {"kernel": kernel, "target": target, "builds": len(group)}
-                | {"fewest_registers": group["registers"].min(), "most_registers": group["registers"].max()}
-                | {name: group[name].max() for name in ("stack_bytes", "shared_bytes")}
-                | {"spilled_bytes": group["spilled"].max(), "spill_free": not group["spilled"].any()}
-            )
-        return rows
+    return of_runs(datasets, "compilation", lambda run: built(run, ["environment"]), by_machine=True)
 
-    return of_runs(datasets, "compilation", by_kernel)
+
+@table(
+    "Every kernel, from the first machine that compiled an environment: one compiler gives all of them the same.",
+    *RUN,
+    text("kernel", "kernel", merge=True),
+    text("target", "target"),
+    *BUILDS,
+    folded=True,
+)
+def compilation_kernels(datasets):
+    return of_runs(first(datasets), "compilation", lambda run: built(run, ["kernel", "target"]))
+
+
+def built(run, keys: list[str]) -> list[dict]:
+    """The builds of a run, summed up by the columns `keys`."""
+    rows = []
+    spilled = run.frame["spill_store_bytes"] + run.frame["spill_load_bytes"]
+    for key, group in run.frame.assign(spilled=spilled).groupby(keys):
+        rows.append(
+            {"target": ", ".join(sorted(group["target"].unique()))}
+            | dict(zip(keys, key, strict=True))
+            | {"kernels": group["kernel"].nunique(), "builds": len(group)}
+            | {"fewest_registers": group["registers"].min(), "most_registers": group["registers"].max()}
+            | {name: group[name].max() for name in ("stack_bytes", "shared_bytes")}
+            | {"spilled_bytes": group["spilled"].max(), "spill_free": not group["spilled"].any()}
+        )
+    return rows
 
 
 def registers(row) -> str:
@@ -123,7 +180,7 @@ def registers(row) -> str:
 
 
 @table(
-    "Every build of every kernel.",
+    "Every build of every kernel, from the first machine that compiled an environment.",
     *RUN,
     text("kernel", "kernel", merge=True),
     text("target", "target"),
@@ -139,4 +196,12 @@ def registers(row) -> str:
 )
 def compilation_builds(datasets):
     keys = ["kernel", "target", "autoreset_mode", "dtype", "obs"]
-    return of_runs(datasets, "compilation", lambda run: run.frame.sort_values(keys, kind="stable"))
+    return of_runs(first(datasets), "compilation", lambda run: run.frame.sort_values(keys, kind="stable"))
+
+
+def first(datasets: list) -> list:
+    """The first compilation of each environment."""
+    found: dict = {}
+    for run in quantities.of(datasets, {"experiment": "compilation"}):
+        found.setdefault(run.provenance["environment"], run)
+    return list(found.values())

@@ -7,33 +7,44 @@ import pandas as pd
 import paper
 from experiments import record
 from paper import quantities, rung
-from paper.tables import OF_MACHINE, not_measured, plain, source, table
+from paper.tables import OF_MACHINE, plain, table
 from paper.typeset import DASH, text
 
 
 @table(
     "What was measured on the machine that made this page, and what is on record from others.",
-    text("environment", "environment", merge=True),
     text("experiment", "experiment", merge=True),
     text("status", "status", kind="status"),
     text("machine", "machine"),
     text("scale", "scale"),
     text("date", "date"),
+    text("environments", "environments", kind="long"),
 )
 def status(datasets):
     known = {(None, experiment): [] for experiment in record.OF_THE_MACHINE}
     for name in paper.environments():
-        known |= {(name, experiment): [] for experiment in record.OF_AN_ENVIRONMENT}
+        known |= {(name, experiment): [] for experiment in record.experiments_of(name)}
     for run in paper.in_order(datasets):
         known.setdefault((run.provenance["environment"], run.provenance["experiment"]), []).append(run)
-    rows = []
+    rows: dict[tuple, list[str]] = {}
     for (environment, experiment), runs in known.items():
-        about = {"environment": environment or OF_MACHINE, "experiment": experiment}
+        found = [(run.status, paper.machine(run), run.provenance["scale"], paper.date(run)) for run in runs]
         if not any(run.origin == "here" for run in runs):
-            rows.append(not_measured() | {"machine": "here", "scale": None, "date": None} | about)
-        rows += [source(run) | {"scale": run.provenance["scale"]} | about for run in runs]
-    rows.sort(key=lambda row: (row["environment"] == OF_MACHINE, row["environment"], row["experiment"]))
-    return pd.DataFrame(rows)[["environment", "experiment", "status", "machine", "scale", "date"]]
+            found.insert(0, (paper.NOT_MEASURED, "here", None, None))
+        for about in found:
+            rows.setdefault((experiment, *about), []).append(environment or OF_MACHINE)
+    everything = paper.environments()
+    columns = ["experiment", "status", "machine", "scale", "date"]
+
+    def order(row: tuple) -> tuple:
+        experiment, _, machine, *others = row
+        return experiment in record.OF_THE_MACHINE, experiment, machine != "here", machine, *map(str, others)
+
+    return pd.DataFrame(
+        dict(zip(columns, row, strict=True))
+        | {"environments": f"all {len(everything)}" if sorted(rows[row]) == everything else ", ".join(rows[row])}
+        for row in sorted(rows, key=order)
+    )
 
 
 @table(

@@ -1,7 +1,10 @@
 """Environment steps per second: one batch size, all settings, fused steps."""
 
+import pandas as pd
+
+import paper
 from paper import quantities
-from paper.tables import RATES, RATIO, RUN, SETTING, declared, in_ladder_order, label, of_runs, table
+from paper.tables import ONE_MACHINE, RATES, RATIO, RUN, SETTING, declared, in_ladder_order, label, of_runs, table
 from paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
 
 NAN = float("nan")
@@ -16,25 +19,71 @@ NAN = float("nan")
     *RATES,
     RATIO,
     Column("fastest of all sizes", lambda row: fastest(row), "number"),
+    folded=True,
 )
 def ladder(datasets):
-    def one_each(run) -> list[dict]:
-        rows = []
-        for _, group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
-            if (group["policy"] == "random").any():
-                group = group[group["policy"] == "random"]
-            # The batch size of the headline; what was not run there (a single original) at the nearest to it.
-            distance = (group["num_envs"] - declared()["headline"]["num_envs"]).abs()
-            at_size = group[distance == distance.min()]
-            chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
-            rows.append({**chosen, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]})
-        return rows
+    return of_runs(datasets, "throughput", at_one_size)
 
-    return of_runs(datasets, "throughput", one_each)
+
+def at_one_size(run) -> list[dict]:
+    """The settings of a run at the headline's batch size, one for each rung and number of threads."""
+    rows = []
+    for _, group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
+        if (group["policy"] == "random").any():
+            group = group[group["policy"] == "random"]
+        # What was not run at that size (a single original) at the nearest to it.
+        distance = (group["num_envs"] - declared()["headline"]["num_envs"]).abs()
+        at_size = group[distance == distance.min()]
+        chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
+        rows.append({**chosen, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]})
+    return rows
 
 
 def fastest(row) -> str:
     return DASH if missing(row["peak_rate"]) else f"{si(row['peak_rate'])} at {count(row['peak_num_envs'])}"
+
+
+FAMILY = {  # columns of the overview, and the rungs that they show
+    "Gymnasium, one": "original",
+    "Gymnasium, vector class": "gymnasium-vector",
+    "port, call per step": "port-cpu",
+    "port, fused": "port-cpu-fused",
+    "GPU, graph": "port-cuda-graph",
+    "GPU, fused": "port-cuda-fused",
+}
+
+
+def of_family(heading: str, name: str) -> Column:
+    """A rate; of the port on the CPU with its ratio to the original."""
+
+    def cell(row) -> str:
+        if missing(row[f"{name}_rate"]):
+            return DASH
+        bare = not name.startswith("port-cpu") or missing(row[f"{name}_ratio"])
+        return si(row[f"{name}_rate"]) + ("" if bare else f" ({times(row[f'{name}_ratio'])})")
+
+    return Column(heading, cell, "number")
+
+
+@table(
+    "All environments, steps per second at one batch size; in brackets, how many times the rate of Gymnasium's single "
+    "environment on the same machine. With as many threads as are fastest.",
+    *ONE_MACHINE,
+    *(of_family(heading, name) for heading, name in FAMILY.items()),
+    number("fastest, any size", "peak_rate", si),
+)
+def family(datasets):
+    def one_line(run) -> list[dict]:
+        rows = pd.DataFrame(at_one_size(run))
+        found: dict = {}
+        for name in FAMILY.values():
+            of_rung = rows[rows["rung"] == name]
+            best = of_rung.loc[of_rung["rate"].idxmax()] if len(of_rung) else {}
+            found |= {f"{name}_{figure}": best.get(figure) for figure in ("rate", "ratio", "threads")}
+        peak = rows.loc[rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE).idxmax()]
+        return [found | {name: peak[name] for name in ("peak_rate", "peak_num_envs")} | {"peak_rung": peak["rung"]}]
+
+    return of_runs(datasets, "throughput", one_line, by_machine=True)
 
 
 @table(
@@ -63,6 +112,7 @@ def throughput(datasets):
     *SETTING,
     *RATES,
     number(f"{TIMES} call per step", "gain", times),
+    folded=True,
 )
 def fused_steps(datasets):
     def with_base(run) -> list[dict]:

@@ -4,6 +4,12 @@ import paper
 from tests.paper import handwritten
 
 
+@pytest.fixture(autouse=True)
+def one_environment(monkeypatch):
+    """Whatever has settings in this tree, the results written by hand are of one environment."""
+    monkeypatch.setattr(paper, "environments", lambda: ["cartpole"])
+
+
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory):
     """A tree with results of three machines: here, big, bare."""

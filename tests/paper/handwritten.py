@@ -51,15 +51,16 @@ def write(
     machine: dict,
     *,
     changed: bool = False,
+    environment: str | None = "cartpole",
     **about,
 ) -> None:
-    """One result of cartpole, measured here or recorded under a machine's name. Its one source is a file."""
+    """One result, measured here or recorded under a machine's name. Its one source is a file."""
     kernel = root / "kernel.txt"
     kernel.write_text("the kernel")
-    environment = None if experiment == "ceilings" else "cartpole"
+    environment = None if experiment == "ceilings" else environment
     folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
     folder.mkdir(parents=True, exist_ok=True)
-    columns = COLUMNS[experiment].split()
+    columns = COLUMNS[experiment].split() if experiment in COLUMNS else list(rows[0])
     with open(folder / f"{experiment}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
