@@ -99,7 +99,7 @@ def _check_state(env, states: torch.Tensor):
         values = states[:, column]
         allowed = f"in [-{limit}, {limit}]" if np.isfinite(limit) else f"finite in {env.dtype}"
         # The limit is the smallest that float32 may round it to.
-        _refuse(name, values, ~(values.abs() <= max(limit, np.float32(limit))) | ~values.isfinite(), allowed)
+        _refuse(name, values, ~(values.abs() <= max(limit, float(np.float32(limit)))) | ~values.isfinite(), allowed)
 
 
 def _check_elapsed(env, tensors: Mapping, rows: torch.Tensor | None):
