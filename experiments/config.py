@@ -111,6 +111,10 @@ def explained(error) -> str:
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         return f"the key {missing!r} is missing"
+    if error.validator == "dependentRequired":
+        pairs = ((given, key) for given, keys in error.validator_value.items() for key in keys)
+        given, missing = next(pair for pair in pairs if pair[0] in error.instance and pair[1] not in error.instance)
+        return f"{missing!r} must stand beside {given!r}"
     if error.validator == "enum":
         return f"{error.instance!r} is not allowed; allowed: {', '.join(map(str, error.validator_value))}"
     if error.validator == "type" and is_number_as_text(error.instance):

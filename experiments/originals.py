@@ -1,5 +1,6 @@
 """What originals do, one environment at a time in plain Python; the work is shared out over processes."""
 
+import atexit
 import functools
 import multiprocessing
 from collections.abc import Callable, Mapping
@@ -26,7 +27,9 @@ class Steps(NamedTuple):
 @functools.cache
 def workers():
     """A process for each core; they last as long as this one, since each takes seconds to import torch."""
-    return multiprocessing.get_context("spawn").Pool(provenance.core_count())
+    pool = multiprocessing.get_context("spawn").Pool(provenance.core_count())
+    atexit.register(pool.terminate)
+    return pool
 
 
 def dismiss():

@@ -121,6 +121,8 @@ def test_settings_survive_json_pickle_and_copy():
         (["correctness", "tolerances", "float32", "default"], 0, "0 is not allowed: must be above 0"),
         (["correctness", "threshold_band"], "1e-6", "'1e-6' is text to YAML; write the number as in 1.0e-6"),
         (["seed"], None, "experiments/cartpole.yaml: the key 'seed' is missing"),
+        (["correctness", "episodes", "played", "fixed"], None, "episodes.played: 'fixed' must stand beside 'random'"),
+        (["correctness", "regions", "thresholds", "box"], None, "regions.thresholds: 'box' must stand beside 'bands'"),
     ],
 )
 def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, value, message):

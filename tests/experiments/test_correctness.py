@@ -7,88 +7,135 @@ import pytest
 
 import envs
 from experiments import config, correctness, originals
+from experiments.cases import Cases
 from experiments.statistics import ks_two_sample, mean_difference
+
+EPISODES = {"random": 40, "fixed": 40}
+BOTH_TYPES = ["float32", "float64"]
 
 
 @pytest.fixture(scope="module")
-def cases():
-    plain = config.load("cartpole", "quick").plain()
-    plain["correctness"] |= {"transitions": 10_000, "episodes": {"replayed": 60, "balanced": 10, "played": 300}}
-    return correctness.Cases("cartpole", config.Settings(plain))
+def cases_of():
+    """The cases of an environment, few of them."""
+
+    def few(name: str) -> Cases:
+        plain = config.load(name, "quick").plain()
+        for region in plain["correctness"]["regions"].values():
+            region["states"] = 2000
+        plain["correctness"]["episodes"] = {"replayed": EPISODES, "played": EPISODES}
+        return Cases(name, config.Settings(plain))
+
+    made = {}
+    return lambda name: made.setdefault(name, few(name))
 
 
-def test_every_comparison_that_needs_no_gpu_passes(cases):
-    groups = correctness.groups(cases, ["cpu"])
-    rows = {name: list(compare()) for name, compare in groups.items()}
-    assert {row["level"] for found in rows.values() for row in found} == {"transition", "episode", "distribution"}
-    failed = [row for found in rows.values() for row in found if row["passed"] is False]
-    assert failed == []
-    compared = [row for row in rows["transition cpu float64"] if row["quantity"] == "theta_dot"]
-    assert compared[0]["cases"] == 10_000
-    assert 0 < compared[0]["error"] <= 1e-12
-    assert set(rows["arrays cpu"][-1]) == set(correctness.COLUMNS) - {"environment"}
-
-
-@pytest.mark.parametrize(
-    ("section", "value", "message"),
-    [
-        ("box", {"x": [0, 1], "xdot": [0, 1]}, "correctness.box: unknown field 'xdot'; did you mean 'x_dot'?"),
-        ("box", {"x": [0, 1]}, "correctness.box: the field 'x_dot' is missing"),
-        ("thresholds", {"angle": {"at": 1, "width": 1}}, "correctness.thresholds: unknown field 'angle'"),
-        ("variants", [{"gravty": 1}], "correctness.variants: CartPole-v1 has no parameter or option 'gravty'"),
-    ],
-)
-def test_a_yaml_that_does_not_fit_the_environment_is_named(section, value, message):
-    plain = config.load("cartpole", "quick").plain()
-    plain["correctness"][section] = value
-    with pytest.raises(config.ConfigError, match=message.replace("?", r"\?")):
-        correctness.Cases("cartpole", config.Settings(plain))
-
-
-def test_cases_lie_on_both_sides_of_every_threshold(cases):
-    following = cases.reference()[0]
-    for field, at in ((0, 2.4), (2, 12 * 2 * np.pi / 360)):
-        for side in (-1, 1):
-            distance = side * following[:, field] - at
-            assert np.sum((distance > 0) & (distance < 0.02)) > 20
-            assert np.sum((distance < 0) & (distance > -0.02)) > 20
-
-
-def test_cases_are_float32_numbers_within_the_kernels_range(cases):
-    assert cases.states.dtype == np.float32
-    assert np.abs(cases.states[:, 2]).max() <= 0.418879
-    assert set(np.unique(cases.actions)) == {0, 1}
+@pytest.mark.parametrize("name", envs.names())
+def test_every_comparison_that_needs_no_gpu_passes(cases_of, name):
+    cases = cases_of(name)
+    found = {label: list(compared.rows()) for label, compared in correctness.comparisons(cases, ["cpu"]).items()}
+    rows = [row for part in found.values() for row in part]
+    assert {row["level"] for row in rows} == {"transition", "episode", "distribution"}
+    assert all(set(row) == set(correctness.COLUMNS) - {"environment"} for row in rows)
+    assert [row for row in rows if row["passed"] is False] == []
+    double = {row["quantity"]: row for row in found["transition cpu float64"]}
+    assert double["truncated"]["cases"] >= 6000
+    errors = [double[field]["error"] for field in cases.fields]
+    assert 0 < max(errors) <= (1e-7 if name == "mountain_car_continuous" else 1e-12)
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "quantity"),
+    ("name", "right", "wrong", "quantity", "dtypes"),
     [
-        ("fused(tau, x_dot, x)", "fused(tau, x_dot, x) + real(3e-6)", "x"),
-        ("real(4.0 / 3.0)", "real(1.3332)", "theta_dot"),
-        ("magnitude(theta) > ", "magnitude(theta) > real(1.01) * ", "terminated"),
-        ("-1.0f : 0.0f) : 1.0f", "-1.0f : 0.0f) : (terminated ? 0.0f : 1.0f)", "reward"),
+        ("cartpole", "fused(tau, x_dot, x)", "fused(tau, x_dot, x) + real(3e-6)", "x", BOTH_TYPES),
+        ("cartpole", "real(4.0 / 3.0)", "real(1.3332)", "theta_dot", BOTH_TYPES),
+        ("cartpole", "magnitude(theta) > ", "magnitude(theta) > real(1.01) * ", "terminated", BOTH_TYPES),
+        ("cartpole", "-1.0f : 0.0f) : 1.0f", "-1.0f : 0.0f) : (terminated ? 0.0f : 1.0f)", "reward", BOTH_TYPES),
+        (
+            "mountain_car",
+            "(velocity < 0) ? real(0) : velocity",
+            "(velocity < 0) ? -velocity : velocity",
+            "velocity",
+            BOTH_TYPES,
+        ),
+        ("mountain_car", " & (velocity >= Params::goal_velocity)", "", "terminated", BOTH_TYPES),
+        ("mountain_car_continuous", "clipped(action, LOW, HIGH)", "action", "velocity", BOTH_TYPES),
+        ("mountain_car_continuous", "action * action", "clipped(action, LOW, HIGH) * action", "reward", BOTH_TYPES),
+        ("pendulum", "theta = wrapped(fused(", "theta = real(0.99999) * wrapped(fused(", "theta", BOTH_TYPES),
+        ("pendulum", "        theta = wrapped(theta);\n", "", "reward", BOTH_TYPES),
+        ("acrobot", "terminated ? 0.0f : -1.0f", "-1.0f", "reward", BOTH_TYPES),
+        ("acrobot", "-Params::MAX_VEL_2, Params::MAX_VEL_2", "-real(29), real(29)", "theta2_dot", ["float64"]),
     ],
 )
-def test_a_mutant_fails_in_the_quantity_it_spoils(cases, tmp_path, monkeypatch, right, wrong, quantity):
-    folder = tmp_path / "cartpole"
-    shutil.copytree(envs.folder("cartpole"), folder)
+def test_a_mutant_fails_in_the_quantity_it_spoils(
+    cases_of, tmp_path, monkeypatch, name, right, wrong, quantity, dtypes
+):
+    folder = tmp_path / name
+    shutil.copytree(envs.folder(name), folder)
     text = (folder / "kernel.cuh").read_text()
     assert right in text
     (folder / "kernel.cuh").write_text(text.replace(right, wrong, 1))
+    cases = cases_of(name)
     cases.reference()  # the original's part first: it does not look at the kernel
     monkeypatch.setattr(envs, "folder", lambda name: folder)
-    for dtype in ("float32", "float64"):
-        rows = list(correctness.transition(cases, "cpu", dtype, ()))
-        assert quantity in [row["quantity"] for row in rows if row["passed"] is False]
+    for dtype in dtypes:
+        rows = correctness.transition(cases, "cpu", dtype, ())
+        assert quantity in [row["quantity"].split(" (")[0] for row in rows if row["passed"] is False]
 
 
 @pytest.mark.parametrize("devices", [("cpu", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_two_devices_live_the_same_steps(cases, dtype, devices):
-    rows = list(correctness.devices_agree(cases, dtype, devices))
+@pytest.mark.parametrize("name", ["cartpole", "pendulum"])
+def test_two_devices_live_the_same_steps(cases_of, name, dtype, devices):
+    rows = list(correctness.devices_agree(cases_of(name), dtype, devices))
     assert [row["quantity"] for row in rows] == ["state", "reward", "terminated", "truncated", "random action"]
     assert all(set(row) == set(correctness.COLUMNS) - {"environment"} for row in rows)
     assert all(row["passed"] is True and row["cases"] == 4_096_000 for row in rows)
+
+
+def test_an_episode_that_ends_early_while_together_is_found(cases_of, monkeypatch):
+    """The original is played with a limit of 150 steps in place of 200; no episode of MountainCar is apart by then."""
+    replays = originals.replays
+
+    def cut(starts, actions, *, name):
+        lengths, ends, path = replays(starts, actions, name=name)
+        path[:, 150:] = np.nan
+        return np.minimum(lengths, 150), ends & (lengths <= 150), path
+
+    monkeypatch.setattr(originals, "on_all_cores", lambda task, *arrays, **same: lambda: cut(*arrays, **same))
+    rows = list(correctness.episode(cases_of("mountain_car"), "cpu", "random"))
+    assert (rows[0]["quantity"], rows[0]["differing"]) == ("end of an episode, random policy, if not apart before", 40)
+    assert rows[0]["passed"] is False
+
+
+def test_an_episode_that_is_apart_may_end_differently(cases_of):
+    """A balanced pole falls in every copy, in the median at step 231, while Gymnasium's stands (spec sheet)."""
+    ends, apart, first = correctness.episode(cases_of("cartpole"), "cpu", "fixed")
+    assert (ends["differing"], ends["allowed"], ends["passed"]) == (0, 0, True)
+    assert (apart["differing"], apart["cases"], apart["passed"]) == (40, 40, None)
+    assert first["value"] == pytest.approx(113, abs=12)
+
+
+def test_samples_that_never_vary_are_compared_value_by_value():
+    always = np.full(500, 200.0)
+    same = correctness.alike("cpu", "length", always, always)
+    assert (same["quantity"], same["differing"], same["p_value"], same["passed"]) == (
+        "length: always 200",
+        0,
+        None,
+        True,
+    )
+    one = always.copy()
+    one[3] = 199
+    assert correctness.alike("cpu", "length", one, always)["passed"] is False
+    assert correctness.alike("cpu", "length", always, one)["quantity"] == "length: difference of means"
+
+
+def test_samples_of_two_distributions_differ():
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 3000))
+    assert correctness.alike("cpu", "return", a, b)["passed"] is True
+    assert correctness.alike("cpu", "return", a + 0.2, b)["passed"] is False
+    assert correctness.alike("cpu", "return", 1.3 * a, b)["passed"] is False
 
 
 def test_the_report_names_what_failed():
@@ -103,13 +150,39 @@ def test_the_report_names_what_failed():
     ]
 
 
-def test_original_episodes_repeat_and_reach_the_limit_when_balanced():
-    seeds = np.arange(5)
-    first = originals.episodes(seeds, name="cartpole", policy=None)
-    again = originals.episodes(seeds, name="cartpole", policy=None)
+@pytest.mark.parametrize("name", envs.names())
+def test_original_episodes_repeat(name):
+    seeds = np.arange(2)
+    first = originals.episodes(seeds, name=name, policy=None)
+    again = originals.episodes(seeds, name=name, policy=None)
     np.testing.assert_array_equal(first, again)
-    balanced = originals.episodes(seeds[:2], name="cartpole", policy=envs.Linear([[0] * 4, [0, 0, 2, 1]], [0, 0]))
-    assert balanced[0].tolist() == [500, 500]
+
+
+@pytest.mark.parametrize(
+    ("name", "shortest", "longest"),
+    [
+        ("cartpole", 500, 500),
+        ("mountain_car", 113, 125),
+        ("mountain_car_continuous", 105, 111),
+        ("pendulum", 200, 200),
+        ("acrobot", 65, 300),
+    ],
+)
+def test_the_fixed_policy_solves_or_swings_the_original(cases_of, name, shortest, longest):
+    lengths, _ = originals.episodes(np.arange(20), name=name, policy=cases_of(name).policy)
+    assert shortest <= lengths.min() <= lengths.max() <= longest
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_a_policy_acts_alike_on_originals_and_ports(cases_of, name):
+    cases = cases_of(name)
+    env = envs.make(name, 500)
+    env.reset()
+    env.rollout(50)
+    obs = env.step(env.random_actions()[0])[0]
+    theirs = originals.actor(cases.policy, env.single_action_space)
+    expected = np.array([theirs(row) for row in obs.numpy()]).reshape(-1)
+    np.testing.assert_allclose(env.actor(cases.policy)(obs).numpy().reshape(-1), expected, atol=1e-6)
 
 
 def test_the_interval_of_a_mean_difference():
