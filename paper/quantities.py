@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import paper
-from experiments import shares, statistics
+from experiments import peers, shares, statistics
 from paper import typeset
 
 NAN = float("nan")
@@ -245,7 +245,16 @@ def bandwidth_share(datasets, select, against):
             yield dataset, row["rate"] * scale, row["rate_low"] * scale, row["rate_high"] * scale
 
 
-# Of transfer.
+# Of peers and transfer.
+
+
+@quantity(with_interval(typeset.times))
+def peer_ratio(datasets, select, against):
+    """The port's rate over that of a peer in the same mode, one run; of several that fit over the fastest."""
+    for dataset in of(datasets, select):
+        rows = matching(peers.summary(dataset.frame), select).dropna(subset=["ratio"])
+        if len(rows):
+            yield dataset, *rows.loc[rows["ratio"].idxmin()][["ratio", "ratio_low", "ratio_high"]].astype(float)
 
 
 def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:

@@ -4,7 +4,9 @@ import math
 import pandas as pd
 import pytest
 
+import paper
 from paper import quantities
+from tests.paper import handwritten
 from tests.paper.handwritten import B
 
 
@@ -85,6 +87,70 @@ def test_what_is_told_and_not_judged(datasets):
     (found,) = find(datasets, "divergence", experiment="correctness")
     assert (found.value, found.low, found.high) == (113, 99, 146)
     assert found.shown == "at step 113 in the median (5\u201395\u00a0%: 99 \u2013 146)"
+
+
+def blocks(count=6, **row):
+    return [row | {"block": block} for block in range(count)]
+
+
+def test_shares_of_transfer_by_hand(tmp_path):
+    """A real loop of 1 us up, 5 of policy, 1 down and 3 of step: two tenths are copies. Apart 6 over a step of 3."""
+    common = {"environment": "cartpole", "num_envs": B, "threads": 1, "calls": 1, "copies": "", "source": "port-cpu"}
+    real = common | {"loop": "real", "device": "cuda", "memory": "pageable"}
+    rows = []
+    for part, seconds in {"up": 1e-6, "policy": 5e-6, "down": 1e-6, "step": 3e-6, "loop": 1e-5}.items():
+        rows += blocks(**real, part=part, clock="host", wall_s=seconds)
+    note = common | {"loop": "note", "clock": "host"}
+    for part, seconds in {"up": 4e-6, "down": 2e-6}.items():
+        rows += blocks(
+            **note | {"source": "copy", "threads": ""}, device="cuda", memory="pageable", part=part, wall_s=seconds
+        )
+    rows += blocks(**note, device="cpu", memory="none", part="step", wall_s=3e-6)
+    handwritten.write(tmp_path, None, "transfer", rows, handwritten.BIG)
+    found = paper.load(tmp_path)
+    select = {"experiment": "transfer", "num_envs": B, "memory": "pageable"}
+    assert find(found, "transfer_share", **select, loop="real")[0].value == pytest.approx(0.2)
+    assert find(found, "copies_over_step", **select, loop="note")[0].value == pytest.approx(2)
+    assert find(found, "transfer_share", **select, loop="resident") == []
+
+
+def test_the_port_over_the_fastest_of_the_peers_that_fit(tmp_path):
+    row = {
+        "environment": "cartpole",
+        "version": "1",
+        "num_envs": B,
+        "threads": 1,
+        "fused_steps": 1,
+        "how": "",
+        "wall_s": 1.0,
+    }
+    row |= {
+        "mode": "step",
+        "status": "measured",
+        "live_share": 1.0,
+        "first_call_s": 0.1,
+        "cpu_s": 1.0,
+        "dtype": "float32",
+    }
+    row |= {"differences": "", "reason": ""}
+    rows = [
+        line
+        for peer, rate in {"A": 10, "B": 40, "Lockstep": 200}.items()
+        for line in blocks(**row, peer=peer, steps=rate)
+    ]
+    handwritten.write(tmp_path, None, "peers", rows, handwritten.HERE)
+    found = paper.load(tmp_path)
+    assert find(found, "peer_ratio", experiment="peers", num_envs=B)[0].value == 5
+    assert find(found, "peer_ratio", experiment="peers", peer="A")[0].value == 20
+    assert find(found, "peer_ratio", experiment="peers", peer="C") == []
+
+
+def test_a_finding_names_its_environment(tmp_path):
+    for name, rate in (("cartpole", 100), ("pendulum", 50)):
+        rows = [row | {"environment": name} for row in handwritten.rates("original", rate, 1)]
+        handwritten.write(tmp_path, None, "throughput", rows, handwritten.HERE, environment=name)
+    found = find(paper.load(tmp_path), "rate", rung="original")
+    assert [(finding.environment, finding.value) for finding in found] == [("cartpole", 100), ("pendulum", 50)]
 
 
 def test_without_such_rows_nothing_is_told(datasets):
