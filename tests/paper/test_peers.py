@@ -1,0 +1,115 @@
+"""Peers in the paper: small rows written by hand, and what is said of the libraries' features."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+
+import paper
+from experiments import ROOT, peer_workers, peers
+from paper import figures, tables
+from paper.tables.peers import FEATURES
+from paper.typeset import DASH, SPACE, TIMES
+from tests.paper import handwritten
+
+DECLARED = yaml.safe_load(FEATURES.read_text())
+
+
+def blocks(peer, rate, mode="step", num_envs=8192, threads=1, live_share=1.0, **about):
+    """Six blocks of one second each."""
+    row = {"environment": "cartpole", "peer": peer, "version": "1.0", "mode": mode, "how": "a loop", "dtype": "float32"}
+    row |= {"num_envs": num_envs, "threads": threads, "fused_steps": 128 if mode == "fused" else 1}
+    row |= {"status": "measured", "live_share": live_share, "first_call_s": 1.0} | about
+    return [row | {"block": block, "steps": rate, "wall_s": 1.0, "cpu_s": 1.0 * threads} for block in range(6)]
+
+
+ROWS = [
+    *blocks("Gymnasium", 1_000_000, live_share=0.957),
+    *blocks("gymnax", 2_000_000, "fused", threads=2, differences="the wall is soft"),
+    *blocks("gymnax", 500, num_envs=1),
+    *blocks("Lockstep", 8_000_000, version=""),
+    *blocks("Lockstep", 20_000_000, threads=2, version=""),
+    *blocks("Lockstep", 60_000_000, "fused", version=""),
+    {"environment": "cartpole", "peer": "PufferLib", "status": "not measured", "reason": "it does not install here"},
+]
+
+
+@pytest.fixture
+def datasets(tmp_path, monkeypatch):
+    """CartPole's peers, measured here."""
+    monkeypatch.setitem(handwritten.COLUMNS, "peers", " ".join(peers.COLUMNS))
+    handwritten.write(tmp_path, None, "peers", ROWS, handwritten.HERE)
+    return paper.load(tmp_path)
+
+
+def shown(name, datasets):
+    """What a reader sees of CartPole, as dicts by heading."""
+    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
+    rows = [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
+    return [row for row in rows if row["environment"] == "cartpole"]
+
+
+def test_the_fastest_peer_counts_in_whichever_mode_and_the_port_with_one_step_per_call(datasets):
+    (row,) = shown("peers_fastest", datasets)
+    assert (row["fastest peer"], row["how"]) == ("gymnax 1.0", "fused, K = 128")
+    assert (row["its live steps/s"], row["the port's"]) == (f"2.00{SPACE}M", f"20.0{SPACE}M")
+    assert row[f"port {TIMES}"] == f"10.0{TIMES} [10.0{TIMES}, 10.0{TIMES}]"
+    assert row["met"] == "yes"
+
+
+def test_side_by_side_at_one_size_in_equal_modes(datasets):
+    found = {(row["peer"], row["mode"], row["threads"]): row for row in shown("peers", datasets)}
+    assert set(found) == {
+        ("Gymnasium 1.0", "one step per call", "1"),
+        ("gymnax 1.0", "fused, K = 128", "2"),
+        ("Lockstep", "one step per call", "1"),
+        ("Lockstep", "one step per call", "2"),
+        ("Lockstep", "fused, K = 128", "1"),
+        ("PufferLib", DASH, DASH),
+    }
+    gymnasium, gymnax = found["Gymnasium 1.0", "one step per call", "1"], found["gymnax 1.0", "fused, K = 128", "2"]
+    assert (gymnasium["live share"], gymnasium["per CPU-second"]) == (f"95.7{SPACE}%", f"1.00{SPACE}M")
+    assert gymnasium[f"port {TIMES}"].startswith(f"20.0{TIMES} ")  # its 20 M on two threads
+    assert gymnax[f"port {TIMES}"].startswith(f"30.0{TIMES} ")
+    assert gymnax["per CPU-second"] == f"1.00{SPACE}M"
+    remarks = {peer: row["differences of the task, or why not measured"] for (peer, *_), row in found.items()}
+    assert remarks["gymnax 1.0"] == "the wall is soft"
+    assert remarks["PufferLib"] == "it does not install here"
+    assert remarks["Gymnasium 1.0"] == DASH
+
+
+def test_every_size_has_its_row(datasets):
+    found = [(row["peer"], row["mode"], row["B"]) for row in shown("peers_sizes", datasets)]
+    assert ("gymnax 1.0", "one step per call", "1") in found
+    assert len(found) == 7
+    assert next(peer for peer, *_ in found) == "Gymnasium 1.0"  # as measured
+    assert [row[f"port {TIMES}"] for row in shown("peers_sizes", datasets) if row["B"] == "1"] == [DASH]
+
+
+def test_the_figure_draws_each_library_on_its_best_threads(datasets):
+    figure = figures.draw("peers", datasets)
+    (panel,) = [panel for panel in figure.axes if panel.lines]
+    lines = {line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in panel.lines}
+    assert lines["Lockstep, one step per call"] == [(8192, 20_000_000)]
+    assert lines["gymnax, fused"] == [(8192, 2_000_000)]
+    assert next(iter(lines)).startswith("Lockstep")
+    assert "PufferLib" not in " ".join(lines)
+    low, high = panel.get_xlim()
+    assert low < 1 and high > 8192
+
+
+@pytest.mark.parametrize("entry", DECLARED["features"], ids=lambda entry: entry["feature"])
+def test_every_library_has_every_feature_s_entry(entry):
+    assert set(entry) == {"feature", *DECLARED["libraries"]}
+    assert all(isinstance(said, str) and said for said in entry.values())
+
+
+def test_features_were_looked_up_in_the_versions_that_are_measured():
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for name in peer_workers.names():
+        peer = peer_workers.worker(name)
+        file = peer_workers.requirements(name)
+        pins = dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text() if file else "\n".join(ours), re.MULTILINE))
+        if peer.TITLE != peers.OURS:
+            assert DECLARED["libraries"][peer.TITLE]["version"] == pins[peer.PACKAGES[0]]
