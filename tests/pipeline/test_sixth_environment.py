@@ -42,7 +42,7 @@ def test_the_report_takes_it_up(copy):
     show = copy / "show.py"
     show.write_text("from paper.build import Report\nReport().others()\n")
     output(copy, "show")
-    for table in ("status", "compilation"):
+    for table in ("family", "compilation"):
         with open(results / "tables" / f"{table}.csv") as file:
             environments = {row["environment"] for row in csv.DictReader(file)}
         assert NAME in environments
