@@ -302,11 +302,14 @@ def tolerance_share(datasets, select, against):
 
 @quantity(alone(typeset.count))
 def cases(datasets, select, against):
-    """Cases compared, of the pair, device and type that has the fewest."""
+    """Cases compared, over all regions and without variants, of the pair, device and type that has the fewest."""
     for dataset in of(datasets, select):
         rows = matching(dataset.frame, select)
+        rows = rows[~rows["quantity"].str.contains("=")]  # (g=9.81) is a variant, (slow) a region
         if len(rows):
-            yield dataset, float(rows.groupby(["pair", "device", "dtype"])["cases"].max().min()), NAN, NAN
+            about = rows.assign(of=rows["quantity"].str.replace(r" \(.*\)$", "", regex=True))
+            compared = about.groupby(["pair", "device", "dtype", "of"])["cases"].sum()
+            yield dataset, float(compared.groupby(["pair", "device", "dtype"]).max().min()), NAN, NAN
 
 
 def judged(checks: pd.DataFrame) -> pd.Series:

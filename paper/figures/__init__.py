@@ -103,14 +103,14 @@ def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Fig
 def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple[Axes, object]]]:
     """Small panels with the runs they are of: a row per environment, and a column per machine if it is two or three.
 
-    Else three columns that are filled in order. Axes are shared.
+    Else, or where that would leave many places empty, three columns that are filled in order. Axes are shared.
     """
-    places: list = list(runs)
-    if 2 <= len(machines(runs)) <= 3:
-        known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
-        names = dict.fromkeys(run.provenance["environment"] for run in runs)
-        places = [known.get((name, machine)) for name in names for machine in machines(runs)]
-    columns = len(machines(runs)) if 2 <= len(machines(runs)) <= 3 else 3
+    known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
+    names = dict.fromkeys(name for name, _ in known)
+    places = [known.get((name, machine)) for name in names for machine in machines(runs)]
+    columns = len(machines(runs))
+    if not 2 <= columns <= 3 or len(runs) < 0.7 * len(places):
+        columns, places = 3, list(runs)
     names = [run and run.provenance["environment"] for run in places]
     figure, axes = grid(names, height, columns, sharex=True, sharey=True, **options)
     panels = list(zip(axes, filter(None, places), strict=True))

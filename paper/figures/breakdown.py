@@ -64,7 +64,8 @@ def ladders(panel: Axes, frame: pd.DataFrame) -> None:
             low, high = sorted((row["rate_before"], row["rate"]))
             colour = np.mean([to_rgb(COLOURS[step]) for step in row["step"].split(" + ")], axis=0)
             face = "white" if row["factor"] < 1 else colour
-            panel.barh(place, high - low, 0.72, low, color=face, edgecolor=colour, label=row["step"])
+            panel.barh(place, 0, 0.72, low, color=colour, label=row["step"])  # for the legend, which is never hollow
+            panel.barh(place, high - low, 0.72, low, color=face, edgecolor=colour)
             if row["factor"] > 2.5:
                 style = {"fontsize": 6, "ha": "center", "va": "center_baseline"}
                 panel.text(np.sqrt(low * high), place, times(row["factor"]), **style)

@@ -4,6 +4,7 @@ from paper import quantities
 from paper.tables import ONE_MACHINE, RUN, of_runs, table
 from paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no
 
+STEP = {"experiment": "correctness", "level": "transition", "pair": "original-port"}
 BUILDS = (
     number("builds", "builds", count),
     Column("registers per thread", lambda row: registers(row), "number"),
@@ -29,7 +30,9 @@ BUILDS = (
 def agreement(datasets):
     def one_line(run) -> list[dict]:
         steps = run.frame[run.frame["level"] == "transition"]
-        found = {"cases": steps["cases"].max(), "share": (steps["error"] / steps["tolerance"]).max()}
+        found: dict = {"share": (steps["error"] / steps["tolerance"]).max()}
+        for _, cases, *_ in quantities.cases([run], STEP, None):
+            found["cases"] = cases
         for level in ("transition", "episode", "distribution"):
             judged = quantities.judged(run.frame[run.frame["level"] == level])
             found |= {f"{level}_held": int(judged.sum()), f"{level}_checks": len(judged)}

@@ -70,6 +70,17 @@ def test_environments_stand_in_rows_and_machines_in_columns(tmp_path):
     assert places == {(0, 0): ("cartpole", False), (1, 0): ("pendulum", True), (1, 1): ("pendulum", True)}
 
 
+def test_many_empty_places_are_closed_up(tmp_path):
+    """Of five environments on one machine and one on another, four of ten places would be empty."""
+    for machine, names in ((None, "abcde"), ("big", "a")):
+        for name in names:
+            measured = handwritten.rates("original", 100, 1)
+            handwritten.write(tmp_path, machine, "throughput", measured, handwritten.HERE, environment=name)
+    axes = [panel for panel in figures.draw("throughput", paper.load(tmp_path)).axes if panel.get_visible()]
+    assert [panel.get_title(loc="left") for panel in axes] == list("aabcde")
+    assert {panel.get_subplotspec().get_gridspec().ncols for panel in axes} == {3}
+
+
 def test_labels_say_the_threads_where_a_rung_ran_on_several_numbers_of_them(datasets):
     (legend,) = figures.draw("throughput", datasets).legends
     labels = {text.get_text() for text in legend.get_texts()}

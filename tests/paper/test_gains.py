@@ -145,8 +145,9 @@ def test_the_picture_has_bars_for_both_ways_and_a_diamond_where_a_gpu_catches_up
     drawn = figures.draw("breakdown", run_of(tmp_path, *CPU, *GPU, small))
     bars, curves = drawn.axes
     assert [label.get_text() for label in bars.get_yticklabels()] == ["cartpole, CPU", "cartpole, GPU"]
-    hollow = [bar for bar in bars.patches if bar.get_facecolor()[:3] == (1, 1, 1)]
-    assert len(bars.patches) == 8 and len(hollow) == 1  # the graph loses here
+    drawn_bars = [bar for bar in bars.patches if bar.get_width()]
+    hollow = [bar for bar in drawn_bars if bar.get_facecolor()[:3] == (1, 1, 1)]
+    assert len(drawn_bars) == 8 and len(hollow) == 1  # the graph loses here
     (diamond,) = [line for line in curves.lines if line.get_marker() == "D" and line.get_color() == "black"]
     assert 64 < diamond.get_xdata()[0] < B
     assert {line.get_label() for line in curves.lines} >= {rung_label("port-cpu"), rung_label("port-cuda")}

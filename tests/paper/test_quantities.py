@@ -145,6 +145,22 @@ def test_the_port_over_the_fastest_of_the_peers_that_fit(tmp_path):
     assert find(found, "peer_ratio", experiment="peers", peer="C") == []
 
 
+def test_cases_are_added_over_regions_and_not_over_variants(tmp_path):
+    rows = [
+        handwritten.check("transition", name, cases, error=0.0, tolerance=1.0, passed=True)
+        for name, cases in {
+            "x": 100,
+            "x (fast)": 50,
+            "x (slow, wraps)": 25,
+            "x (g=9.81; fast)": 1000,
+            "terminated": 175,
+        }.items()
+    ]
+    rows += [row | {"dtype": "float64", "cases": row["cases"] + 1} for row in rows]
+    handwritten.write(tmp_path, None, "correctness", rows, handwritten.HERE)
+    assert find(paper.load(tmp_path), "cases", experiment="correctness", level="transition")[0].value == 175
+
+
 def test_a_finding_names_its_environment(tmp_path):
     for name, rate in (("cartpole", 100), ("pendulum", 50)):
         rows = [row | {"environment": name} for row in handwritten.rates("original", rate, 1)]
