@@ -1,25 +1,23 @@
 """CartPole against Gymnasium's class and against facts that were worked out elsewhere."""
 
+import functools
 import math
-import shutil
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 
 import envs
-from envs.batch import BatchedEnv
+from tests.envs import draws, transitions
+from tests.envs.batches import DEVICES, make, statistics
 
+NAME = "cartpole"
 BALANCE = envs.Linear([[0, 0, 0, 0], [0, 0, 2, 1]], [0, 0])  # push to the right if 2 theta + theta_dot > 0
 
+one_step = functools.partial(transitions.one, NAME)
 
-def one_step(state, action, **options):
-    """Next state of one environment, reward and terminated."""
-    env = envs.make("cartpole", 1, autoreset_mode="Disabled", dtype="float64", **options)
-    env.set_state({"state": [state], "elapsed": [0]})
-    _, reward, terminated, _, _ = env.step(torch.tensor([action]))
-    return env.state()["state"][0].tolist(), reward.item(), terminated.item()
+
+# ---- one step, by hand --------------------------------------------------------------------------
 
 
 def test_an_upright_pole_at_rest_is_pushed_as_worked_out_by_hand():
@@ -60,9 +58,93 @@ def test_the_reward_of_sutton_and_barto_is_minus_one_at_the_end(beyond, reward):
     assert one_step([2.5 if beyond else 0.0, 0.0, 0.0, 0.0], 1, sutton_barto_reward=True)[1] == reward
 
 
+def test_falling_at_the_last_step_sets_both_flags():
+    fast = [2.39, 5.0, 0.0, 0.0]
+    assert transitions.ends(NAME, fast, 1, elapsed=498) == (True, False)
+    assert transitions.ends(NAME, fast, 1, elapsed=499) == (True, True)
+    assert transitions.ends(NAME, [0.0, 0.0, 0.0, 0.0], 1, elapsed=499) == (False, True)
+
+
+# ---- one step, by Gymnasium ---------------------------------------------------------------------
+
+
+@functools.cache
+def cases():
+    """25,000 states on both sides of every threshold, actions, and what Gymnasium makes of them."""
+    random = np.random.default_rng(0)
+    states = random.uniform([-2.6, -3, -0.25, -4], [2.6, 3, 0.25, 4], (20_000, 4)).astype(np.float32)
+    seen, pushed = transitions.visited(NAME, 5000)
+    states, actions = np.concatenate([states, seen]), np.concatenate([random.integers(2, size=20_000), pushed])
+    return states, actions, transitions.original(NAME, states, actions)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-12)])
+def test_one_step_equals_gymnasiums(dtype, tolerance, device):
+    states, actions, expected = cases()
+    found = transitions.port(NAME, states, actions, dtype, device=device)
+    assert (transitions.differences(NAME, found, expected) <= tolerance).all()
+    np.testing.assert_allclose(found.observation, expected.observation, rtol=1e-6, atol=1e-6)
+    # None of these states ends within 1e-6 of a threshold, where rounding would decide.
+    np.testing.assert_array_equal(found.terminated, expected.terminated)
+    np.testing.assert_array_equal(found.reward, expected.reward)
+    assert 5000 < expected.terminated.sum() < 20_000
+
+
+@pytest.mark.parametrize("params", [{"sutton_barto_reward": True}, {"kinematics_integrator": "semi_implicit_euler"}])
+def test_one_step_of_a_variant_equals_gymnasiums(params):
+    states, actions = (rows[::10] for rows in cases()[:2])
+    expected = transitions.original(NAME, states, actions, **params)
+    found = transitions.port(NAME, states, actions, **params)
+    assert (transitions.differences(NAME, found, expected) <= 1e-12).all()
+    np.testing.assert_array_equal(found.terminated, expected.terminated)
+    np.testing.assert_array_equal(found.reward, expected.reward)
+
+
+def test_sine_and_cosine_are_right_to_less_than_an_ulp_and_a_half():
+    # With gravity alone and no speed: theta_dot' = tau g sin(theta) / (l (4/3 - m cos^2 / M)); both functions enter.
+    angles = np.linspace(-0.4188, 0.4188, 200_001).astype(np.float32)
+    states = np.zeros((len(angles), 4), dtype=np.float32)
+    states[:, 2] = angles
+    found = transitions.port(NAME, states, np.zeros(len(angles), dtype=np.uint8), "float32", force_mag=0.0)
+    x = angles.astype(np.float64)
+    exact = 0.02 * 9.8 * np.sin(x) / (0.5 * (4 / 3 - 0.1 * np.cos(x) ** 2 / 1.1))
+    relative = np.abs(found.following[:, 3] - exact) / np.maximum(np.abs(exact), 1e-30)
+    assert np.max(relative[exact != 0]) < 4 * 2.0**-23  # sine, product, quotient and sum each round once
+
+
+# ---- first states -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_first_states_are_made_of_four_numbers_in_order(device):
+    draws.assert_made_of(NAME, lambda uniform: [uniform(j, -0.05, 0.05) for j in range(4)], device)
+
+
+def test_first_states_are_uniform_and_uncorrelated():
+    states = draws.first_states(make(NAME, 10_000, seed=3), 25)
+    draws.assert_uniform(states, -0.05, 0.05)  # a million
+    for field in range(4):
+        draws.assert_uniform(states[..., field], -0.05, 0.05)
+    draws.assert_uncorrelated(states)
+
+
+def test_bounds_hold_through_autoresets_until_the_next_full_reset():
+    env = make(NAME, 500, reset=False)
+    env.reset(options={"low": 0.1, "high": 0.2})
+    for _ in range(60):
+        obs, *_, info = env.step(env.random_actions()[0])
+        first = obs[info["_final_obs"]]
+        assert ((first >= 0.1) & (first <= 0.2)).all()
+    assert (env.state()["episode"].numpy() > 0).any()
+    assert (env.reset()[0].abs() <= 0.05).all()
+
+
+# ---- whole episodes -----------------------------------------------------------------------------
+
+
 def test_the_return_of_sutton_and_barto_is_minus_one_or_zero():
-    env = envs.make("cartpole", 300, sutton_barto_reward=True, max_episode_steps=20)
-    env.reset()
+    env = make(NAME, 300, sutton_barto_reward=True, max_episode_steps=20)
     env.rollout(500)
     env.rollout(100, store="trajectory")
     for _ in range(30):
@@ -70,27 +152,26 @@ def test_the_return_of_sutton_and_barto_is_minus_one_or_zero():
         assert torch.equal(info["episode_return"][terminated], torch.full((int(terminated.sum()),), -1.0))
         only_truncated = truncated & ~terminated
         assert (info["episode_return"][only_truncated] == 0).all()
-    found = env.statistics()
-    assert (float(found["return_min"]), float(found["return_max"])) == (-1.0, 0.0)
+    found = statistics(env)
+    assert (found["return_min"], found["return_max"]) == (-1.0, 0.0)
 
 
 def test_a_random_policy_lasts_22_steps_on_average_and_never_less_than_8():
-    env = envs.make("cartpole", 10_000, seed=2)
-    env.reset()
-    env.rollout(300)  # until episodes end at a steady rate, so that short ones are not over-represented
-    env.statistics()
-    env.rollout(1000)
-    found = env.statistics()
-    assert float(found["length_mean"]) == pytest.approx(22.26, abs=0.1)
-    assert float(found["length_min"]) == 8
+    env, lengths = make(NAME, 20_000, seed=2), np.zeros(20_000)
+    for _ in range(250):
+        info = env.step(env.random_actions()[0])[4]
+        ended = info["_final_obs"].numpy() & (lengths == 0)  # the first episode of each, so that no length is favoured
+        lengths[ended] = info["episode_length"].numpy()[ended]
+    assert lengths.min() == 8
+    assert lengths.mean() == pytest.approx(22.26, abs=4 * 11.9 / np.sqrt(20_000))
+    assert lengths.std() == pytest.approx(11.9, rel=0.03)
 
 
 def test_the_balancing_policy_always_reaches_the_limit():
-    env = envs.make("cartpole", 1000, seed=2)
-    env.reset()
+    env = make(NAME, 1000, seed=2)
     env.rollout(1500, BALANCE)
-    found = env.statistics()
-    assert [float(found[k]) for k in ("episodes", "length_min", "length_max")] == [3000, 500, 500]
+    found = statistics(env)
+    assert [found[key] for key in ("episodes", "length_min", "length_max")] == [3000, 500, 500]
 
 
 def corners(bound):
@@ -101,131 +182,19 @@ def corners(bound):
 def test_no_action_sequence_ends_an_episode_within_seven_steps():
     states = np.repeat(corners(0.05), 2**7, axis=0)
     actions = np.tile((np.arange(2**7)[:, None] >> np.arange(7)) & 1, (16, 1))
-    env = envs.make("cartpole", len(states), dtype="float64", autoreset_mode="Disabled")
+    env = envs.make(NAME, len(states), dtype="float64", autoreset_mode="Disabled")
     env.set_state({"state": states, "elapsed": np.zeros(len(states), dtype=int)})
     for t in range(7):
         _, _, terminated, _, _ = env.step(torch.from_numpy(actions[:, t].copy()))
         assert not terminated.any()
 
 
-def test_the_declared_constants_are_gymnasiums():
-    original, params = envs.make_original("cartpole").unwrapped, envs.port("cartpole").params()
-    for name in ("gravity", "masscart", "masspole", "length", "force_mag", "tau", "kinematics_integrator"):
-        assert getattr(params, name) == getattr(original, name)
-    assert params.theta_threshold_radians == original.theta_threshold_radians
-    assert params.x_threshold == original.x_threshold
-    spec = gymnasium.spec("CartPole-v1")
-    assert envs.port("cartpole").horizon == spec.max_episode_steps
-    assert envs.port("cartpole").reward_threshold == spec.reward_threshold
-    env = envs.make("cartpole", 1)
-    assert env.single_observation_space == original.observation_space
-    assert env.single_action_space == original.action_space
+# ---- what is declared ---------------------------------------------------------------------------
 
 
-def test_the_originals_state_can_be_read_and_put_back():
-    original, module = envs.make_original("cartpole"), envs.original("cartpole")
-    original.reset(seed=1)
-    for _ in range(5):
-        original.step(1)
-    state, elapsed = module.get_state(original)
-    assert elapsed == 5
-    after = original.step(0)[0]
-    other = envs.make_original("cartpole")
-    other.reset(seed=2)
-    module.set_state(other, state, elapsed)
-    np.testing.assert_array_equal(other.step(0)[0], after)
-    assert module.get_state(other)[1] == 6
-
-
-def test_the_original_is_truncated_at_500_steps_from_a_state_put_in():
-    original, module = envs.make_original("cartpole"), envs.original("cartpole")
-    original.reset(seed=1)
-    module.set_state(original, [0.0, 0.0, 0.0, 0.0], 498)
-    assert original.step(1)[3] is False
-    assert original.step(0)[3] is True
-
-
-# ---- single transitions against Gymnasium, and mutants of the kernel that this must tell apart ----
-
-
-@pytest.fixture(scope="module")
-def transitions():
-    """20,000 states, actions, and what Gymnasium makes of them."""
-    random = np.random.default_rng(0)
-    states = random.uniform([-2.6, -3, -0.25, -4], [2.6, 3, 0.25, 4], (20_000, 4)).astype(np.float32)
-    actions = random.integers(2, size=20_000)
-    original, module = envs.make_original("cartpole", sutton_barto_reward=True), envs.original("cartpole")
-    original.reset(seed=0)
-    rows = []
-    for state, action in zip(states.astype(np.float64), actions.tolist(), strict=True):
-        module.set_state(original, state)
-        _, reward, terminated, _, _ = original.step(action)
-        rows.append((*module.get_state(original)[0], reward, terminated))
-    return states, actions, np.array(rows)
-
-
-def differences(transitions, folder=None, dtype="float64"):
-    """Largest error of each state field, and the number of differing rewards and flags."""
-    states, actions, expected = transitions
-    port = envs.port("cartpole")
-    options = {"autoreset_mode": "Disabled", "dtype": dtype, "sutton_barto_reward": True}
-    env = BatchedEnv(port, folder or envs.folder("cartpole"), len(states), **options)
-    env.set_state({"state": states, "elapsed": np.zeros(len(states), dtype=int)})
-    _, reward, terminated, _, _ = env.step(torch.from_numpy(actions))
-    errors = np.abs(env.state()["state"].numpy() - expected[:, :4]).max(axis=0)
-    flags = int((terminated.numpy() != expected[:, 5].astype(bool)).sum())
-    return [*errors, int((reward.numpy() != expected[:, 4]).sum()), flags]
-
-
-def test_one_step_equals_gymnasiums(transitions):
-    *errors, rewards, flags = differences(transitions)
-    assert max(errors) <= 1e-12
-    assert rewards == flags == 0
-
-
-def test_one_step_in_float32_is_within_a_millionth(transitions):
-    *errors, rewards, flags = differences(transitions, dtype="float32")
-    assert max(errors[:3]) <= 1e-6
-    assert errors[3] <= 2e-6
-    assert rewards == flags == 0  # none of these 20,000 states ends within 1e-6 of a threshold
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("real(4.0 / 3.0)", "real(1.0)"),  # the pole's inertia
-        ("action ? Params::force_mag : -Params::force_mag", "action ? -Params::force_mag : Params::force_mag"),
-        ("if (Params::kinematics_integrator_is_euler)", "if (!Params::kinematics_integrator_is_euler)"),
-        ("terminated ? -1.0f : 0.0f) : 1.0f", "terminated ? 0.0f : 0.0f) : 1.0f"),
-        ("| (magnitude(theta) > Params::theta_threshold_radians)", ""),
-        ("magnitude(x) > Params::x_threshold", "x > Params::x_threshold"),
-        ("polemass_length * theta_dot * theta_dot", "polemass_length * theta_dot"),
-    ],
-)
-def test_a_mutant_of_the_kernel_is_told_apart(transitions, tmp_path, right, wrong):
-    folder = tmp_path / "cartpole"
-    shutil.copytree(envs.folder("cartpole"), folder)
-    kernel = folder / "kernel.cuh"
-    text = kernel.read_text()
-    assert text.count(right) >= 1
-    kernel.write_text(text.replace(right, wrong, 1))
-    *errors, rewards, flags = differences(transitions, folder)
-    assert max(errors) > 1e-6 or rewards > 0 or flags > 0
-
-
-# ---- sine and cosine ----------------------------------------------------------------------------
-
-
-def test_sine_and_cosine_are_right_to_less_than_an_ulp_and_a_half():
-    # With gravity alone and no speed: theta_dot' = tau g sin(theta) / (l (4/3 - m cos^2 / M)); both functions enter.
-    angles = np.linspace(-0.4188, 0.4188, 200_001).astype(np.float32)
-    states = np.zeros((len(angles), 4), dtype=np.float32)
-    states[:, 2] = angles
-    env = envs.make("cartpole", len(angles), autoreset_mode="Disabled", force_mag=0.0)
-    env.set_state({"state": states, "elapsed": np.zeros(len(angles), dtype=int)})
-    env.step(torch.zeros(len(angles), dtype=torch.uint8))
-    x = angles.astype(np.float64)
-    push = 0.0
-    exact = 0.02 * (9.8 * np.sin(x) - np.cos(x) * push) / (0.5 * (4 / 3 - 0.1 * np.cos(x) ** 2 / 1.1))
-    relative = np.abs(env.state()["state"].numpy()[:, 3] - exact) / np.maximum(np.abs(exact), 1e-30)
-    assert np.nanmax(relative[exact != 0]) < 4 * 2.0**-23  # sine, product, quotient and sum each round once
+def test_memory_per_environment_is_what_the_table_says():
+    env = make(NAME)
+    # 4 x 4 state, 4 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 x 4 final_obs, 4 return, 4 length
+    assert env.bytes_per_env == 69
+    # state and elapsed twice, obs, reward, flags and a one-byte action once
+    assert env.bytes_per_step == 2 * 18 + 16 + 4 + 3 + 1

@@ -1,64 +1,241 @@
-"""Faults put into the shared kernels, each of which a named test must notice."""
+"""Faults put into the kernels, each of which a named test must notice."""
 
+import functools
 import shutil
 
 import pytest
+import torch
 
+import envs
 from envs.kernels import compile
-from tests.envs import test_batch, test_noise
+from tests.envs import (
+    test_acrobot,
+    test_autoreset,
+    test_batch,
+    test_cartpole,
+    test_mountain_car,
+    test_mountain_car_continuous,
+    test_noise,
+    test_pendulum,
+    test_policies,
+    test_rollout,
+)
+
+# The tests that notice, by a short name.
+RUNGS = {
+    "cartpole step": lambda: test_cartpole.test_one_step_equals_gymnasiums("float64", 1e-12, "cpu"),
+    "cartpole start": test_cartpole.test_first_states_are_uniform_and_uncorrelated,
+    "cartpole numbers": lambda: test_cartpole.test_first_states_are_made_of_four_numbers_in_order("cpu"),
+    "cartpole variant": lambda: test_cartpole.test_one_step_of_a_variant_equals_gymnasiums(
+        {"sutton_barto_reward": True}
+    ),
+    "car step": lambda: test_mountain_car.test_one_step_equals_gymnasiums("float64", (1e-12, 1e-12), "cpu"),
+    "car at the goal": test_mountain_car.test_reaching_the_goal_exactly_is_enough,
+    "car start": test_mountain_car.test_first_positions_are_uniform_and_uncorrelated,
+    "force step": lambda: test_mountain_car_continuous.test_one_step_equals_gymnasiums("float64", (1e-7, 1e-8), "cpu"),
+    "pendulum step": lambda: test_pendulum.test_one_step_equals_gymnasiums("float64", 1e-12, "cpu"),
+    "pendulum start": test_pendulum.test_first_states_are_uniform_and_uncorrelated,
+    "acrobot step": lambda: test_acrobot.test_one_step_equals_gymnasiums(0.25, "float64", 1e-12, "cpu"),
+    "acrobot at full speed": lambda: test_acrobot.test_one_step_equals_gymnasiums(1, "float64", 1e-9, "cpu"),
+    "limit": lambda: test_autoreset.test_episodes_are_truncated_at_exactly_the_originals_limit(
+        "cartpole", "cpu", "SameStep"
+    ),
+    "same step": lambda: test_autoreset.test_same_step_returns_the_next_episodes_first_observation("cartpole", "cpu"),
+    "next step": lambda: test_autoreset.test_next_step_shows_the_last_observation_then_resets("cartpole", "cpu"),
+    "inert": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert("cartpole", "cpu"),
+    "mask": lambda: test_batch.test_a_masked_reset_touches_the_masked_rows_alone(
+        "cartpole", "cpu", "SameStep", "torch"
+    ),
+    "not a number": lambda: test_batch.test_an_action_outside_the_space_is_named_and_nothing_moves(
+        "cpu", "pendulum", torch.float32
+    ),
+    "returns": lambda: test_batch.test_statistics_count_every_episode_since_the_last_call("pendulum", "cpu"),
+    "random policy": lambda: test_noise.test_random_actions_are_those_of_the_numpy_form("cartpole", "cpu"),
+    "random policy of three": lambda: test_noise.test_random_actions_are_those_of_the_numpy_form("mountain_car", "cpu"),
+    "split": lambda: test_noise.test_a_batch_can_be_split_by_first_index("cartpole"),
+    "groups": lambda: test_noise.test_a_group_equals_a_batch_of_its_own_with_its_seed("cartpole"),
+    "streams": lambda: test_noise.test_seeds_and_environments_have_streams_of_their_own("cartpole"),
+    "fused": lambda: test_rollout.test_a_fused_trajectory_equals_single_steps_bit_for_bit(
+        "cartpole", "cpu", "random", 500
+    ),
+    "fused returns": lambda: test_rollout.test_a_fused_trajectory_equals_single_steps_bit_for_bit(
+        "pendulum", "cpu", "random", 500
+    ),
+    "short episodes": lambda: test_rollout.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead(
+        "cpu"
+    ),
+    "ties": lambda: test_rollout.test_of_equal_scores_the_lowest_action_is_taken("cpu"),
+    "bootstraps": lambda: (
+        test_policies.test_bootstraps_are_the_values_of_last_observations_of_episodes_that_were_only_truncated(
+            "cartpole"
+        )
+    ),
+    "probabilities": lambda: test_policies.test_values_log_probabilities_and_bootstraps_agree_with_torch("cartpole"),
+    "sampling": test_policies.test_a_discrete_action_is_the_inverse_distribution_function_of_the_documented_noise,
+}
+
+CARTPOLE, CAR, FORCE = "cartpole/kernel.cuh", "mountain_car/kernel.cuh", "mountain_car_continuous/kernel.cuh"
+PENDULUM, ACROBOT = "pendulum/kernel.cuh", "acrobot/kernel.cuh"
+BATCH, CPU, FUSED, MLP = (f"kernels/{name}.cuh" for name in ("batch", "batch_cpu", "rollout_cpu", "mlp"))
+SIGNATURE = "-(theta * theta + real(0.1) * theta_dot * theta_dot + real(0.001) * torque * torque)"
+
+MUTANTS = {
+    # physics, reward and end of a step
+    "reward 0 at the end": (CARTPOLE, "0.0f) : 1.0f", "0.0f) : (terminated ? 0.0f : 1.0f)", "cartpole step"),
+    "semi-implicit Euler": (
+        CARTPOLE,
+        "if (Params::kinematics_integrator_is_euler)",
+        "if (!Params::kinematics_integrator_is_euler)",
+        "cartpole step",
+    ),
+    "wrong inertia of the pole": (CARTPOLE, "real(4.0 / 3.0)", "real(1.0)", "cartpole step"),
+    "pushes exchanged": (
+        CARTPOLE,
+        "action ? Params::force_mag : -Params::force_mag",
+        "action ? -Params::force_mag : Params::force_mag",
+        "cartpole step",
+    ),
+    "no end by the angle": (
+        CARTPOLE,
+        "| (magnitude(theta) > Params::theta_threshold_radians)",
+        "",
+        "cartpole step",
+    ),
+    "no end on the left": (CARTPOLE, "magnitude(x) > Params::x_threshold", "x > Params::x_threshold", "cartpole step"),
+    "no square of the speed": (
+        CARTPOLE,
+        "polemass_length * theta_dot * theta_dot",
+        "polemass_length * theta_dot",
+        "cartpole step",
+    ),
+    "no penalty at the end": (CARTPOLE, "terminated ? -1.0f : 0.0f) : 1.0f", "0.0f) : 1.0f", "cartpole variant"),
+    "a car beyond the goal only": (CAR, "position >= Params::goal", "position > Params::goal", "car at the goal"),
+    "no wall": (CAR, "velocity = (moved <=", "if (false) velocity = (moved <=", "car step"),
+    "no largest speed of a car": (CAR, "velocity = clipped(velocity", "clipped(velocity", "car step"),
+    "a car moved by its old velocity": (
+        CAR,
+        "moved = position + velocity;",
+        "moved = position + velocity - real(action - 1) * Params::force + Params::gravity * cosine;",
+        "car step",
+    ),
+    "the cost of a clipped action": (
+        FORCE,
+        "action * action * real(0.1)",
+        "clipped(action, LOW, HIGH) * clipped(action, LOW, HIGH) * real(0.1)",
+        "force step",
+    ),
+    "force without a limit": (FORCE, "clipped(action, LOW, HIGH)", "action", "force step"),
+    "half of the prize": (FORCE, "real(100)", "real(50)", "force step"),
+    "reward of the state after": (
+        PENDULUM,
+        "terminated = false;",
+        f"reward = float({SIGNATURE});\n        terminated = false;",
+        "pendulum step",
+    ),
+    "torque without a limit": (PENDULUM, "clipped(action, LOW, HIGH)", "action", "pendulum step"),
+    "an angle without end": (
+        PENDULUM,
+        "theta = wrapped(fused(theta_dot, Params::dt, theta));",
+        "theta = fused(theta_dot, Params::dt, theta);",
+        "pendulum step",
+    ),
+    "sine and cosine exchanged": (PENDULUM, "obs[0] = float(cosine)", "obs[0] = float(sine)", "pendulum step"),
+    "-1 at the goal of the acrobot": (ACROBOT, "terminated ? 0.0f : -1.0f", "-1.0f", "acrobot step"),
+    "the equations of the first paper": (
+        ACROBOT,
+        "Params::book_or_nips_is_book ?",
+        "!Params::book_or_nips_is_book ?",
+        "acrobot step",
+    ),
+    "half of the middle stages": (ACROBOT, "real(2) * (stage[1]", "(stage[1]", "acrobot step"),
+    "no largest speed of a link": (
+        ACROBOT,
+        "clipped(fused(dt / 6, total(acc2), s[3]), -Params::MAX_VEL_2, Params::MAX_VEL_2)",
+        "fused(dt / 6, total(acc2), s[3])",
+        "acrobot at full speed",
+    ),
+    # first states and noise
+    "starts within 4 hundredths": (
+        CARTPOLE,
+        "uniform(words[j], bounds[0], bounds[1])",
+        "uniform(words[j], real(0.8) * bounds[0], real(0.8) * bounds[1])",
+        "cartpole start",
+    ),
+    "one number for all fields": (CARTPOLE, "uniform(words[j]", "uniform(words[0]", "cartpole start"),
+    "numbers in another order": (CARTPOLE, "uniform(words[j]", "uniform(words[3 - j]", "cartpole numbers"),
+    "a car starts nearer": (CAR, "bounds[0], bounds[1]", "bounds[0], real(0.5) * (bounds[0] + bounds[1])", "car start"),
+    "a pendulum starts slower": (PENDULUM, "-bounds[1], bounds[1]", "real(-0.8), real(0.8)", "pendulum start"),
+    "numbers shared by environments": (CPU, "w.word[0][k] = span.index + positions[k]", "w.word[0][k] = 0", "streams"),
+    "numbers shared by tiles": (BATCH, "u32(b.first_index + begin)", "u32(b.first_index)", "random policy"),
+    "numbers that ignore the first index": (BATCH, "u32(b.first_index + begin)", "u32(begin)", "split"),
+    "one seed for all groups": (BATCH, "b.seeds[group]", "b.seeds[0]", "groups"),
+    "halves of a word exchanged": (BATCH, "t & 1 ? 16 : 0", "t & 1 ? 0 : 16", "random policy of three"),
+    # ends and beginnings of episodes
+    "no truncation": (CPU, "u8(length >= LIMIT)", "u8(0)", "limit"),
+    "truncation a step late": (CPU, "u8(length >= LIMIT)", "u8(length > LIMIT)", "limit"),
+    "a limit of 200": (CPU, "u8(length >= LIMIT)", "u8(length >= 200)", "limit"),
+    "a counter kept over a reset": (BATCH, "    b.elapsed[i] = 0;\n", "", "same step"),
+    "a return kept over a reset": (BATCH, "if (RUNNING_RETURN) b.running_return[i] = 0.0f;", "", "returns"),
+    "final_obs after the reset": (
+        CPU,
+        "    Episodes episodes;\n    for (int k = 0; k < count_ended; k++) {\n        const i64 i",
+        "    Episodes episodes;\n    if (AUTORESET == SAME_STEP) start_episodes(b, span, positions, count_ended);\n"
+        "    for (int k = 0; k < count_ended; k++) {\n        const i64 i",
+        "same step",
+    ),
+    "the same episode again": (CPU, "if (AUTORESET == SAME_STEP) b.episode[i] += 1;", "", "same step"),
+    "a reward for a reset": (
+        CPU,
+        "b.reward[base + i] = live ? reward : 0.0f",
+        "b.reward[base + i] = reward",
+        "next step",
+    ),
+    "no flag of a reset": (CPU, "memcpy(b.is_reset + base, resetting, count);", "", "next step"),
+    "an ended environment that moves": (CPU, "s[j] = live ? s[j] : before[j];", "(void)live;", "inert"),
+    "a mask without effect": (CPU, "if (!mask || mask[span.base + i])", "", "mask"),
+    "not a number let through": (
+        BATCH,
+        "!(action >= Given(Environment::LOW) && action <= Given(Environment::HIGH))",
+        "action < Given(Environment::LOW) || action > Given(Environment::HIGH)",
+        "not a number",
+    ),
+    # many steps at once
+    "fetched once": (FUSED, "k % FETCH_EVERY == 0", "k == 0", "fused"),
+    "a second end between two fetches": (FUSED, "if (!DEFAULT_BOUNDS && dry)", "if (false)", "short episodes"),
+    "no truncation in fused steps": (FUSED, "truncated = steps >= LIMIT", "truncated = false", "short episodes"),
+    "steps not counted": (
+        FUSED,
+        "lane.steps = b.elapsed[e] + (call.steps - 1) - length[i];",
+        "lane.steps = 0;",
+        "fused",
+    ),
+    "a fused return kept over a reset": (FUSED, "ended ? 0.0f : total[i]", "total[i]", "fused returns"),
+    "the highest action of equals": (BATCH, "scores[a] > highest ? a", "scores[a] >= highest ? a", "ties"),
+    "values of ended episodes": (
+        FUSED,
+        "call.bootstrap[row + i] = policy",
+        "call.bootstrap[row] = policy",
+        "bootstraps",
+    ),
+    "probabilities of the likeliest": (MLP, "log_prob = score - highest", "log_prob = -highest", "probabilities"),
+    "one sample for all steps": (FUSED, "w.word[2][i] = u32(t);", "w.word[2][i] = 0;", "sampling"),
+}
 
 
-def truncation():
-    test_batch.test_episodes_are_truncated_at_exactly_the_limit("cartpole", "SameStep", 9)
-
-
-def same_step():
-    test_batch.test_same_step_returns_the_next_episodes_first_observation("cpu")
-
-
-def fused():
-    test_batch.test_a_fused_trajectory_equals_single_steps_bit_for_bit("cartpole", "cpu", 500)
-
-
-def short_episodes():
-    test_batch.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead("cpu")
-
-
-def inert():
-    test_batch.test_disabled_leaves_an_ended_environment_inert("cpu")
-
-
-def numbers():
-    test_noise.test_random_actions_are_those_of_the_numpy_form()
-
-
-def split():
-    test_noise.test_a_batch_can_be_split_by_first_index()
-
-
-MUTANTS = [
-    ("batch_cpu.cuh", "u8(length >= LIMIT)", "u8(0)", truncation),
-    ("batch_cpu.cuh", "u8(length >= LIMIT)", "u8(length > LIMIT)", truncation),
-    ("batch.cuh", "    b.elapsed[i] = 0;\n", "", same_step),  # the counter is kept over a reset
-    ("batch.cuh", "observe(s, b.final_obs + i * OBS);", "observe(b.bounds, b.final_obs + i * OBS);", same_step),
-    ("batch.cuh", "u32(b.first_index + begin)", "u32(b.first_index)", numbers),  # tiles share numbers
-    ("batch.cuh", "u32(b.first_index + begin)", "u32(begin)", split),
-    ("batch_cpu.cuh", "s[j] = live ? s[j] : before[j];", "(void)live;", inert),
-    ("rollout_cpu.cuh", "if (!DEFAULT_BOUNDS && dry)", "if (false)", short_episodes),
-    ("rollout_cpu.cuh", "k % FETCH_EVERY == 0", "k == 0", fused),
-    ("rollout_cpu.cuh", "lane.steps = steps;", "lane.steps = 0;", fused),
-]
-
-
-@pytest.mark.parametrize(("file", "right", "wrong", "rung"), MUTANTS)
-def test_a_mutant_of_the_batch_is_noticed(tmp_path, monkeypatch, file, right, wrong, rung):
-    envs = tmp_path / "envs"
-    shutil.copytree(compile.ENVS, envs, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    text = (envs / "kernels" / file).read_text()
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_a_fault_is_noticed(tmp_path, monkeypatch, fault):
+    file, right, wrong, rung = MUTANTS[fault]
+    folder = tmp_path / "envs"
+    shutil.copytree(compile.ENVS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / file).read_text()
     assert right in text
-    (envs / "kernels" / file).write_text(text.replace(right, wrong))
-    rung()  # passes without the fault
-    monkeypatch.setattr(compile, "KERNELS", envs / "kernels")
-    monkeypatch.setattr(compile, "ENVS", envs)
-    with pytest.raises(AssertionError):
-        rung()
+    (folder / file).write_text(text.replace(right, wrong))
+    # Not optimised, so that a fault compiles quickly; apart from the libraries that other tests have loaded.
+    monkeypatch.setattr(compile, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in compile.FLAGS))
+    monkeypatch.setattr(compile, "library", functools.cache(compile.library.__wrapped__))
+    RUNGS[rung]()  # passes without the fault
+    monkeypatch.setattr(compile, "KERNELS", folder / "kernels")
+    monkeypatch.setattr(compile, "ENVS", folder)
+    monkeypatch.setattr(envs, "_FOLDER", folder)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        RUNGS[rung]()

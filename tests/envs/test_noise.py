@@ -3,13 +3,21 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import envs
 from envs import noise
+from envs.spaces import Box, Discrete
+from tests.envs.batches import DEVICES, NAMES, make, random_step
+from tests.envs.draws import first_states
 
 WORD = st.integers(0, 2**32 - 1)
+SPACES = {
+    "two actions": Discrete(2),
+    "three actions": Discrete(3),
+    "an interval": Box(np.array([-2.0], dtype=np.float32), np.array([1.0], dtype=np.float32)),
+}
 
 
 @pytest.mark.parametrize(
@@ -28,119 +36,139 @@ def test_philox_gives_the_published_answers(counter, key, expected):
     assert [f"{int(word):08x}" for word in noise.philox(counter, key)] == expected.split()
 
 
-@given(counter=st.tuples(WORD, WORD, WORD, WORD), key=st.integers(0, 2**64 - 1))
-def test_philox_in_arrays_equals_philox_in_python_integers(counter, key):
+def philox(counter, key: int) -> list[int]:
+    """The ten rounds in Python's integers."""
     c0, c1, c2, c3 = counter
     k0, k1 = key % 2**32, key >> 32
     for _ in range(10):
         p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
         c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 % 2**32, (p0 >> 32) ^ c3 ^ k1, p0 % 2**32
         k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
-    assert noise.philox(counter, key).tolist() == [c0, c1, c2, c3]
+    return [c0, c1, c2, c3]
 
 
-def first_states(env, episodes):
-    """First states [episodes, B, 4] of an environment's next episodes."""
-    states = []
-    for _ in range(episodes):
-        env.reset()
-        states.append(env.state()["state"].cpu().numpy())
-    return np.stack(states)
+@given(counter=st.tuples(WORD, WORD, WORD, WORD), key=st.integers(0, 2**64 - 1))
+def test_philox_in_arrays_equals_philox_in_python_integers(counter, key):
+    assert noise.philox(counter, key).tolist() == philox(counter, key)
 
 
-@settings(deadline=None, max_examples=20)
-@given(
-    seed=st.integers(0, 2**64 - 1),
-    first_index=st.integers(0, 2**32 - 300),
-    dtype=st.sampled_from(["float32", "float64"]),
-)
-def test_kernel_draws_the_numbers_of_the_numpy_form(seed, first_index, dtype):
-    env = envs.make("cartpole", 300, seed=seed, first_index=first_index, dtype=dtype)
-    found = first_states(env, 3)
-    index = np.arange(first_index, first_index + 300, dtype=np.uint64)
-    for episode in range(3):
-        words = noise.philox((index, episode, 0, noise.RESET), seed)
-        np.testing.assert_array_equal(found[episode].T, noise.uniform(words, -0.05, 0.05, getattr(np, dtype)))
+# ---- the random policy --------------------------------------------------------------------------
 
 
-def test_random_actions_are_those_of_the_numpy_form():
-    env = envs.make("cartpole", 300, seed=9)
-    env.reset()
+def random_action(space: str, seed: int, index: int, t: int) -> float:
+    """The documented random policy in Python's integers."""
+    if space == "two actions":  # a bit each, 32 in a word, 128 in a block
+        return philox((index, 0, t // 128, 2**31), seed)[t % 128 // 32] >> (t % 32) & 1
+    if space == "three actions":  # 16 bits each, the low half of a word first, 8 in a block
+        word = philox((index, 0, t // 8, 2**31), seed)[t % 8 // 2]
+        return 3 * (word >> 16 if t % 2 else word % 2**16) >> 16
+    word = philox((index, 0, t // 4, 2**31), seed)[t % 4]  # one in a word, 4 in a block
+    return -2.0 + 3.0 * (word >> 8) / 2**24
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_random_policy_is_the_documented_one(space):
+    for seed, first, start in ((0, 0, 0), (2**40 + 3, 17, 123)):
+        found = noise.random_actions(SPACES[space], seed, np.arange(first, first + 3, dtype=np.uint64), 270, start)
+        expected = [[random_action(space, seed, first + i, start + k) for i in range(3)] for k in range(270)]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=3e-7 if space == "an interval" else 0)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_random_policy_uses_its_actions_evenly_and_independently(space):
+    actions = noise.random_actions(SPACES[space], 6, np.arange(10_000, dtype=np.uint64), 96).astype(np.float64)
+    count = {"two actions": 2, "three actions": 3}.get(space)
+    if count:
+        for action in range(count):
+            share = 1 / count
+            assert abs(np.mean(actions == action) - share) < 4 * np.sqrt(share * (1 - share) / actions.size)
+    else:
+        ranks = (np.sort(actions.ravel()) + 2) / 3
+        assert np.abs(ranks - np.arange(ranks.size) / ranks.size).max() < 1.95 / np.sqrt(ranks.size)
+    actions = (actions - actions.mean()) / actions.std()
+    for a, b in ((actions[1:], actions[:-1]), (actions[8:], actions[:-8]), (actions[:, 1:], actions[:, :-1])):
+        assert abs(np.mean(a * b)) < 4 / np.sqrt(a.size)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_random_actions_are_those_of_the_numpy_form(name, device):
+    env = make(name, 300, seed=9, first_index=5, device=device)
+    index = np.arange(5, 305, dtype=np.uint64)
     for start in (0, 130):
-        expected = noise.random_discrete2(9, np.arange(300, dtype=np.uint64), 260, start)
-        np.testing.assert_array_equal(env.random_actions(260).numpy(), expected)
+        expected = noise.random_actions(env.single_action_space, 9, index, 260, start)
+        found = env.random_actions(260)
+        assert found.dtype == (torch.float32 if isinstance(env.single_action_space, Box) else torch.uint8)
+        np.testing.assert_array_equal(found.cpu().numpy(), expected)
         env.rollout(130)
 
 
-def run(num_envs, **options):
-    """States after 60 steps under the random policy."""
-    env = envs.make("cartpole", num_envs, **options)
-    env.reset()
+@pytest.mark.parametrize("name", NAMES)
+def test_random_actions_lie_in_their_space_and_reach_its_ends(name):
+    env = make(name, 10_000)
+    actions, space = env.random_actions(100), env.single_action_space
+    if isinstance(space, Box):
+        low, high = space.low.item(), space.high.item()
+        assert low <= actions.min() < low + 1e-4 and high - 1e-4 < actions.max() <= high
+    else:
+        assert actions.unique().tolist() == list(range(int(space.n)))
+
+
+# ---- what an environment's numbers do not depend on ---------------------------------------------
+
+
+def run(name: str, num_envs: int, **options):
+    """States after 60 random steps, in the midst of which every episode ended."""
+    env = make(name, num_envs, **options)
+    env.set_state({"elapsed": np.full(num_envs, env.max_episode_steps - 30)})
     for _ in range(60):
-        env.step(env.random_actions()[0])
-    return env.state()["state"].numpy()
+        random_step(env)
+    assert (env.state()["episode"].to(torch.int64) > 0).all()
+    return env.state()["state"].cpu().numpy()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_envs", [1, 7, 256, 4096, 65536])
-def test_an_environment_does_not_depend_on_the_batch_around_it(num_envs):
-    np.testing.assert_array_equal(run(num_envs, seed=5)[:7], run(1000, seed=5)[: min(num_envs, 7)])
+def test_an_environment_does_not_depend_on_the_batch_around_it(name, device, num_envs):
+    one, other = run(name, num_envs, seed=5, device=device), run(name, 1000, seed=5)
+    np.testing.assert_array_equal(one[:1000], other[:num_envs])
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_do_not_depend_on_the_number_of_threads(threads):
-    np.testing.assert_array_equal(run(3000, seed=5, threads=threads), run(3000, seed=5, threads=1))
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("threads", [2, 5])
+def test_results_do_not_depend_on_the_number_of_threads(name, threads):
+    np.testing.assert_array_equal(run(name, 3000, seed=5, threads=threads), run(name, 3000, seed=5, threads=1))
 
 
-def test_a_batch_can_be_split_by_first_index():
-    whole = run(600, seed=5)
-    np.testing.assert_array_equal(whole[:250], run(250, seed=5))
-    np.testing.assert_array_equal(whole[250:], run(350, seed=5, first_index=250))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_can_be_split_by_first_index(name):
+    whole = run(name, 600, seed=5)
+    np.testing.assert_array_equal(whole[:250], run(name, 250, seed=5))
+    np.testing.assert_array_equal(whole[250:], run(name, 350, seed=5, first_index=250))
 
 
-def test_a_group_equals_a_batch_of_its_own_with_its_seed():
-    both = run(2 * 300, groups=2, seed=[11, 12])
-    np.testing.assert_array_equal(both[:300], run(300, seed=11))
-    np.testing.assert_array_equal(both[300:], run(300, seed=12))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_group_equals_a_batch_of_its_own_with_its_seed(name):
+    both = run(name, 2 * 300, groups=2, seed=[11, 12])
+    np.testing.assert_array_equal(both[:300], run(name, 300, seed=11))
+    np.testing.assert_array_equal(both[300:], run(name, 300, seed=12))
 
 
-def test_seeds_give_different_streams_and_equal_seeds_equal_ones():
-    np.testing.assert_array_equal(run(64, seed=1), run(64, seed=1))
-    assert (run(64, seed=1) != run(64, seed=2)).all()
-    assert (run(64, seed=1) != run(64, seed=2**32 + 1)).all()
-
-
-def test_first_states_are_uniform():
-    # Kolmogorov-Smirnov against U(-.05, .05) on a million draws, p > 1e-3: the statistic is below 1.95 / sqrt(n)
-    draws = np.sort(first_states(envs.make("cartpole", 10_000, seed=3), 25).ravel())
-    n = len(draws)
-    expected = (draws.astype(np.float64) + 0.05) / 0.1
-    rank = np.arange(1, n + 1) / n
-    assert n == 1_000_000
-    assert max(np.max(rank - expected), np.max(expected - rank + 1 / n)) < 1.95 / np.sqrt(n)
-
-
-def test_first_states_are_uncorrelated_across_components_environments_and_episodes():
-    states = first_states(envs.make("cartpole", 10_000, seed=4), 10).astype(np.float64) / 0.05 * np.sqrt(3)
-    limit = 4 / np.sqrt(states[..., 0].size)
-    for a in range(4):
-        for b in range(a):
-            assert abs(np.mean(states[..., a] * states[..., b])) < limit
-        assert abs(np.mean(states[:, 1:, a] * states[:, :-1, a])) < limit
-        assert abs(np.mean(states[1:, :, a] * states[:-1, :, a])) < 4 / np.sqrt(states[1:, :, a].size)
-
-
-def test_random_actions_are_fair_coins():
-    env = envs.make("cartpole", 10_000, seed=6)
-    env.reset()
-    actions = env.random_actions(100).to(torch.float64)
-    assert abs(actions.mean() - 0.5) < 4 * 0.5 / 1000
-    assert abs(((actions[1:] - 0.5) * (actions[:-1] - 0.5)).mean()) < 4 * 0.25 / np.sqrt(99 * 10_000)
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_and_environments_have_streams_of_their_own(name):
+    states = run(name, 200, seed=1)
+    np.testing.assert_array_equal(states, run(name, 200, seed=1))
+    for other in (2, 2**32 + 1):
+        assert (states != run(name, 200, seed=other)).any(axis=1).all()
+    assert len(np.unique(states, axis=0)) == 200
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gpu_draws_the_numbers_of_the_cpu(dtype):
+def test_gpu_draws_the_numbers_of_the_cpu(name, dtype):
     options = {"seed": 2**64 - 3, "first_index": 77, "dtype": dtype}
-    here, there = envs.make("cartpole", 5000, **options), envs.make("cartpole", 5000, device="cuda", **options)
+    here, there = envs.make(name, 5000, **options), envs.make(name, 5000, device="cuda", **options)
     np.testing.assert_array_equal(first_states(here, 5), first_states(there, 5))
     assert torch.equal(here.random_actions(300), there.random_actions(300).cpu())
