@@ -72,7 +72,7 @@ def make(name: str, num_envs: int, device="cpu", **options) -> BatchedEnv:
 
 
 def original(name: str):
-    """An environment's `original.py`: make, get_state, set_state.
+    """An environment's `original.py`: make, get_state, set_state, margin.
 
     Raises:
         ImportError: Gymnasium is not installed.
@@ -142,7 +142,8 @@ def units(name: str) -> dict[tuple[str, str, str], str]:
         found[mode, dtype, "copy"] = unit(mode, dtype)
     for mode in MODES if declared.observes_state else ():
         found[mode, "float32", "view"] = unit(mode, "float32", view=True)
-    found["SameStep", "float32", "mlp"] = unit("SameStep", "float32", hidden=max(HIDDEN))
+    for dtype in ("float32", "float64"):
+        found["SameStep", dtype, "mlp"] = unit("SameStep", dtype, hidden=max(HIDDEN))
     return found
 
 

@@ -27,6 +27,8 @@ RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
 DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
 CONTINUOUS_TYPES = (torch.float32, torch.float64)
+INTEGERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")  # NumPy's types that torch knows
+FLOATS = ("f2", "f4", "f8")
 
 
 class Graph:
@@ -36,6 +38,10 @@ class Graph:
         self.steps = steps
         self.replay = graph.replay
         self._keep = keep
+
+
+def _is_random(policy) -> bool:
+    return isinstance(policy, str) and policy == "random"
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -66,6 +72,7 @@ class BatchedEnv(VectorEnv):
         arrays: "torch", or "numpy" (cpu only): reset and step return zero-copy views of the same buffers.
         threads: of the CPU; None is one below 16,384 environments, else all.
         check_actions: raise on an action outside the space; None is True on the cpu, False on cuda (it synchronises).
+        render_mode: None or "rgb_array", for Gymnasium's wrappers; `render` works in both.
         preset: a named set of parameters.
         **params: single parameters, compile-time constants of the kernel.
 
@@ -92,6 +99,7 @@ class BatchedEnv(VectorEnv):
         arrays: str = "torch",
         threads: int | None = None,
         check_actions: bool | None = None,
+        render_mode: str | None = None,
         preset: str | None = None,
         **params,
     ):
@@ -127,6 +135,7 @@ class BatchedEnv(VectorEnv):
         default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores
         self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
         choice("check_actions", check_actions, (None, True, False))
+        self.render_mode = choice("render_mode", render_mode, (None, "rgb_array"))
         self._check = self.device.type == "cpu" if check_actions is None else check_actions
         seeds = self._seeds(seed)
 
@@ -269,6 +278,8 @@ class BatchedEnv(VectorEnv):
         Raises:
             ValueError, TypeError: as Gymnasium's vector environments do, and for a mask beside a seed or bounds.
         """
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         for key in options:
@@ -323,7 +334,8 @@ class BatchedEnv(VectorEnv):
         self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
 
     def _seeds(self, seed) -> list[int]:
-        seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * self.groups
+        several = isinstance(seed, Sequence) or (isinstance(seed, np.ndarray) and seed.ndim > 0)
+        seeds = list(seed) if several else [seed] * self.groups
         if len(seeds) != self.groups:
             raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
         return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
@@ -343,15 +355,17 @@ class BatchedEnv(VectorEnv):
         return tensor.to(self.device)
 
     def _action(self, action) -> torch.Tensor:
-        numbers = "f" if self._continuous else "iub"
+        numbers = FLOATS if self._continuous else INTEGERS
         if isinstance(action, torch.Tensor):
             tensor = action
-        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.kind in numbers:
-            tensor = torch.from_numpy(np.ascontiguousarray(action))
+        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.str[1:] in numbers:
+            plain = action.flags.carray and action.dtype.isnative  # torch refuses, or warns of, anything else
+            tensor = torch.from_numpy(action if plain else np.array(action, action.dtype.newbyteorder("=")))
         else:
             kind = "a floating-point" if self._continuous else "an integer"
+            arrays = " or NumPy array" if self.device.type == "cpu" else f" on {self.device}"
             found = getattr(action, "dtype", type(action).__name__)
-            raise ValueError(f"action must be {kind} torch tensor on {self.device}, got {found}")
+            raise ValueError(f"action must be {kind} torch tensor{arrays}, got {found}")
         if tensor.dtype not in self._steps:
             allowed = ", ".join(map(_name, self._action_types))
             raise ValueError(f"action has dtype {_name(tensor.dtype)}; allowed: {allowed}")
@@ -408,9 +422,10 @@ class BatchedEnv(VectorEnv):
         Raises:
             ValueError: an unknown policy, or weights of the wrong shape or not finite.
         """
-        if not isinstance(policy, Linear):
-            choice("policy", policy, ("random",))
+        if _is_random(policy):
             return lambda obs: self.random_actions()[0]
+        if not isinstance(policy, Linear):
+            raise ValueError(f"policy must be 'random' or a Linear, got {policy!r:.80}")
         weights, bias = policy.tensors(*self._policy_shape, self.device)
         if not self._continuous:
             return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
@@ -445,8 +460,8 @@ class BatchedEnv(VectorEnv):
         steps = integer("steps", steps, 1, 2**31 - 1)
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
-        choice("store", store, ("statistics", "trajectory"))
-        choice("obs_dtype", obs_dtype, ("float32", "bfloat16"))
+        if choice("store", store, ("statistics", "trajectory")) == "statistics" and obs_dtype != "float32":
+            raise ValueError(f"obs_dtype={obs_dtype!r} needs store='trajectory': statistics keep no observations")
         kind, hidden, arguments = "random", 0, {"steps": steps}
         if isinstance(policy, Linear):
             kind = "linear"
@@ -457,15 +472,15 @@ class BatchedEnv(VectorEnv):
             hidden = policy.check(*self._policy_shape, self._continuous, self.device)
             numbers = policy.numbers()  # alive until the launch below is queued
             arguments |= {"weights": numbers.data_ptr(), "greedy": int(policy.greedy)}
-        else:
-            choice("policy", policy, ("random",))
+        elif not _is_random(policy):
+            raise ValueError(f"policy must be 'random', a Linear or an MLP, got {policy!r:.80}")
         rows = self._trajectory(steps, policy, obs_dtype) if store == "trajectory" else {}
         narrow = "obs_bfloat16" if obs_dtype == "bfloat16" else "obs"
         fields = {"action": "actions", "obs": narrow}
         arguments |= dict.fromkeys(("obs", "obs_bfloat16", "value"), 0)  # null: not kept
         arguments |= {fields.get(name, name): rows[name].data_ptr() for name in rows}
         self._run(f"rollout_{kind}_{store}", hidden, **arguments)
-        return rows
+        return dict(rows)
 
     @property
     def _policy_shape(self) -> tuple[int, int]:
@@ -495,6 +510,7 @@ class BatchedEnv(VectorEnv):
         self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
     ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and type of every buffer that `rollout` with store="trajectory" returns."""
+        choice("obs_dtype", obs_dtype, ("float32", "bfloat16"))
         rows, float32 = (steps, self.num_envs), torch.float32
         layout = {
             "obs": ((*rows, self.single_observation_space.shape[0]), getattr(torch, obs_dtype)),
@@ -537,19 +553,21 @@ class BatchedEnv(VectorEnv):
                 self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
 
         before = {name: buffer.clone() for name, buffer in self._buffers.items()}
-        with torch.cuda.device(self.device):
-            graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                run()  # compiles and allocates what the capture must not
-            torch.cuda.current_stream().wait_stream(stream)
-            with torch.cuda.graph(graph):
-                run()
-        for name, buffer in self._buffers.items():
-            buffer.copy_(before[name])  # the warm-up leaves no trace
+        try:
+            with torch.cuda.device(self.device):
+                graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    run()  # compiles and allocates what the capture must not
+                torch.cuda.current_stream().wait_stream(stream)
+                with torch.cuda.graph(graph, stream=stream):  # torch's own stream may be another device's
+                    run()
+        finally:
+            for name, buffer in self._buffers.items():
+                buffer.copy_(before[name])  # the warm-up leaves no trace
         return Graph(graph, steps, (self, policy))
 
-    def render(self, indices: Sequence[int] | None = None) -> list[np.ndarray]:
+    def render(self, indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
         """Pictures of environments as Gymnasium draws them; the batch is only read.
 
         Args:
@@ -579,7 +597,8 @@ class BatchedEnv(VectorEnv):
 
         Returns:
             0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
-            max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit.
+            max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit; the mean is NaN
+            where unchecked actions made returns too large for such a sum.
         """
         totals = self._buffers["totals"]
         episodes, steps, _ = totals.sum(dim=1).double()
@@ -588,13 +607,16 @@ class BatchedEnv(VectorEnv):
         returns = wholes.sum().double() + fractions.sum().double() / 2**RETURN_BITS
         extremes = self._buffers["extremes"]
         none = torch.full_like(episodes, torch.nan)
+        # A tile's sum holds 63 bits: what could have overflown it is no sum.
+        largest = torch.where(totals[0] > 0, extremes[2:].abs().amax(dim=0), 0.0)
+        summed = (totals[0] * largest < 2.0 ** (63 - RETURN_BITS)).all()
 
         def known(value):
             return torch.where(episodes > 0, value, none)
 
         found = {
             "episodes": episodes,
-            "return_mean": known(returns / episodes),
+            "return_mean": torch.where(summed, known(returns / episodes), none),
             "return_min": known(extremes[2].min()),
             "return_max": known(extremes[3].max()),
             "length_mean": known(steps / episodes),
@@ -613,6 +635,10 @@ class BatchedEnv(VectorEnv):
             steps since the seed) and seed (one per group).
         """
         return snapshot.take(self)
+
+    def states(self, indices: Sequence[int]) -> torch.Tensor:
+        """Copies of the state [len(indices), k] of some environments."""
+        return self._buffers["state"].t()[indices]
 
     def set_state(self, state: Mapping, mask=None):
         """Restores what `state()` gave, or the keys present; on an error nothing has changed.

@@ -69,6 +69,6 @@ def integer(field: str, value, low: int, high: int) -> int:
 
 def choice(field: str, value, allowed):
     """The value; ValueError unless it is one of the allowed."""
-    if value not in allowed:
+    if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
         raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
     return value

@@ -33,7 +33,11 @@ class Linear:
         """
         found = []
         for name, shape in (("weights", (m, n)), ("bias", (m,))):
-            tensor = torch.as_tensor(getattr(self, name)).to(device, torch.float32, copy=True).contiguous()
+            given = getattr(self, name)
+            try:
+                tensor = torch.as_tensor(given).to(device, torch.float32, copy=True).contiguous()
+            except (TypeError, ValueError, RuntimeError):
+                raise ValueError(f"policy.{name} must be numbers of shape {shape}, got {given!r:.80}") from None
             if tuple(tensor.shape) != shape:
                 raise ValueError(f"policy.{name} has shape {tuple(tensor.shape)}; this environment needs {shape}")
             if not bool(tensor.isfinite().all()):
@@ -74,8 +78,10 @@ class MLP:
         if self.log_std is not None:
             if not continuous:
                 raise ValueError("policy.log_std belongs to continuous actions; this environment's are discrete")
-            if self.log_std.shape != (1,) or self.log_std.device != device or self.log_std.dtype != torch.float32:
+            if not isinstance(self.log_std, torch.Tensor) or not _fits(self.log_std, (1,), device):
                 raise ValueError(f"policy.log_std must be a float32 tensor of shape (1,) on {device}")
+        if not isinstance(self.greedy, bool):
+            raise ValueError(f"policy.greedy={self.greedy!r} must be True or False")
         return hidden
 
     def numbers(self) -> torch.Tensor:
@@ -94,14 +100,17 @@ def _width(network, name: str, inputs: int, outputs: int, device: torch.device) 
         raise ValueError(f"policy.{name} has {hidden} hidden units; allowed: {', '.join(map(str, HIDDEN))}")
     for place, shape in ((0, (hidden, inputs)), (2, (hidden, hidden)), (4, (outputs, hidden))):
         layer = network[place]
-        if tuple(layer.weight.shape) != shape:
-            raise ValueError(f"policy.{name}[{place}] has weights {tuple(layer.weight.shape)}; needed: {shape}")
         if layer.bias is None:
             raise ValueError(f"policy.{name}[{place}] needs a bias")
-        if layer.weight.dtype != torch.float32 or layer.weight.device != device:
-            found = f"{str(layer.weight.dtype).removeprefix('torch.')} on {layer.weight.device}"
-            raise ValueError(f"policy.{name}[{place}] must be float32 on {device}, got {found}")
+        for kind, tensor, needed in (("weights", layer.weight, shape), ("bias", layer.bias, shape[:1])):
+            if not _fits(tensor, needed, device):
+                found = f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
+                raise ValueError(f"policy.{name}[{place}]: {kind} must be {needed} float32 on {device}, got {found}")
     return hidden
+
+
+def _fits(tensor: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> bool:
+    return tuple(tensor.shape) == shape and tensor.dtype == torch.float32 and tensor.device == device
 
 
 def _flat(network: nn.Sequential) -> list[torch.Tensor]:

@@ -39,7 +39,7 @@ class Port:
         Raises:
             ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
         """
-        if preset is not None and preset not in self.presets:
+        if preset is not None and preset not in list(self.presets):
             raise ValueError(f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}")
         chosen = {**self.presets[preset or "original"], **overrides}
         known = {f.name: f for f in dataclasses.fields(self.params)}
@@ -69,16 +69,13 @@ def _value(name: str, value, spec):
         return bool(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} must be a number")
-    if abs(value) > float(np.finfo(np.float32).max):
+    if not abs(value) <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name}={value!r} must be a finite number")
     if spec.type is int:
         if value != int(value):
             raise ValueError(f"{name}={value!r} must be an integer")
         return int(value)
-    single = abs(float(value))
-    if not single <= float(np.finfo(np.float32).max):
-        raise ValueError(f"{name}={value!r} must be a finite number")
-    if spec.metadata.get("positive") and not (value > 0 and single >= np.finfo(np.float32).tiny):
+    if spec.metadata.get("positive") and not value >= np.finfo(np.float32).tiny:
         raise ValueError(f"{name}={value!r} must be positive")
     return float(value)
 
@@ -96,7 +93,7 @@ def interval(options: Mapping, low: float, high: float, limit: float) -> tuple[f
             bounds.append(float(value))
         except (TypeError, ValueError):
             raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
-        if not abs(bounds[-1]) <= limit:
+        if not abs(bounds[-1]) <= max(limit, float(np.float32(limit))):  # as float32 may have rounded it
             raise ValueError(f"options[{name!r}]={value!r} must lie in [-{limit}, {limit}]")
     if bounds[0] > bounds[1]:
         raise ValueError(f"options: low={bounds[0]} must not exceed high={bounds[1]}")

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import operator
 import os
 from collections.abc import Iterator, Sequence
 
@@ -25,10 +24,12 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
 
     Raises:
         ImportError: pygame or Gymnasium is not installed.
-        ValueError: no environment of that index.
+        ValueError: not integers, or no environment of that index.
     """
-    rows = [operator.index(i) for i in np.atleast_1d(range(env.num_envs) if indices is None else indices)]
-    for i in rows:
+    rows = np.atleast_1d(np.arange(env.num_envs) if indices is None else np.asarray(indices))
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"indices must be one integer or a list of integers, got {indices!r:.60}")
+    for i in rows.tolist():
         if not 0 <= i < env.num_envs:
             raise ValueError(f"no environment {i} to render: the batch has 0 .. {env.num_envs - 1}")
     original = envs.original(env.name)
@@ -36,7 +37,7 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
     with _headless():
         renderer = original.make(render_mode="rgb_array", **dataclasses.asdict(env.params))
         renderer.reset()
-        for state in env.state()["state"][rows].tolist():
+        for state in env.states(rows.tolist()).tolist():
             original.set_state(renderer, state)
             drawn.append(renderer.render())
     return drawn  # renderer.close() would end all of pygame, windows of the caller's included

@@ -7,6 +7,7 @@ import torch
 
 from .checks import integer
 from .port import nearest
+from .spaces import AutoresetMode
 
 PER_ENV = (
     *("state", "elapsed", "episode", "terminated", "truncated"),
@@ -30,6 +31,8 @@ def put(env, state: Mapping, rows: torch.Tensor | None):
     Raises:
         ValueError: as `BatchedEnv.set_state` says.
     """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"set_state: state must be a mapping as state() returns it, got {type(state).__name__}")
     allowed = [*_per_env(env), "bounds", "t", "seed"]
     for key in state:
         if key not in allowed:
@@ -39,7 +42,7 @@ def put(env, state: Mapping, rows: torch.Tensor | None):
     tensors = {key: _rows(env, key, state[key]) for key in _per_env(env) if key in state}
     if "state" in tensors:
         _check_state(env, tensors["state"])
-    if "elapsed" in tensors:
+    if {"elapsed", "terminated", "truncated"} & set(tensors):
         _check_elapsed(env, tensors, rows)
     bounds = _bounds(env, state["bounds"]) if "bounds" in state else None
     seeds = env._seeds(state["seed"]) if "seed" in state else None
@@ -70,7 +73,7 @@ def _signed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _rows(env, key: str, value) -> torch.Tensor:
-    """One key's rows on the device in the buffer's type; finite, and integers in range."""
+    """One key's rows on the device in the buffer's type; flags are 0 or 1, integers in range, other numbers real."""
     buffer = env._buffers[key]
     shape = tuple(buffer.t().shape if key == "state" else buffer.shape)
     try:
@@ -79,6 +82,12 @@ def _rows(env, key: str, value) -> torch.Tensor:
         raise ValueError(f"set_state: {key} must be an array of numbers, got {value!r:.60}") from None
     if tuple(tensor.shape) != shape:
         raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {shape}")
+    if tensor.is_complex():
+        raise ValueError(f"set_state: {key} must be real, got {str(tensor.dtype).removeprefix('torch.')}")
+    if buffer.dtype == torch.bool:
+        _refuse(key, tensor, (tensor != 0) & (tensor != 1), "False or True")
+    if key == "running_return":
+        _refuse(key, tensor, ~tensor.isfinite(), "finite")
     if key in ("elapsed", "episode"):
         top = env.max_episode_steps if key == "elapsed" else 2**32 - 1
         if tensor.is_floating_point():
@@ -104,9 +113,13 @@ def _check_state(env, states: torch.Tensor):
 
 def _check_elapsed(env, tensors: Mapping, rows: torch.Tensor | None):
     """An episode that has run for as long as the limit must have ended."""
-    flags = [tensors.get(flag, env._buffers[flag]) for flag in ("terminated", "truncated")]
-    elapsed = tensors["elapsed"].to(torch.int64)
-    wrong = (elapsed == env.max_episode_steps) & ~(flags[0] | flags[1])
+    elapsed, terminated, truncated = (
+        tensors.get(name, env._buffers[name]) for name in ("elapsed", "terminated", "truncated")
+    )
+    elapsed = elapsed.to(torch.int64)
+    # With SAME_STEP the environment is already in its next episode.
+    running = ~(terminated | truncated) | (env.autoreset_mode == AutoresetMode.SAME_STEP)
+    wrong = (elapsed == env.max_episode_steps) & running
     wrong = wrong if rows is None else wrong & rows
     _refuse("elapsed", elapsed, wrong, f"in 0 .. {env.max_episode_steps - 1}, its episode being unfinished")
 

@@ -229,7 +229,7 @@ def devices_agree(cases: Cases, dtype: str, devices: tuple[str, str] = ("cpu", "
     )
     for env in (here, there):
         env.reset()
-    different = {"state": 0, "reward": 0, "terminated": 0, "truncated": 0, "random action": 0}
+    different = dict.fromkeys(("state", "observation", "reward", "terminated", "truncated", "random action"), 0)
     error = 0.0
     for _ in range(steps):
         actions = here.random_actions()[0], there.random_actions()[0]
@@ -238,20 +238,34 @@ def devices_agree(cases: Cases, dtype: str, devices: tuple[str, str] = ("cpu", "
         error = max(error, float(cases.differences(*states).max()))
         different["state"] += int((states[0] != states[1]).sum())
         different["random action"] += int((actions[0] != actions[1].cpu()).sum())
-        for name, index in (("reward", 1), ("terminated", 2), ("truncated", 3)):
+        for name, index in (("observation", 0), ("reward", 1), ("terminated", 2), ("truncated", 3)):
             different[name] += int((outputs[0][index] != outputs[1][index].cpu()).sum())
         if dtype == "float64":
             there.set_state(here.state())
     place, cases_met = ("episode", "cpu-cuda", devices[1], dtype), steps * num_envs
-    # A reward in float64 is rounded to float32 at last, which a last bit may tip over.
-    tipped = cases_met // 1_000_000 if dtype == "float64" and "reward" in cases.asked.tolerances.float64 else 0
+    # What is rounded to float32 at last may be tipped over by the last bit of a float64.
+    tipped = {"observation"} | ({"reward"} if "reward" in cases.asked.tolerances.float64 else set())
     for name, count in different.items():
         if name == "state" and dtype == "float64":
             passed = error <= DEVICES_APART
             yield row(place, name, cases_met, passed, error=error, tolerance=DEVICES_APART)
         else:
-            allowed = tipped if name == "reward" else 0
+            allowed = cases_met // 1_000_000 if dtype == "float64" and name in tipped else 0
             yield row(place, name, cases_met, count <= allowed, differing=count, allowed=allowed)
+    if dtype == "float32":
+        yield from trajectories_agree(cases, place, (here, there))
+
+
+def trajectories_agree(cases: Cases, place: tuple, batches: tuple) -> Iterator[dict]:
+    """Fused steps from equal states on two devices: every buffer of their trajectories, bit for bit."""
+    here, there = batches
+    for policy in ("random", "fixed"):
+        there.set_state(here.state())
+        chosen = "random" if policy == "random" else cases.policy
+        rows = [env.rollout(100, chosen, "trajectory") for env in batches]
+        for name, ours in rows[0].items():
+            different = (ours != rows[1][name].cpu()).reshape(-1).numpy()
+            yield equal(place, f"{name} of fused steps, {policy} policy", different)
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------

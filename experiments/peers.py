@@ -93,7 +93,7 @@ def ask(peer: str, waiting: list[Wanted], task: Task) -> Iterator[dict]:
             for answer in process:
                 runs, waiting = True, waiting[1:]
                 yield answer
-        lost = waiting[:1] if runs else waiting
+        lost = waiting[:1] if runs or process.late else waiting
         yield from ({"reason": process.failure()} for _ in lost)
         waiting = waiting[len(lost) :]
 
@@ -277,10 +277,10 @@ def main() -> None:
 
     task = Task(name, envs.port(name).gymnasium_id, settings.seed)
     chosen = chosen_peers(options.peers)
-    described = {peer: why_not(peer, task) or peer_workers.versions(peer) for peer in chosen}
+    reasons = {peer: why_not(peer, task) for peer in chosen}
+    described = {peer: reason or peer_workers.versions(peer) for peer, reason in reasons.items()}
     asked = {"seed": settings.seed, "sizes": SIZES[options.scale], "target_size": TARGET_SIZE, "peers": described}
     journal = Journal(options.output or whole, COLUMNS, "peers", name, options.scale, asked, options.commit)
-    reasons = {peer: why_not(peer, task) for peer in chosen}
     todo = [one for peer in chosen if not reasons[peer] for one in wanted(peer, options.scale)]
     todo = [one for one in todo if label(one) not in journal]
     for one, answer in zip(command.progress(todo, label), answers(todo, task), strict=True):

@@ -86,7 +86,8 @@ def memory_needed(name: str, group: Group, settings: Settings) -> float:
     stored = 0.0
     if group.rung.endswith(("trajectory", "mlp")):
         stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
-    return group.num_envs * (one.bytes_per_env + drawn + stored)
+    twice = 2 if group.rung.endswith("graph") else 1  # capturing keeps copies of both
+    return group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)
 
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:

@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 def make(name: str, num_envs: int, **options) -> "SB3VecEnv":
     """A batch of `num_envs` environments for Stable-Baselines3; `envs.BatchedEnv` lists the options."""
-    return SB3VecEnv(envs.make(name, num_envs, arrays="numpy", **options))
+    return SB3VecEnv(envs.make(name, num_envs, **{"arrays": "numpy"} | options))
 
 
 class SB3VecEnv(VecEnv):
@@ -78,9 +78,10 @@ class SB3VecEnv(VecEnv):
         if any(options != self._options[0] for options in self._options):
             raise ValueError("reset options belong to the whole batch: set_options needs the same for all environments")
         seed = None if self._seeds[0] is None else self._seeds[:: self.batch.group_size]
-        obs, _ = self.batch.reset(seed=seed, options=self._options[0])
-        self._reset_seeds()
+        options = self._options[0]
+        self._reset_seeds()  # what the batch refuses is not asked for again
         self._reset_options()
+        obs, _ = self.batch.reset(seed=seed, options=options)
         return np.asarray(obs).copy()
 
     def step_async(self, actions: np.ndarray) -> None:

@@ -28,8 +28,8 @@ def make(name: str, num_envs: int, device="cpu", check_actions: bool = False, **
     Actions are not checked by default: `rollout(break_when_all_done=True)` goes on stepping environments that have
     ended, which leaves them as they are, but which a check refuses.
     """
-    mode = AutoresetMode.DISABLED
-    return TorchRLEnv(envs.make(name, num_envs, device, autoreset_mode=mode, check_actions=check_actions, **options))
+    options = {"autoreset_mode": AutoresetMode.DISABLED, "check_actions": check_actions} | options
+    return TorchRLEnv(envs.make(name, num_envs, device, **options))
 
 
 class TorchRLEnv(EnvBase):
@@ -85,12 +85,23 @@ class TorchRLEnv(EnvBase):
         """The next full reset starts the noise anew at episode 0."""
         self._seed = seed
 
-    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs) -> TensorDict:
-        """Starts an episode in every environment, or in those that "_reset" [B, 1] or [B] marks."""
+    def _reset(
+        self, tensordict: TensorDictBase | None = None, *, seed: int | None = None, options: dict | None = None
+    ) -> TensorDict:
+        """Starts an episode in every environment, or in those that "_reset" [B, 1] or [B] marks.
+
+        Args:
+            seed, options: of a full reset, as `envs.BatchedEnv.reset` takes them.
+
+        Raises:
+            ValueError: a seed or options beside "_reset", or ones that the batch refuses.
+        """
         mask = None if tensordict is None else tensordict.get("_reset", None)
         if mask is None:
-            self._rows["observation"], _ = self.batch.reset(seed=self._seed)
-            self._seed = None
+            first, self._seed = self._seed if seed is None else seed, None
+            self._rows["observation"], _ = self.batch.reset(seed=first, options=options)
+        elif seed is not None or options:
+            raise ValueError("seed and options belong to a full reset: they cannot stand beside a '_reset' mask")
         elif mask.device.type != "cpu" or mask.any():  # a batch refuses an empty mask where it can see it for nothing
             self._rows["observation"], _ = self.batch.reset(options={"reset_mask": mask.reshape(self.batch_size)})
         return self._copies(self._rows)

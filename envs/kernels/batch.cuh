@@ -94,7 +94,9 @@ struct Episodes {
     FN void add(int length, float value) {
         count += 1;
         steps += length;
-        returns += i64(rint(double(value) * RETURN_UNIT));
+        const double limit = 8e12;  // more does not fit, and is then seen by the extremes
+        const double kept = value > -limit ? (value < limit ? double(value) : limit) : -limit;
+        returns += i64(rint(kept * RETURN_UNIT));
         shortest = length < shortest ? length : shortest;
         longest = length > longest ? length : longest;
         lowest = value < lowest ? value : lowest;

@@ -3,7 +3,7 @@
 #pragma once
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
-enum { NEVER = 0x7ffffffe };  // longer than any episode
+enum { NEVER = 0x7ffffffe };  // steps; longer than any episode that a machine gets through
 enum { VECTOR = 16 };  // loops over stack arrays run to a multiple of this, so that they need no remainder
 
 static inline int padded(int count) { return (count + VECTOR - 1) / VECTOR * VECTOR; }
@@ -139,7 +139,7 @@ static i64 first_outside(const Given* actions, i64 count) {
     return -1;
 }
 
-#if HIDDEN == 0  // the library of an MLP holds its rollouts alone
+#if HIDDEN == 0  // the library of an MLP steps by rollouts
 #define FOR_ACTIONS(Given, name) \
     EXPORT void step_##name(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<Given>(b, c, first, last); } \
     EXPORT i64 outside_##name(const Given* actions, i64 count) { return first_outside(actions, count); }

@@ -108,7 +108,7 @@ FN u32 word_for(const u32* words, i64 t) {  // by selects: registers cannot be i
     return at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
 }
 
-#if HIDDEN == 0  // the module of an MLP holds its rollouts alone
+#if HIDDEN == 0  // the module of an MLP has rollouts alone
 #if CONTINUOUS
 KERNEL step_float32(const Batch b, const Call call) { step_tile<float>(b, call); }
 KERNEL step_float64(const Batch b, const Call call) { step_tile<double>(b, call); }
@@ -238,7 +238,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
             }
             float reward;
             bool terminated;
-            Environment::step(s, Action(taken(action)), reward, terminated);
+            Environment::step(s, admitted(taken(action)), reward, terminated);
             length += 1;
             running += reward;
             const bool truncated = length >= LIMIT, ended = terminated | truncated;

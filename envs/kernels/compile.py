@@ -97,7 +97,7 @@ def unit(
 ) -> str:
     """The translation unit of one environment in one combination of compile-time choices.
 
-    `hidden` is the width of an MLP policy, whose rollouts are then all that the unit exports, or 0.
+    `hidden` is the width of an MLP policy, whose rollouts the unit then has in place of steps, or 0.
     """
     defines = {
         "REAL": {"float32": "float", "float64": "double"}[dtype],

@@ -174,7 +174,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 Environment::observe(s, obs);
                 choice = linear_action(obs, weights, bias);
             }
-            Environment::step(s, Action(taken(choice)), reward, terminated);
+            Environment::step(s, admitted(taken(choice)), reward, terminated);
 #if HIDDEN
             for (int j = 0; j < STATE; j++) before_reset[j][i] = s[j];
 #endif

@@ -22,13 +22,17 @@ class Params:
     gravity: float = 0.0025  # m per step^2
 
     def __post_init__(self):
-        low, high = self.min_position, self.max_position
-        if not -POSITION_LIMIT <= low < high <= POSITION_LIMIT:
-            limits = f"[-{POSITION_LIMIT}, {POSITION_LIMIT}]"
-            raise ValueError(f"min_position={low}, max_position={high} must be in order and lie in {limits}")
+        check_positions(self.min_position, self.max_position)
 
 
-def observation(params: Params) -> Box:
+def check_positions(low: float, high: float):
+    """Raises ValueError unless the ends of the track are in order and the kernel is written for them."""
+    if not -POSITION_LIMIT <= low < high <= POSITION_LIMIT:
+        limits = f"[-{POSITION_LIMIT}, {POSITION_LIMIT}]"
+        raise ValueError(f"min_position={low}, max_position={high} must be in order and lie in {limits}")
+
+
+def observation(params) -> Box:
     low = np.array([params.min_position, -params.max_speed], dtype=np.float32)
     high = np.array([params.max_position, params.max_speed], dtype=np.float32)
     return Box(low, high, dtype=np.float32)

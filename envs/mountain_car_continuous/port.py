@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..mountain_car.port import POSITION_LIMIT, check_positions, observation
 from ..port import Port, interval
 from ..spaces import Box
-
-POSITION_LIMIT = 33.0  # m; the kernel's cosine of three times the position holds up to 100 rad
 
 
 @dataclass(frozen=True)
@@ -21,16 +20,7 @@ class Params:
     power: float = 0.0015  # m per step^2, at action 1
 
     def __post_init__(self):
-        low, high = self.min_position, self.max_position
-        if not -POSITION_LIMIT <= low < high <= POSITION_LIMIT:
-            limits = f"[-{POSITION_LIMIT}, {POSITION_LIMIT}]"
-            raise ValueError(f"min_position={low}, max_position={high} must be in order and lie in {limits}")
-
-
-def observation(params: Params) -> Box:
-    low = np.array([params.min_position, -params.max_speed], dtype=np.float32)
-    high = np.array([params.max_position, params.max_speed], dtype=np.float32)
-    return Box(low, high, dtype=np.float32)
+        check_positions(self.min_position, self.max_position)
 
 
 PORT = Port(

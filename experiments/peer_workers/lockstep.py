@@ -36,7 +36,7 @@ def loop(task: Task, group: Group) -> Iterator[Loop]:
 
         how = f"{group.fused_steps} steps in one call, sums kept"
     else:
-        actions = cycled(env.random_actions(DRAWN_BATCHES).clone())
+        actions = cycled(env.random_actions(DRAWN_BATCHES))
 
         def run() -> int:
             env.step(next(actions))

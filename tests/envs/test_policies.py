@@ -214,15 +214,40 @@ def spoilt(**parts) -> envs.MLP:
     return envs.MLP(**({"actor": network(4, 2, 16, 0)} | parts))
 
 
+def with_bias(bias: torch.Tensor) -> nn.Sequential:
+    actor = network(4, 2, 16, 0)
+    actor[0].bias = nn.Parameter(bias)
+    return actor
+
+
 @pytest.mark.parametrize(
     ("mlp", "message"),
     [
         (lambda: spoilt(actor=network(4, 2, 48, 0)), "policy.actor has 48 hidden units; allowed: 16, 32, 64"),
-        (lambda: spoilt(actor=network(4, 3, 16, 0)), "policy.actor[4] has weights (3, 16); needed: (2, 16)"),
-        (lambda: spoilt(actor=network(3, 2, 16, 0)), "policy.actor[0] has weights (16, 3); needed: (16, 4)"),
-        (lambda: spoilt(actor=network(4, 2, 16, 0).double()), "policy.actor[0] must be float32 on cpu, got float64"),
+        (
+            lambda: spoilt(actor=network(4, 3, 16, 0)),
+            "actor[4]: weights must be (2, 16) float32 on cpu, got (3, 16)",
+        ),
+        (
+            lambda: spoilt(actor=network(3, 2, 16, 0)),
+            "actor[0]: weights must be (16, 4) float32 on cpu, got (16, 3)",
+        ),
+        (
+            lambda: spoilt(actor=network(4, 2, 16, 0).double()),
+            "weights must be (16, 4) float32 on cpu, got (16, 4)",
+        ),
         (lambda: spoilt(actor=nn.Linear(4, 2)), "must be Sequential(Linear, Tanh, Linear, Tanh, Linear)"),
         (lambda: spoilt(critic=network(4, 1, 32, 0)), "policy.critic must have 16 hidden units like policy.actor"),
+        (
+            lambda: spoilt(actor=with_bias(torch.zeros(3))),
+            "actor[0]: bias must be (16,) float32 on cpu, got (3,)",
+        ),
+        (
+            lambda: spoilt(actor=with_bias(torch.zeros(16).double())),
+            "bias must be (16,) float32 on cpu, got (16,)",
+        ),
+        (lambda: spoilt(greedy="no"), "policy.greedy='no' must be True or False"),
+        (lambda: network(4, 2, 16, 0), "policy must be 'random', a Linear or an MLP, got Sequential("),
         (lambda: spoilt(log_std=torch.zeros(1)), "policy.log_std belongs to continuous actions"),
     ],
 )
