@@ -52,6 +52,8 @@ def folder(name: str) -> Path:
     Raises:
         ValueError: no such environment; names the nearest.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"an environment is named by a string, got {name!r}; known: {', '.join(names())}")
     if name not in names():
         raise ValueError(f"no environment {name!r}{nearest(name, names())}")
     return _FOLDER / name

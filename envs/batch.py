@@ -393,6 +393,7 @@ class BatchedEnv(VectorEnv):
             allowed = f"[{low:g}, {high:g}]" if self._continuous else f"{low} .. {high}"
             raise ValueError(
                 f"action[{first}]={tensor.flatten()[first].item()} of environment {first} is not in {allowed}"
+                + ("; clamp it, or make the environment with check_actions=False" if self._continuous else "")
             )
         if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
             first = int(self._buffers["ended"].nonzero()[0])
@@ -426,7 +427,7 @@ class BatchedEnv(VectorEnv):
             return lambda obs: self.random_actions()[0]
         if not isinstance(policy, Linear):
             raise ValueError(f"policy must be 'random' or a Linear, got {policy!r:.80}")
-        weights, bias = policy.tensors(*self._policy_shape, self.device)
+        weights, bias = policy.tensors(*self.port.policy_shape, self.device)
         if not self._continuous:
             return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
         low, high = self.single_action_space.low.item(), self.single_action_space.high.item()
@@ -469,7 +470,7 @@ class BatchedEnv(VectorEnv):
             arguments |= {"weights": weights.data_ptr(), "bias": bias.data_ptr()}
         elif isinstance(policy, MLP):
             kind = "mlp"
-            hidden = policy.check(*self._policy_shape, self._continuous, self.device)
+            hidden = policy.check(*self.port.policy_shape, self._continuous, self.device)
             numbers = policy.numbers()  # alive until the launch below is queued
             arguments |= {"weights": numbers.data_ptr(), "greedy": int(policy.greedy)}
         elif not _is_random(policy):
@@ -482,16 +483,10 @@ class BatchedEnv(VectorEnv):
         self._run(f"rollout_{kind}_{store}", hidden, **arguments)
         return dict(rows)
 
-    @property
-    def _policy_shape(self) -> tuple[int, int]:
-        """Outputs and inputs of a policy."""
-        outputs = 1 if self._continuous else int(self.single_action_space.n)
-        return outputs, self.single_observation_space.shape[0]
-
     def _linear(self, policy: Linear) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights and bias on the device; checked once per policy, since a check synchronises."""
         if self._policy is None or self._policy[0] is not policy:
-            self._policy = policy, policy.tensors(*self._policy_shape, self.device)
+            self._policy = policy, policy.tensors(*self.port.policy_shape, self.device)
         return self._policy[1]
 
     def _trajectory(self, steps: int, policy, obs_dtype: str) -> dict[str, torch.Tensor]:

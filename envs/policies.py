@@ -94,7 +94,10 @@ class MLP:
 
 def _width(network, name: str, inputs: int, outputs: int, device: torch.device) -> int:
     if not isinstance(network, nn.Sequential) or tuple(map(type, network)) != LAYERS:
-        raise ValueError(f"policy.{name} must be Sequential(Linear, Tanh, Linear, Tanh, Linear), got {network!r:.80}")
+        found = type(network).__name__
+        if isinstance(network, nn.Sequential):
+            found += f"({', '.join(type(layer).__name__ for layer in network)})"
+        raise ValueError(f"policy.{name} must be Sequential(Linear, Tanh, Linear, Tanh, Linear), got {found}")
     hidden = network[0].out_features
     if hidden not in HIDDEN:
         raise ValueError(f"policy.{name} has {hidden} hidden units; allowed: {', '.join(map(str, HIDDEN))}")

@@ -33,6 +33,12 @@ class Port:
     running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
 
+    @property
+    def policy_shape(self) -> tuple[int, int]:
+        """Outputs and inputs of a policy: actions (1 of a Box) and observation components."""
+        outputs = int(self.action.n) if isinstance(self.action, Discrete) else 1
+        return outputs, self.observation(self.params()).shape[0]
+
     def make_params(self, preset: str | None, overrides: Mapping, others: Iterable[str] = ()):
         """The parameters of a preset with single ones replaced; `others` are names that may have been meant instead.
 

@@ -76,6 +76,19 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
     return Settings(at_scale(content, scale))
 
 
+def check_policy(environment: str, settings: Settings, outputs: int, inputs: int) -> None:
+    """ConfigError unless the fixed policy, if there is one, has weights [outputs, inputs] and bias [outputs]."""
+    policy = settings.throughput.get("fixed_policy")
+    if policy is None:
+        return
+    where = f"experiments/{environment}.yaml: throughput.fixed_policy"
+    rows = [len(row) for row in policy.weights]
+    if rows != [inputs] * outputs:
+        raise ConfigError(f"{where}.weights: {outputs} rows of {inputs} numbers are needed, found rows of {rows}")
+    if len(policy.bias) != outputs:
+        raise ConfigError(f"{where}.bias: {outputs} numbers are needed, found {len(policy.bias)}")
+
+
 def parse(file: Path) -> object:
     try:
         return yaml.safe_load(file.read_text("utf-8"))

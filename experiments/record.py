@@ -5,6 +5,7 @@ where they were; finished ones whose code and configuration are unchanged are ke
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import re
@@ -79,11 +80,14 @@ def run(experiment: str, environment: str | None, scale: str, folder: Path, comm
     if is_current(folder, output, experiment, environment, scale):
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
         return
+    keep_larger_scale(output, scale)
     program = [sys.executable, "-m", f"experiments.{experiment}", *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
     program += ["--commit", commit] if commit else []
     print(f"{experiment} {environment or ''}".strip(), flush=True)
-    output.with_suffix(".json").unlink(missing_ok=True)  # what is there is not current: let nobody take it for that
+    # What is there is not current: let nobody take it for that.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        output.with_suffix(".json").unlink()
     finished = subprocess.run(program, cwd=ROOT)
     if finished.returncode:
         raise UserError(
@@ -91,6 +95,19 @@ def run(experiment: str, environment: str | None, scale: str, folder: Path, comm
             "the same command goes on from there"
         )
     sign(folder, [output, output.with_suffix(".json")])
+
+
+def keep_larger_scale(output: Path, scale: str) -> None:
+    """UserError where a full recording would be replaced by a quick one."""
+    try:
+        recorded = json.loads(output.with_suffix(".json").read_text()).get("scale")
+    except (OSError, ValueError):
+        return
+    if recorded == "full" and scale == "quick":
+        raise UserError(
+            f"{output} was recorded at full scale, which a quick one would replace; "
+            "give another --machine or --output, or record at --scale full"
+        )
 
 
 def is_current(folder: Path, output: Path, experiment: str, environment: str | None, scale: str) -> bool:

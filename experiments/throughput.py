@@ -133,6 +133,7 @@ def main() -> None:
     options = arguments.parse_args()
     name = options.environment
     settings = config.load(name, options.scale)
+    config.check_policy(name, settings, *envs.port(name).policy_shape)
     present = command.devices(options.devices)
     waiting = []
     for rung in chosen_rungs(options.rungs):

@@ -49,7 +49,7 @@ class SB3VecEnv(VecEnv):
             raise ValueError(f"Stable-Baselines3 takes NumPy arrays: the batch must be on 'cpu', not {batch.device}")
         if batch.autoreset_mode != AutoresetMode.SAME_STEP:
             mode = batch.autoreset_mode.value
-            raise ValueError(f"Stable-Baselines3 resets in the step that ends: autoreset_mode={mode!r}, not 'SameStep'")
+            raise ValueError(f"Stable-Baselines3 resets in the ending step: autoreset_mode={mode!r} must be 'SameStep'")
         self.batch = batch
         self._attributes = {"render_mode": ["rgb_array"] * batch.num_envs}  # name: a value per environment
         self._actions = None

@@ -270,3 +270,21 @@ def test_both_devices_roll_out_the_same_bits(name):
     there = batch(name, device="cuda").rollout(STEPS, envs.MLP(actor, critic), "trajectory")
     for key, value in here.items():
         assert same(value, there[key].cpu()), key
+
+
+def test_a_network_that_answers_nan_acts_as_zero_fused_as_in_single_steps():
+    inputs, _ = shape("pendulum")
+    silent = network(inputs, 1, 16, 0)
+    nn.init.constant_(silent[4].bias, float("nan"))
+    fused, stepped = batch("pendulum"), batch("pendulum", check_actions=False)
+    fused.rollout(5, envs.MLP(silent))
+    for _ in range(5):
+        stepped.step(torch.full((BATCH,), float("nan")))
+    assert same(fused.state()["state"], stepped.state()["state"])
+
+
+def test_a_trajectory_given_away_is_not_what_the_next_rollout_writes_through():
+    env = batch("cartpole")
+    rows = env.rollout(8, store="trajectory")
+    rows["reward"] = rows["reward"][:1].clone()
+    assert env.rollout(8, store="trajectory")["reward"].shape == (8, BATCH)

@@ -162,3 +162,17 @@ def test_a_machine_without_jsonschema_goes_on_and_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     assert config.load("cartpole", "quick").seed == 0
     assert "experiments/cartpole.yaml is used unchecked" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (("weights",), [[0, 0, 2, 1]], "fixed_policy.weights: 2 rows of 4 numbers are needed, found rows of [4]"),
+        (("weights",), [[0, 0, 2], [0, 0, 2, 1]], "2 rows of 4 numbers are needed, found rows of [3, 4]"),
+        (("bias",), [0], "fixed_policy.bias: 2 numbers are needed, found 1"),
+    ],
+)
+def test_a_fixed_policy_of_the_wrong_shape_is_named(change, keys, value, message):
+    settings = change("throughput", "fixed_policy", *keys, value=value)
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.check_policy("cartpole", settings, 2, 4)

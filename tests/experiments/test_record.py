@@ -222,3 +222,11 @@ def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_
     assert len(started) == (0 if change is None else 1)
     assert ("kept" in capsys.readouterr().out) == (change is None)
     checksums.verify(tmp_path)
+
+
+def test_a_quick_run_does_not_replace_a_full_recording(tmp_path):
+    kept = tmp_path / "ceilings.json"
+    kept.write_text(json.dumps({"scale": "full"}))
+    with pytest.raises(UserError, match="ceilings.csv was recorded at full scale, which a quick one would replace"):
+        record.run("ceilings", None, "quick", tmp_path, None)
+    assert json.loads(kept.read_text()) == {"scale": "full"}
