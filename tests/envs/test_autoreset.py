@@ -35,8 +35,8 @@ def first_observations(name: str, episodes: int, **options) -> torch.Tensor:
     return torch.stack([env.reset()[0].clone() for _ in range(episodes)])
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_same_step_returns_the_next_episodes_first_observation(name, device):
     env, plain, first = make(name, device=device), None, first_observations(name, 12, device=device)
     plain = without_autoreset(env)
@@ -63,8 +63,8 @@ def test_same_step_returns_the_next_episodes_first_observation(name, device):
     assert episodes >= B * 70 // env.max_episode_steps
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_next_step_shows_the_last_observation_then_resets(name, device):
     env, first = make(name, device=device, autoreset_mode="NextStep"), first_observations(name, 12, device=device)
     plain = without_autoreset(env)
@@ -91,8 +91,8 @@ def test_next_step_shows_the_last_observation_then_resets(name, device):
     assert resets >= B * 70 // env.max_episode_steps
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_disabled_leaves_an_ended_environment_inert(name, device):
     env = make(name, device=device, autoreset_mode="Disabled", check_actions=False)
     spread(env)
@@ -121,8 +121,8 @@ def test_disabled_and_checked_names_the_environment_that_needs_a_reset(name):
     random_step(env)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_ended_environment_put_in_from_outside_stays_inert(name, device):
     env = make(name, device=device, autoreset_mode="Disabled", check_actions=False)
     ended = torch.arange(B) < 5
@@ -139,9 +139,9 @@ def test_an_ended_environment_put_in_from_outside_stays_inert(name, device):
 # ---- limits -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
 def test_episodes_are_truncated_at_exactly_the_originals_limit(name, device, mode):
     env = make(name, device=device, autoreset_mode=mode, check_actions=False)
     horizon = gymnasium.spec(env.port.gymnasium_id).max_episode_steps
@@ -152,8 +152,8 @@ def test_episodes_are_truncated_at_exactly_the_originals_limit(name, device, mod
     assert info["episode_length"].tolist() == [horizon] * B
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_counted_from_the_first_step_no_episode_is_longer_than_the_limit(name, device):
     env = make(name, device=device)
     horizon = env.max_episode_steps
@@ -200,8 +200,8 @@ def fixed_policy(name: str) -> envs.Linear:
     return envs.Linear(fixed.weights, fixed.bias)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("name", NAMES)
 def test_autoreset_is_that_of_sync_vector_env(name, mode):
     """Both go through the same states: before each step Gymnasium's environments get the port's.
 

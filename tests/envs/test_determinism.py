@@ -39,9 +39,9 @@ def test_another_process_gives_the_same_bytes():
 SAVED = [("float32", mode) for mode in MODES] + [("float64", "Disabled")]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "mode"), SAVED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_saved_state_continues_bit_for_bit_in_another_batch(name, device, dtype, mode, tmp_path):
     options = {"device": device, "autoreset_mode": mode, "dtype": dtype, "check_actions": False}
     env = make(name, seed=4, **options)
@@ -67,8 +67,8 @@ def test_a_saved_state_continues_bit_for_bit_in_another_batch(name, device, dtyp
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("policy", ["random", "linear"])
+@pytest.mark.parametrize("name", NAMES)
 def test_both_devices_give_the_same_bits_in_float32(name, policy):
     here, there = (make(name, 1000, seed=7, device=device) for device in ("cpu", "cuda"))
     for env in (here, there):

@@ -90,8 +90,8 @@ def test_the_random_policy_uses_its_actions_evenly_and_independently(space):
         assert abs(np.mean(a * b)) < 4 / np.sqrt(a.size)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_random_actions_are_those_of_the_numpy_form(name, device):
     env = make(name, 300, seed=9, first_index=5, device=device)
     index = np.arange(5, 305, dtype=np.uint64)
@@ -127,16 +127,16 @@ def run(name: str, num_envs: int, **options):
     return env.state()["state"].cpu().numpy()
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_envs", [1, 7, 256, 4096, 65536])
+@pytest.mark.parametrize("name", NAMES)
 def test_an_environment_does_not_depend_on_the_batch_around_it(name, device, num_envs):
     one, other = run(name, num_envs, seed=5, device=device), run(name, 1000, seed=5)
     np.testing.assert_array_equal(one[:1000], other[:num_envs])
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("name", NAMES)
 def test_results_do_not_depend_on_the_number_of_threads(name, threads):
     np.testing.assert_array_equal(run(name, 3000, seed=5, threads=threads), run(name, 3000, seed=5, threads=1))
 
@@ -165,8 +165,8 @@ def test_seeds_and_environments_have_streams_of_their_own(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
 def test_gpu_draws_the_numbers_of_the_cpu(name, dtype):
     options = {"seed": 2**64 - 3, "first_index": 77, "dtype": dtype}
     here, there = envs.make(name, 5000, **options), envs.make(name, 5000, device="cuda", **options)

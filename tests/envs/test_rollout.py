@@ -44,18 +44,18 @@ def assert_fused_equals_single(fused, single, steps, policy="random"):
     np.testing.assert_equal(statistics(fused), statistics(single))  # NaN where no episode ended
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("policy", ["random", "linear"])
 @pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fused_trajectory_equals_single_steps_bit_for_bit(name, device, policy, steps):
     assert_fused_equals_single(*twins(name, device), steps, linear(name) if policy == "linear" else policy)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("policy", ["random", "linear"])
 @pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("name", NAMES)
 def test_fused_statistics_equal_a_fused_trajectory(name, device, policy, steps):
     policy = linear(name) if policy == "linear" else policy
     plain, stored = twins(name, device)
@@ -101,8 +101,8 @@ def test_a_rollout_does_not_depend_on_the_number_of_threads(name):
 # ---- the linear policy --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_linear_policy_takes_the_highest_score_or_clips_the_only_one(name, device):
     env, policy = make(name, device=device, seed=1), linear(name)
     rows = env.rollout(50, policy, store="trajectory")
@@ -131,8 +131,8 @@ def test_of_equal_scores_the_lowest_action_is_taken(device):
         assert (last["action"] == m - 1).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_actor_chooses_as_the_fused_policy_does(name, device):
     env, policy = make(name, device=device, seed=1), linear(name)
     actor = env.actor(policy)
@@ -149,9 +149,13 @@ def test_the_actor_chooses_as_the_fused_policy_does(name, device):
     ("arguments", "message"),
     [
         ({"steps": 0}, "steps=0 must be"),
-        ({"steps": 3, "policy": "greedy"}, "policy='greedy' must be one of 'random'"),
+        ({"steps": 3, "policy": "greedy"}, "policy must be 'random', a Linear or an MLP, got 'greedy'"),
         ({"steps": 3, "store": "all"}, "store='all' must be one of 'statistics', 'trajectory'"),
-        ({"steps": 3, "obs_dtype": "float16"}, "obs_dtype='float16' must be one of 'float32', 'bfloat16'"),
+        ({"steps": 3, "obs_dtype": "bfloat16"}, "obs_dtype='bfloat16' needs store='trajectory'"),
+        (
+            {"steps": 3, "store": "trajectory", "obs_dtype": "float16"},
+            "obs_dtype='float16' must be one of 'float32', 'bfloat16'",
+        ),
         (
             {"steps": 3, "policy": envs.Linear([[0] * 3] * 2, [0, 0])},
             r"weights has shape \(2, 3\); this environment needs \(2, 4\)",
@@ -187,8 +191,8 @@ def test_a_graph_needs_cuda():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("policy", ["random", "linear"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_replays_single_steps_bit_for_bit(name, policy):
     captured, single = (make(name, 3000, device="cuda") for _ in range(2))
     for env in (captured, single):

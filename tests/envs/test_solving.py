@@ -16,20 +16,18 @@ from tests.envs.batches import make, statistics
 # torques get -1230.
 SOLVED = {"cartpole": 475, "mountain_car": -110, "mountain_car_continuous": 90, "acrobot": -100, "pendulum": -1000}
 
-# Of the search: generations, population, episodes of each, and a seed for which it gets there; others get stuck.
-ON_THE_PORT = {
-    "cartpole": (6, 40, 200, 0),
-    "mountain_car": (8, 48, 200, 0),
-    "mountain_car_continuous": (6, 40, 200, 0),
-    "acrobot": (8, 48, 200, 2),
-    "pendulum": (8, 48, 200, 2),
-}
-IN_GYMNASIUM = {
-    "cartpole": (6, 20, 3, 0),
-    "mountain_car": (6, 32, 6, 3),
-    "mountain_car_continuous": (6, 24, 3, 0),
-    "acrobot": (8, 24, 3, 2),
-}
+# Where to search, and how: generations, population, episodes of each, and a seed that gets there; others get stuck.
+SEARCHES = [
+    ("port", "cartpole", (6, 40, 200, 0)),
+    ("port", "mountain_car", (8, 48, 200, 0)),
+    ("port", "mountain_car_continuous", (6, 40, 200, 0)),
+    ("port", "acrobot", (8, 48, 200, 2)),
+    ("port", "pendulum", (8, 48, 200, 2)),
+    ("gymnasium", "cartpole", (6, 20, 3, 0)),
+    ("gymnasium", "mountain_car", (6, 32, 6, 3)),
+    ("gymnasium", "mountain_car_continuous", (6, 24, 3, 0)),
+    ("gymnasium", "acrobot", (8, 24, 3, 2)),
+]
 
 
 def policy(name: str, numbers: np.ndarray) -> envs.Linear:
@@ -92,18 +90,10 @@ def search(name: str, score: Callable, generations: int, population: int, episod
     return max(best, key=lambda found: score(name, found, 5 * episodes, seed=50))
 
 
-def assert_solved_on_both_sides(name: str, found: envs.Linear):
+@pytest.mark.parametrize(("where", "name", "settings"), SEARCHES)
+def test_a_policy_found_on_one_side_solves_the_task_on_both(where, name, settings):
+    found = search(name, {"port": score_on_the_port, "gymnasium": score_in_gymnasium}[where], *settings)
     ours, theirs = on_the_port(name, found, 1000, seed=11), in_gymnasium(name, found, 200, seed=20_000)
     assert min(ours.mean(), theirs.mean()) >= SOLVED[name]
     error = np.sqrt(ours.var() / ours.size + theirs.var() / theirs.size)
     assert abs(ours.mean() - theirs.mean()) <= 4 * error
-
-
-@pytest.mark.parametrize("name", SOLVED)
-def test_a_policy_found_on_the_port_solves_gymnasiums_environment(name):
-    assert_solved_on_both_sides(name, search(name, score_on_the_port, *ON_THE_PORT[name]))
-
-
-@pytest.mark.parametrize("name", IN_GYMNASIUM)
-def test_a_policy_found_in_gymnasium_solves_the_port(name):
-    assert_solved_on_both_sides(name, search(name, score_in_gymnasium, *IN_GYMNASIUM[name]))
