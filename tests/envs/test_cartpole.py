@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import envs
 from tests.envs import draws, transitions
@@ -51,6 +53,18 @@ def test_an_episode_ends_strictly_beyond_each_threshold(field, threshold, side):
         state = [0.0, 0.0, 0.0, 0.0]
         state[field] = side * (threshold + offset)  # at rest a field does not move in this step
         assert one_step(state, 1)[2] is expected
+
+
+@given(
+    state=st.tuples(st.floats(-3, 3), st.floats(-4, 4), st.floats(-0.4, 0.4), st.floats(-4, 4)),
+    action=st.integers(0, 1),
+)
+@settings(max_examples=25)
+def test_a_mirrored_pole_falls_as_the_mirror_image(state, action):
+    there, reward, terminated = one_step(state, action)
+    back, *others = one_step([-value for value in state], 1 - action)
+    assert there == pytest.approx([-value for value in back], abs=1e-14)
+    assert others == [reward, terminated]
 
 
 @pytest.mark.parametrize(("beyond", "reward"), [(False, 0.0), (True, -1.0)])

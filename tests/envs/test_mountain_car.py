@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import envs
 from tests.envs import draws, transitions
@@ -54,6 +56,15 @@ def test_the_end_on_the_right_stops_the_position_alone():
 def test_no_car_is_faster_than_seven_hundredths(position, velocity, action):
     limit = math.copysign(0.07, velocity)
     assert one_step([position, velocity], action)[0] == [position + limit, limit]
+
+
+@given(position=st.floats(-1.2, 0.6), velocity=st.floats(-0.07, 0.07), action=st.sampled_from([LEFT, COAST, RIGHT]))
+@settings(max_examples=25)
+def test_no_step_leaves_the_valley_or_the_speeds(position, velocity, action):
+    (after, speed), _, _ = one_step([position, velocity], action)
+    assert -1.2 <= after <= 0.6 and abs(speed) <= 0.07
+    assert abs(after - position) <= 0.07 + 1e-15
+    assert not (after == -1.2 and speed < 0)
 
 
 def test_an_episode_ends_from_half_a_metre_on_with_reward_minus_one():
