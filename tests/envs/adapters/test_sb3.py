@@ -306,7 +306,7 @@ def test_close_closes_the_batch():
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
 def test_another_autoreset_mode_is_refused(mode):
-    with pytest.raises(ValueError, match=f"autoreset_mode='{mode}', not 'SameStep'"):
+    with pytest.raises(ValueError, match=f"autoreset_mode='{mode}' must be 'SameStep'"):
         sb3.make("cartpole", 2, autoreset_mode=mode)
 
 
