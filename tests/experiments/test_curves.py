@@ -141,10 +141,7 @@ def test_a_rate_is_the_median_over_blocks_and_phases_are_shares_of_the_time():
     phases = {"rollout": 0.2, "advantage": 0.1, "update": 0.6}
     rows = [
         {"part": "rate", "block": block, "env_steps": 1000, "wall_s": 1 / (block + 1), "cpu_s": 2 / (block + 1)}
-        | {
-            f"{phase}_s": share / (block + 1)
-            for phase, share in (("rollout", 0.2), ("advantage", 0.1), ("update", 0.6))
-        }
+        | {f"{phase}_s": share / (block + 1) for phase, share in phases.items()}
         | {"parameters": 9155}
         for block in range(6)
     ]

@@ -1,0 +1,119 @@
+"""The recipe of each environment, <environment>.yaml: how PPO trains on it, and what its learning experiment measures.
+
+    ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/ppo.py and what differs from it
+    learning: {solved: 475, quick: {...}, full: {...}}
+
+The fields of PPO are checked by `agents.ppo.config_of`, everything else here. LAYOUT says what may stand where.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+FOLDER = Path(__file__).parent
+NUMBER, COUNT, TEXT = "a number", "a whole number of at least 1", "text"
+PPO = "fields of PPO by name"  # recipe, and any field of agents.ppo.Config
+
+# Keys that end in ? may be left out. [x] is a list of x.
+SCALE = {
+    "curves?": {"seeds": COUNT, "points": COUNT, "episodes": COUNT},
+    "solve?": {"warm": COUNT, "cold?": COUNT, "first?": COUNT, "peers?": [{"agent": TEXT, "seeds": COUNT}]},
+    "rates?": [{"ppo": PPO, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT]}],
+    "scaling?": {"ppo": PPO, "num_envs": [COUNT], "blocks": COUNT, "seeds": COUNT, "seconds?": NUMBER},
+    "ablations?": [{"variant": TEXT, "ppo": PPO, "seeds?": COUNT, "blocks?": COUNT, "devices?": [TEXT]}],
+}
+LAYOUT = {
+    "ppo": PPO,
+    "learning": {
+        "solved?": NUMBER,  # mean greedy return that stops a run to solve
+        "aim?": NUMBER,  # greedy return in the original that is asked for
+        "above_random?": NUMBER,  # how far above a random policy's return the trained one must come
+        "reference?": {"score": NUMBER, "source": TEXT},  # published, for comparison
+        "quick": SCALE,
+        "full": SCALE,
+    },
+}
+
+
+class RecipeError(ValueError):
+    """A recipe that is missing or says what it may not."""
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The environments with a recipe, alphabetically."""
+    return sorted(file.stem for file in folder.glob("*.yaml"))
+
+
+def load(environment: str, folder: Path = FOLDER) -> dict:
+    """What <environment>.yaml says: a dict with `ppo` and `learning`.
+
+    Raises:
+        RecipeError: names the file, the key, and what would be right.
+    """
+    if environment not in names(folder):
+        raise RecipeError(f"there is no agents/recipes/{environment}.yaml{nearest(environment, names(folder))}")
+    name = f"agents/recipes/{environment}.yaml"
+    try:
+        content = yaml.safe_load((folder / f"{environment}.yaml").read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{name} is no YAML: {' '.join(str(error).split())}") from error
+    check(content, LAYOUT, name)
+    return content
+
+
+def check(value: object, layout: object, place: str) -> None:
+    """RecipeError with the first thing in `value` that does not follow the layout."""
+    if isinstance(layout, Mapping):
+        check_keys(value, layout, place)
+    elif isinstance(layout, Sequence) and not isinstance(layout, str):
+        if not isinstance(value, list) or not value:
+            raise RecipeError(f"{place}: {value!r} must be a list with something in it")
+        for number, item in enumerate(value):
+            check(item, layout[0], f"{place}[{number}]")
+    elif layout == PPO:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise RecipeError(f"{place}: {value!r} must be {layout}, as in {{recipe: cleanrl, num_envs: 256}}")
+    elif not fits(value, layout):
+        hint = "; YAML takes it for text, write the number as in 1.0e-6" if is_number_as_text(value, layout) else ""
+        raise RecipeError(f"{place}: {value!r} must be {layout}{hint}")
+
+
+def check_keys(value: object, layout: Mapping, place: str) -> None:
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{place}: {value!r} must have the keys {', '.join(key.rstrip('?') for key in layout)}")
+    known = {key.rstrip("?"): inside for key, inside in layout.items()}
+    for key in value:
+        if key not in known:
+            raise RecipeError(f"{place}: unknown key {key!r}{nearest(str(key), list(known))}")
+    for key in layout:
+        if not key.endswith("?") and key not in value:
+            raise RecipeError(f"{place}: the key {key!r} is missing")
+    for key, inside in value.items():
+        check(inside, known[key], f"{place}: {key}" if place.endswith(".yaml") else f"{place}.{key}")
+
+
+def fits(value: object, kind: str) -> bool:
+    if kind == TEXT:
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return kind == NUMBER or (isinstance(value, int) and value >= 1)
+
+
+def is_number_as_text(value: object, kind: str) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(value, str) and kind != TEXT
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence that says what may have been meant, and what there is."""
+    close = difflib.get_close_matches(word, known, n=1)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{guess} Known: {', '.join(sorted(known))}"
