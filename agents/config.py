@@ -1,0 +1,106 @@
+"""Configurations of agents: frozen dataclasses whose fields say what they mean and what they may be."""
+
+import argparse
+import dataclasses
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from envs.port import nearest
+
+
+def setting(default, explanation: str, *, least: float = -math.inf, most: float = math.inf, choices: Sequence = ()):
+    """A field with its line of help, and the range or the values it may have.
+
+    A tuple as a value is one per member: each of its numbers must lie in the range.
+    """
+    rules = {"help": explanation, "least": least, "most": most, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=rules)
+
+
+def check(config) -> None:
+    """Raises ValueError that names field, value and what is allowed."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        choices, least, most = (field.metadata[rule] for rule in ("choices", "least", "most"))
+        if not _is_of(value, field.type):
+            raise ValueError(f"{field.name}={value!r} must be {_words(field.type)}")
+        if choices and value not in choices:
+            raise ValueError(f"{field.name}={value!r} must be one of {', '.join(map(repr, choices))}")
+        for number in value if isinstance(value, tuple) else (value,):
+            is_number = isinstance(number, int | float) and not isinstance(number, bool)
+            if is_number and not (least <= number <= most and math.isfinite(number)):
+                raise ValueError(
+                    f"{field.name}={value!r} must lie in [{least:g}, {most:g}]".replace(", inf]", ", ...]")
+                )
+
+
+def replaced(config, changes: Mapping[str, Any]):
+    """The configuration with some fields replaced; integers stand for floats and lists for tuples, as in YAML.
+
+    Raises:
+        ValueError: an unknown field (the nearest name is given), or a value that is not allowed.
+    """
+    known = {field.name: field for field in dataclasses.fields(config)}
+    changed = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise ValueError(f"{type(config).__name__} has no field {name!r}{nearest(name, known)}")
+        changed[name] = _plain(value, known[name].type)
+    return dataclasses.replace(config, **changed)
+
+
+def add_options(parser: argparse.ArgumentParser, config: type) -> None:
+    """An option --field-name per field, absent from the parsed names unless it was given."""
+    for field in dataclasses.fields(config):
+        option = "--" + field.name.replace("_", "-")
+        shown = {"dest": field.name, "default": argparse.SUPPRESS, "help": field.metadata["help"]}
+        if field.type is bool:
+            parser.add_argument(option, action=argparse.BooleanOptionalAction, **shown)
+        elif get_origin(field.type) is tuple:
+            parser.add_argument(option, type=int, nargs="+", metavar="N", **shown)
+        else:
+            kinds = _kinds(field.type)
+            if tuple[float, ...] in kinds:
+                parser.add_argument(option, type=float, nargs="+", metavar="X", action=_OneOrSeveral, **shown)
+            else:
+                kind = next(kind for kind in (int, float, str) if kind in kinds)
+                parser.add_argument(option, type=kind, metavar=kind.__name__, **shown)
+
+
+class _OneOrSeveral(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+
+
+def _kinds(kind) -> tuple:
+    return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+
+
+def _is_of(value, kind) -> bool:
+    return any(_is_one(value, one) for one in _kinds(kind))
+
+
+def _is_one(value, kind) -> bool:
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and bool(value) and all(_is_one(item, get_args(kind)[0]) for item in value)
+    if kind in (int, float):
+        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _plain(value, kind):
+    if isinstance(value, list):
+        return tuple(value)
+    if float in _kinds(kind) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _words(kind) -> str:
+    names = {int: "an integer", float: "a number", bool: "True or False", str: "a word", types.NoneType: "None"}
+    return " or ".join(
+        f"a tuple of {names[get_args(one)[0]].split()[-1]}s" if get_origin(one) is tuple else names[one]
+        for one in _kinds(kind)
+    )

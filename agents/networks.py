@@ -1,0 +1,173 @@
+"""Actors and critics as small multilayer perceptrons, many stacked side by side, with all their numbers in one tensor."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import nn
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+class Networks:
+    """L actors and critics of one shape, which never mix: learner l sees its rows alone.
+
+    The numbers are one tensor `parameters` [L, P]: actor layer by layer, each weight [out, in] and bias [out], padded to
+    a multiple of four; the free numbers of the action distribution, padded to at least four; critic likewise. That is
+    the order in which `envs/kernels/mlp.cuh` reads a policy. Padding stays 0.
+
+    Args:
+        inputs: components of an observation.
+        outputs: of the actor.
+        free: numbers of the action distribution that no observation changes (log_std).
+        hidden: widths of the tanh layers.
+        shared: actor and critic share all layers but the last.
+        learners: L.
+        seeds: one per learner; a learner's first numbers depend on its seed alone.
+        precision: of the matrix products, "fp32", "tf32" (CUDA) or "bf16"; numbers and results stay float32.
+        log_std: first value of the free numbers.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        free: int,
+        hidden: Sequence[int] = (64, 64),
+        shared: bool = False,
+        learners: int = 1,
+        seeds: Sequence[int] = (0,),
+        precision: str = "fp32",
+        log_std: float = 0.0,
+        device: torch.device | str = "cpu",
+    ):
+        self.inputs, self.outputs, self.free, self.hidden, self.shared = inputs, outputs, free, tuple(hidden), shared
+        self.learners, self.precision, self.device = learners, precision, torch.device(device)
+        self.places: dict[str, tuple[int, tuple[int, ...]]] = {}  # offset and shape of each part of a row
+        width = self._place("actor", [inputs, *hidden, outputs], 0)
+        if free:
+            self.places["free"] = (width, (free,))
+        width += max(4, -(-free // 4) * 4)
+        self.size = self._place("critic", [hidden[-1], 1] if shared else [inputs, *hidden, 1], width)
+        first = torch.stack([self._initial(seed, log_std) for seed in seeds])  # [L, P]
+        self.parameters = first.to(self.device)
+        # Leaves of the autograd graph that share the memory of `parameters`.
+        self.leaves = {name: part.detach().requires_grad_() for name, part in self.parts(self.parameters).items()}
+
+    def _place(self, network: str, widths: Sequence[int], at: int) -> int:
+        for number, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+            self.places[f"{network}.{number}.weight"] = (at, (outputs, inputs))
+            self.places[f"{network}.{number}.bias"] = (at + outputs * inputs, (outputs,))
+            at += outputs * (inputs + 1)
+        return -(-at // 4) * 4
+
+    def _initial(self, seed: int, log_std: float) -> torch.Tensor:
+        """One learner's first numbers [P]: orthogonal, gain sqrt 2, of the actor's last layer 0.01, the critic's 1."""
+        generator = torch.Generator().manual_seed(seed)
+        row = torch.zeros(1, self.size)
+        last = {self._last("actor"): 0.01, self._last("critic"): 1.0}
+        for name, part in self.parts(row).items():
+            if name == "free":
+                part.fill_(log_std)
+            elif name.endswith("weight"):
+                nn.init.orthogonal_(part[0], last.get(name, math.sqrt(2)), generator=generator)
+        return row[0]
+
+    def _last(self, network: str) -> str:
+        return [name for name in self.places if name.startswith(network) and name.endswith("weight")][-1]
+
+    def parts(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Views [L, *shape] of every weight and bias in a tensor [L, P]."""
+        return {
+            name: rows[:, at : at + math.prod(shape)].view(len(rows), *shape)
+            for name, (at, shape) in self.places.items()
+        }
+
+    def flat(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The opposite of `parts`: a tensor [L, P] with 0 in the padding."""
+        pieces, at = [], 0
+        for name, (start, shape) in self.places.items():
+            if start > at:
+                pieces.append(self.parameters.new_zeros(self.learners, start - at))
+            pieces.append(parts[name].flatten(1))
+            at = start + math.prod(shape)
+        if self.size > at:
+            pieces.append(self.parameters.new_zeros(self.learners, self.size - at))
+        return torch.cat(pieces, dim=1)
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Actor's outputs [L, N, m] and critic's values [L, N] of observations [L, N, n]."""
+        with self.arithmetic():
+            if self.shared:
+                trunk = self._layers("actor", x, len(self.hidden))
+                return self._layer(self._last("actor"), trunk).float(), self._value(
+                    self._layer(self._last("critic"), trunk)
+                )
+            return self.actor(x), self._value(self._layers("critic", x, len(self.hidden) + 1))
+
+    def actor(self, x: torch.Tensor) -> torch.Tensor:
+        """The actor's outputs [L, N, m] alone."""
+        with self.arithmetic():
+            return self._layers("actor", x, len(self.hidden) + 1).float()
+
+    def critic(self, x: torch.Tensor) -> torch.Tensor:
+        """The values [L, N] alone."""
+        with self.arithmetic():
+            if self.shared:
+                return self._value(self._layer(self._last("critic"), self._layers("actor", x, len(self.hidden))))
+            return self._value(self._layers("critic", x, len(self.hidden) + 1))
+
+    def _layers(self, network: str, x: torch.Tensor, count: int) -> torch.Tensor:
+        for number in range(count):
+            x = self._layer(f"{network}.{number}.weight", x)
+            x = torch.tanh(x) if number < len(self.hidden) else x
+        return x
+
+    def _layer(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.leaves[name], self.leaves[name.replace("weight", "bias")]
+        if self.learners == 1:  # bit for bit what a stack of one gives, and faster
+            return nn.functional.linear(x, weight[0], bias[0])
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+    @staticmethod
+    def _value(outputs: torch.Tensor) -> torch.Tensor:
+        return outputs.float().squeeze(-1)
+
+    @contextlib.contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The precision of the matrix products; a captured graph keeps what held at its capture."""
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
+        try:
+            with torch.autocast(
+                self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False
+            ):
+                yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+    def some(self, start: int, count: int) -> "Networks":
+        """Learners start .. start + count - 1 by themselves; they share their numbers with these."""
+        part = copy.copy(self)
+        part.learners, part.parameters = count, self.parameters[start : start + count]
+        part.leaves = {name: leaf[start : start + count] for name, leaf in self.leaves.items()}
+        return part
+
+    def sequential(self, learner: int = 0) -> tuple[nn.Sequential, nn.Sequential]:
+        """Actor and critic of one learner as modules of torch that share its numbers."""
+        if self.shared:
+            raise ValueError("actor and critic share layers; as modules apart they do not exist")
+        parts = self.parts(self.parameters)
+        networks = []
+        for network in ("actor", "critic"):
+            layers: list[nn.Module] = []
+            for number in range(len(self.hidden) + 1):
+                weight, bias = (parts[f"{network}.{number}.{kind}"][learner] for kind in ("weight", "bias"))
+                layer = nn.Linear(*reversed(weight.shape), device="meta")
+                layer.weight = nn.Parameter(weight, requires_grad=False)
+                layer.bias = nn.Parameter(bias, requires_grad=False)
+                layers += [layer, nn.Tanh()]
+            networks.append(nn.Sequential(*layers[:-1]))
+        return networks[0], networks[1]
