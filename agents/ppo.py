@@ -15,16 +15,16 @@ from dataclasses import dataclass
 import torch
 
 import envs
-from envs.checks import require_memory
 from envs.spaces import AutoresetMode
 
 from . import config as configuration
 from . import distributions, learner, recipes, training
 from .autograd import FIGURES, Autograd
 from .config import setting
+from .experience import Experience, modules
 from .networks import PRECISIONS, Networks
 from .ranks import Ranks
-from .rollout import Advantage, Noise, Normaliser, Order, ReturnScale
+from .rollout import Advantage, Normaliser, Order, ReturnScale
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 AUTO = ("auto", "torch", "kernel")
@@ -154,227 +154,178 @@ class PPO:
 
     Raises:
         ValueError: naming the field, its value and what is allowed.
+        MemoryError: an iteration's rows do not fit.
     """
 
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
         self.config, self.ranks = config, Ranks(device)
         self.device = self.ranks.device
         shards = config.shards or self.ranks.size
-        if shards % self.ranks.size:
-            raise ValueError(f"shards={shards} must be divisible by the number of processes, {self.ranks.size}")
-        if config.num_envs % shards:
-            raise ValueError(f"num_envs={config.num_envs} must be divisible by shards={shards}")
-        if config.members > 1 and self.ranks.size > 1:
-            raise ValueError(f"members={config.members} train in one process, not in {self.ranks.size}")
-        if config.precision == "tf32" and self.device.type != "cuda":
-            raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
-        if config.graph == "on" and (self.device.type != "cuda" or self.ranks.size > 1):
-            raise ValueError("graph='on' needs device='cuda' and one process")
+        self._check(shards)
         self.threads = config.threads or torch.get_num_threads()
-        self.B, self.T = config.num_envs // self.ranks.size, config.horizon
-        self.first_index = self.ranks.rank * self.B
         self.seeds = [config.seed + member for member in range(config.members)]
-        self.env = self._environment(environment)
-        self.A = getattr(self.env, "num_agents", None) or 1
-        self.shards = shards // self.ranks.size  # of this process
-        self.per_agent = config.share == "none" and self.A > 1
-        self.L = config.members * (self.A if self.per_agent else 1)
+        self.env = self._environment(environment, config.num_envs // self.ranks.size)
+        self.agents = getattr(self.env, "num_agents", None) or 1
         self.distribution = distributions.of(self.env.single_action_space, config.box)
-        self.steps_per_iteration = self.T * config.num_envs
+        per_agent = config.share == "none" and self.agents > 1
+        self.networks = self._networks(self.agents if per_agent else 1)
+        self.normaliser = None
+        if config.norm_obs:
+            self.normaliser = Normaliser(self.env.single_observation_space.shape[-1], config.members, self.device)
+        self._choose_kernels()
+        self.experience = Experience(
+            self.env,
+            self.networks,
+            self.distribution,
+            self.seeds,
+            horizon=config.horizon,
+            shards=shards // self.ranks.size,
+            per_agent=per_agent,
+            in_kernel=self._in_kernel,
+            normaliser=self.normaliser,
+            bootstrap=config.bootstrap,
+            agent_id=config.agent_id,
+            first_index=self.ranks.rank * self.env.num_envs,
+            threads=self.threads,
+        )
+        self.steps_per_iteration = config.horizon * config.num_envs
         self.iterations = config.total_steps // self.steps_per_iteration
         self.iteration = 0
-        self._networks()
-        self._allocate()
+        self._count = torch.zeros(1, dtype=torch.int64, device=self.device)  # the same, for what runs on the device
+        self._first_bad = torch.full((4,), -1, dtype=torch.int64, device=self.device)  # iterations, as GUARDED begins
+        self._machinery()
+        self._episodes()  # forgets those of a trial
         self.phases: dict[str, Callable[[], None]] = {
             "rollout": self._rollout,
             "advantage": self._advantage,
             "update": self._update,
         }
-        self._start()
         if self.device.type == "cuda" and config.graph != "off" and self.ranks.size == 1:
             self._capture()
 
     # ---- construction -----------------------------------------------------------------------------------------------
 
-    def _environment(self, environment):
-        config = self.config
+    def _check(self, shards: int):
+        """What the configuration asks of device and processes."""
+        config, size = self.config, self.ranks.size
+        if shards % size:
+            raise ValueError(f"shards={shards} must be divisible by the number of processes, {size}")
+        if config.num_envs % shards:
+            raise ValueError(f"num_envs={config.num_envs} must be divisible by shards={shards}, one per process")
+        if config.members > 1 and size > 1:
+            raise ValueError(f"members={config.members} train in one process, not in {size}")
+        if config.precision == "tf32" and self.device.type != "cuda":
+            raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
+        if config.graph == "on" and (self.device.type != "cuda" or size > 1):
+            raise ValueError("graph='on' needs device='cuda' and one process")
+
+    def _environment(self, environment, num_envs: int):
         if isinstance(environment, str):
-            seeds = self.seeds if config.members > 1 else config.seed
-            options = {"seed": seeds, "groups": config.members, "first_index": self.first_index}
-            threads = min(self.threads, -(-self.B // 256))  # a tile each
-            environment = envs.make(environment, self.B, self.device, threads=threads, **options)
+            options = {
+                "seed": self.seeds if self.config.members > 1 else self.config.seed,
+                "groups": self.config.members,
+                "first_index": self.ranks.rank * num_envs,
+                "threads": min(self.threads, -(-num_envs // 256)),  # at least a tile each
+                "check_actions": False,  # they come from a distribution over the space
+            }
+            environment = envs.make(environment, num_envs, self.device, **options)
         mode = AutoresetMode(getattr(environment, "autoreset_mode", AutoresetMode.SAME_STEP))
         if mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"autoreset_mode={mode.value!r}: PPO needs 'SameStep'")
-        if environment.num_envs != self.B:
-            raise ValueError(f"the environment has num_envs={environment.num_envs}; this run needs {self.B}")
+        if environment.num_envs != num_envs:
+            raise ValueError(f"the environment has num_envs={environment.num_envs}; this run needs {num_envs}")
         if torch.device(environment.device).type != self.device.type:
             raise ValueError(f"the environment is on {environment.device}, the run on {self.device}")
         return environment
 
-    def _networks(self):
+    def _networks(self, per_member: int) -> Networks:
         config = self.config
-        self.n = self.env.single_observation_space.shape[-1]
-        seeds = [seed for seed in self.seeds for _ in range(self.L // config.members)]
-        self.networks = Networks(
-            self.n + (self.A if config.agent_id else 0),
+        inputs = self.env.single_observation_space.shape[-1] + (self.agents if config.agent_id else 0)
+        return Networks(
+            inputs,
             self.distribution.outputs,
             self.distribution.free,
             config.hidden,
             config.shared,
-            self.L,
-            seeds,
+            config.members * per_member,
+            [seed for seed in self.seeds for _ in range(per_member)],
             config.precision,
             config.log_std,
             self.device,
         )
-        plain = len(config.hidden) == 2 and config.hidden[0] == config.hidden[1] and config.hidden[0] in (16, 32, 64)
-        plain = plain and not config.shared and config.precision == "fp32" and config.box == "clipped" and self.A == 1
-        self._plain = plain and isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
-        in_kernel = self._plain and self.L == 1 and not config.norm_obs
-        self._in_kernel = self._choose("rollout", "kernel", "torch", in_kernel)
-        fits = plain and self.device.type == "cpu" and learner.fits(self.distribution)
-        self._explicit = self._choose("gradient", "kernel", "autograd", fits)
 
-    def _choose(self, name: str, kernel: str, other: str, fits: bool) -> bool:
+    def _choose_kernels(self):
+        """Whether roll-out and gradient run in kernels, which know one shape of networks."""
+        config, hidden = self.config, self.config.hidden
+        plain = len(hidden) == 2 and hidden[0] == hidden[1] and hidden[0] in envs.policies.HIDDEN
+        plain = plain and not config.shared and config.precision == "fp32" and config.box == "clipped"
+        port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
+        self._portable = plain and port and not config.norm_obs  # the kernel knows the policy
+        alone = self.networks.learners == 1
+        explicit = plain and self.agents == 1 and self.device.type == "cpu" and learner.fits(self.distribution)
+        self._in_kernel = self._chosen("rollout", self._portable and alone, "a port in float32, members=1, no norm_obs")
+        self._explicit = self._chosen("gradient", explicit, "device='cpu' and one agent")
+
+    def _chosen(self, name: str, fits: bool, needs: str) -> bool:
         asked = getattr(self.config, name)
-        if asked == kernel and not fits:
+        if asked == "kernel" and not fits:
             raise ValueError(
-                f"{name}={asked!r} does not fit this run: it needs one network of two equal tanh layers (16, 32 or 64), "
-                "float32, no norm_obs"
-                + (" and device='cpu'" if name == "gradient" else " and members=1")
-                + f"; {name}='auto' or {other!r} does it in torch"
+                f"{name}='kernel' does not fit this run: it needs {needs}, precision='fp32', box='clipped', actor and "
+                f"critic apart with two equal layers of 16, 32 or 64 units; {name}='auto' takes torch where it must"
             )
-        return fits and asked in ("auto", kernel)
-
-    def _allocate(self):
-        """Rows of one iteration, [T, N, ...] with N = B x A, and what works on them."""
-        config, N = self.config, self.B * self.A
-        obs, first = self.env.reset(seed=self.seeds if config.members > 1 else config.seed)
-        self._width = self.networks.inputs
-        layout = {
-            "advantage": ((self.T, N), torch.float32),
-            "target": ((self.T, N), torch.float32),
-        }
-        if not self._in_kernel:
-            layout |= {
-                "raw": ((self.T + 1, N, self.n), torch.float32),
-                "action": ((self.T, N, *self.distribution.stored_shape), self.distribution.stored_dtype),
-                "log_prob": ((self.T, N), torch.float32),
-                "reward": ((self.T, N), torch.float32),
-                "terminated": ((self.T, N), torch.bool),
-                "truncated": ((self.T, N), torch.bool),
-                "final": ((self.T, N, self.n), torch.float32),
-                "value": ((self.T + 1, N), torch.float32),
-                "bootstrap": ((self.T, N), torch.float32),
-            }
-            if "active" in first:
-                layout["active"] = ((self.T + 1, N), torch.bool)
-            if "action_mask" in first:
-                layout["mask"] = ((self.T + 1, N, self.distribution.masks), torch.bool)
-        if config.norm_obs or config.agent_id:
-            layout["seen"] = ((self.T, N, self._width), torch.float32)
-        needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
-        require_memory(needed, self.device, "num_envs x horizon", self.B * self.T)
-        self.rows = {
-            name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
-        }
-        if self._in_kernel:
-            self._mlp = self._modules()
-            self.rows |= self.env.rollout(self.T, self._mlp, "trajectory")  # its buffers, filled anew each time
-            self.rows["raw"] = self.rows["obs"]
-        if config.agent_id:
-            self.rows["seen"][..., self.n :] = torch.eye(self.A, device=self.device).repeat(self.B, 1)
-        self._index()
-        self._machinery()
-
-    def _modules(self, member: int = 0, greedy: bool = False) -> envs.MLP:
-        free = self.networks.parts(self.networks.parameters).get("free")
-        log_std = None if free is None else free[member]
-        return envs.MLP(*self.networks.sequential(member), log_std=log_std, greedy=greedy)
-
-    def _index(self):
-        """Which rows of a step, and of the whole batch, belong to which learner and shard."""
-        M, S, A = self.config.members, self.shards, self.A
-        step = torch.arange(self.B * A, device=self.device).view(M, S, -1, A)  # M or S is 1
-        batch = torch.arange(self.T * self.B * A, device=self.device).view(self.T, M, S, -1, A)
-        if self.per_agent:
-            self.of_step = step.permute(0, 3, 1, 2).reshape(self.L, S, -1)  # [L, S, rows of a step]
-            self.of_batch = batch.permute(1, 4, 2, 0, 3).reshape(self.L, S, -1)  # [L, S, rows of a batch]
-        else:
-            self.of_step = step.reshape(self.L, S, -1)
-            self.of_batch = batch.permute(1, 2, 0, 3, 4).reshape(self.L, S, -1)
-        self.learner_of = torch.empty(self.B * A, dtype=torch.int64, device=self.device)
-        self.learner_of[self.of_step.flatten(1)] = torch.arange(self.L, device=self.device).unsqueeze(1)
-        count = self.of_batch.shape[2]
-        if count % self.config.minibatches:
-            raise ValueError(
-                f"minibatches={self.config.minibatches} must divide the {count} rows that a "
-                f"{'learner' if S == 1 else 'shard'} has of an iteration"
-            )
+        return fits and asked in ("auto", "kernel")
 
     def _machinery(self):
-        config, device = self.config, self.device
-        seeds = {"seeds": self.seeds, "device": device, "threads": self.threads}
-        if not self._in_kernel:
-            blocks = self.distribution.blocks
-            self.noise = Noise(
-                num_envs=self.B, first_index=self.first_index, agents=self.A, blocks=blocks, steps=self.T, **seeds
+        """Minibatch order, advantage estimation, reward scale and the optimiser."""
+        config, device, experience = self.config, self.device, self.experience
+        L, shards, count = experience.of_batch.shape
+        if count % config.minibatches:
+            raise ValueError(
+                f"minibatches={config.minibatches} must divide the {count} rows that a "
+                f"{'shard' if shards * self.ranks.size > 1 else 'learner'} has of an iteration"
             )
-        self.order = Order(rows=self.of_batch.shape[2], epochs=config.epochs, **seeds)
-        self.estimate = Advantage(
-            (self.T, self.B * self.A), config.gamma, config.gae_lambda, device=device, threads=self.threads
-        )
-        self.normaliser = Normaliser(self.n, device=device) if config.norm_obs else None
-        self.scale = ReturnScale(self.B * self.A, config.gamma, device=device) if config.norm_reward else None
-        flat = {name: tensor.flatten(0, 1) for name, tensor in self._batch().items()}
+        shape = (config.horizon, experience.N)
+        self.order = Order(self.seeds, count, config.epochs, device, self.threads)
+        self.estimate = Advantage(shape, config.gamma, config.gae_lambda, device, self.threads)
+        self.scale = ReturnScale(experience.N, config.gamma, config.members, device) if config.norm_reward else None
+        self.advantage, self.target = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
 
-        def each(value):
-            numbers = value if isinstance(value, tuple) else (value,) * config.members
-            numbers = [number for number in numbers for _ in range(self.L // config.members)]
-            return torch.tensor(numbers, dtype=torch.float32, device=device)
+        def each(value: float | tuple[float, ...]) -> torch.Tensor:
+            of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.members, device=device)
+            return of_members.float().repeat_interleave(L // config.members)
 
         self.lr, self.rate, self.ent_coef = each(config.lr), each(config.lr), each(config.ent_coef)
-        shared = {
-            name: getattr(config, name) for name in ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm")
-        }
-        shared |= {"target_kl": config.target_kl, "shards": self.shards, "reduce": self.ranks.reduce}
+        names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
+        options = {name: getattr(config, name) for name in names}
+        options |= {"shards": shards, "reduce": self.ranks.reduce}
+        batch = experience.batch() | {"advantage": self.advantage.flatten(), "target": self.target.flatten()}
+        given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
         if self._explicit:
-            size = self.of_batch.shape[2] // config.minibatches
-            self.optimizer = learner.Learner(
-                self.networks,
-                self.distribution,
-                flat,
-                self.rate,
-                self.ent_coef,
-                rows=size,
-                threads=self.threads,
-                **shared,
-            )
+            rows = count // config.minibatches
+            self.optimizer = learner.Learner(*given, rows=rows, threads=self.threads, **options)
         else:
-            self.optimizer = Autograd(self.networks, self.distribution, flat, self.rate, self.ent_coef, **shared)
+            self.optimizer = Autograd(*given, **options)
 
-    def _batch(self) -> dict[str, torch.Tensor]:
-        """What the update reads, [T, N, ...]."""
-        rows = self.rows
-        batch = {name: rows[name] for name in ("log_prob", "advantage", "target")}
-        batch |= {"obs": rows.get("seen", rows["raw"][: self.T]), "value": rows["value"][: self.T]}
-        batch["action"] = rows["action"].view(*rows["action"].shape[:2], *self.distribution.stored_shape)
-        for name, other in (("mask", "mask"), ("active", "valid")):
-            if name in rows:
-                batch[other] = rows[name][: self.T]
-        return batch
-
-    def _start(self):
-        """The state before the first iteration."""
-        obs, first = self.env.reset(seed=self.seeds if self.config.members > 1 else self.config.seed)
-        self._episodes()  # forgets those of the trial roll-out
-        self.iteration = 0
-        self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment
-        self.count = torch.zeros(1, dtype=torch.int64, device=self.device)  # iterations, for what runs on the device
-        self.first_bad = torch.full((4,), -1, dtype=torch.int64, device=self.device)  # iterations, as GUARDED begins
-        if not self._in_kernel:
-            self._keep(self.T, obs, first)
+    def _capture(self):
+        """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
+        before = self.state()
+        with torch.cuda.device(self.device):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # compiles and allocates what a capture must not
+                for phase in [*self.phases.values()] * 2:
+                    phase()
+            torch.cuda.current_stream().wait_stream(stream)
+            graphs = {name: torch.cuda.CUDAGraph() for name in self.phases}
+            for name, phase in self.phases.items():
+                with torch.cuda.graph(graphs[name], stream=stream):
+                    phase()
+        self._keep_alive, self.phases = graphs, {name: graph.replay for name, graph in graphs.items()}
+        self.load_state(before)
+        self._first_bad.fill_(-1)
+        self.optimizer.first_bad.fill_(-1)
+        self.optimizer.figures.zero_()
+        self._episodes()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
 
@@ -386,146 +337,36 @@ class PPO:
 
     @torch.no_grad()
     def _rollout(self):
-        if self._in_kernel:
-            self.env.rollout(self.T, self._mlp, "trajectory")
-        else:
-            self._rollout_in_torch()
-        rows = self.rows
+        self.experience.collect()
         if self.config.reward_scale != 1:
-            rows["reward"].mul_(self.config.reward_scale)
-        watched = (rows["raw"], rows["reward"], rows["log_prob"], rows["value"])
-        active = rows.get("active")
-        bad = torch.stack([~self._sum_of_valid(tensor, active).isfinite() for tensor in watched])
-        self.first_bad.copy_(torch.where(bad & (self.first_bad < 0), self.count, self.first_bad))
-        self.clock += self.T
-
-    @staticmethod
-    def _sum_of_valid(tensor: torch.Tensor, active: torch.Tensor | None) -> torch.Tensor:
-        """A sum that is finite where all valid numbers are."""
-        if active is not None:
-            active = active[: len(tensor)]
-            tensor = torch.where(active.view(*active.shape, *[1] * (tensor.dim() - 2)), tensor, 0.0)
-        return tensor.sum()
-
-    def _rollout_in_torch(self):
-        rows, T = self.rows, self.T
-        variates = self.distribution.variates(self.noise.draw(self.clock).view(T, self.B * self.A, -1))
-        free = self.networks.leaves.get("free")
-        if free is not None:
-            free = free[0] if self.L == 1 else free[self.learner_of]
-        for name in ("raw", "active", "mask"):
-            if name in rows:
-                rows[name][0].copy_(rows[name][T])
-        for t in range(T):
-            out, value = self._forward(self._see(rows["raw"][t], t))
-            mask = rows["mask"][t] if "mask" in rows else None
-            action, log_prob = self.distribution.sample(out, free, variates[t], mask)
-            rows["action"][t] = action
-            rows["log_prob"][t] = log_prob
-            rows["value"][t] = value
-            action = self.distribution.to_environment(action)
-            obs, reward, terminated, truncated, info = self.env.step(
-                action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])
-            )
-            rows["reward"][t] = reward.view(-1)
-            for name, flag in (("terminated", terminated), ("truncated", truncated)):
-                rows[name][t].view(self.B, self.A).copy_(flag.view(self.B, -1))
-            rows["final"][t] = info["final_obs"].view(-1, self.n)
-            self._keep(t + 1, obs, info)
-        rows["value"][T] = self._forward(self._see(rows["raw"][T]))[1]
-        if self.config.bootstrap:
-            cut = rows["truncated"] & ~rows["terminated"]
-            final = self._see(rows["final"].flatten(0, 1)).view(T * self.B * self.A, -1)
-            values = torch.empty_like(rows["bootstrap"]).flatten()
-            for s in range(self.shards):
-                values[self.of_batch[:, s]] = self.networks.critic(final[self.of_batch[:, s]])
-            rows["bootstrap"].copy_(torch.where(cut, values.view_as(cut), 0.0))
-
-    def _keep(self, t: int, obs: torch.Tensor, info: Mapping[str, torch.Tensor]):
-        """Takes an observation and its masks out of the environment's buffers."""
-        self.rows["raw"][t] = obs.reshape(-1, self.n)
-        if "active" in self.rows:
-            self.rows["active"][t].view(self.B, self.A).copy_(info["active"].view(self.B, -1))
-        if "mask" in self.rows:
-            self.rows["mask"][t] = info["action_mask"].reshape(-1, self.distribution.masks)
-
-    def _see(self, raw: torch.Tensor, t: int | None = None) -> torch.Tensor:
-        """Observations [N, n] as the networks see them; kept as step t's if the batch keeps them apart from the raw ones."""
-        if "seen" not in self.rows:
-            return raw
-        x = raw if self.normaliser is None else self.normaliser(raw)
-        if self.config.agent_id:
-            ids = self.rows["seen"][0, :, self.n :]
-            x = torch.cat([x, ids.repeat(len(x) // len(ids), 1)], dim=1)
-        if t is not None:
-            self.rows["seen"][t] = x
-        return x
-
-    def _forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs [N, m] and values [N] of a step's observations [N, n]; shards go apart, as in processes of their own."""
-        if self.L == self.shards == 1:
-            out, value = self.networks(x.unsqueeze(0))
-            return out[0], value[0]
-        out, value = x.new_empty(len(x), self.distribution.outputs), x.new_empty(len(x))
-        for s in range(self.shards):
-            of_shard = self.of_step[:, s]
-            out[of_shard], value[of_shard] = self.networks(x[of_shard])
-        return out, value
+            self.experience.rows["reward"].mul_(self.config.reward_scale)
+        bad = ~self.experience.finite()
+        self._first_bad.copy_(torch.where(bad & (self._first_bad < 0), self._count, self._first_bad))
 
     @torch.no_grad()
     def _advantage(self):
-        rows, valid = self.rows, self.rows.get("active")
-        valid = None if valid is None else valid[: self.T]
+        rows, active = self.experience.rows, self.experience.active
+        flags = rows["terminated"], rows["truncated"]
         if self.scale is not None:
-            rows["reward"].copy_(
-                self.scale(rows["reward"], rows["terminated"], rows["truncated"], valid, self.ranks.reduce)
-            )
-        bootstrap = rows["bootstrap"] if self.config.bootstrap else torch.zeros_like(rows["bootstrap"])
+            rows["reward"].copy_(self.scale(rows["reward"], *flags, active, self.ranks.reduce))
         self.estimate.compute(
-            rows["reward"],
-            rows["value"],
-            bootstrap,
-            rows["terminated"],
-            rows["truncated"],
-            valid,
-            out=(rows["advantage"], rows["target"]),
+            rows["reward"], rows["value"], rows["bootstrap"], *flags, active, out=(self.advantage, self.target)
         )
 
     def _update(self):
-        config = self.config
+        config, of_batch = self.config, self.experience.of_batch
         if config.anneal_lr:
-            self.rate.copy_(self.lr * (1 - self.count / self.iterations))
-        orders = self.order.draw(self.count)  # [epochs, members, rows of a shard]
+            self.rate.copy_(self.lr * (1 - self._count / self.iterations))
         self.optimizer.begin()
-        for order in orders:
-            order = order.repeat_interleave(self.L // config.members, 0) if self.per_agent else order
-            rows = self.of_batch.gather(2, order.unsqueeze(1).expand_as(self.of_batch))
+        for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
+            order = order.repeat_interleave(len(of_batch) // config.members, dim=0)
+            rows = of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch))
             for minibatch in rows.chunk(config.minibatches, dim=2):
                 self.optimizer.update(minibatch)
         if self.normaliser is not None:
-            raw, valid = self.rows["raw"][: self.T], self.rows.get("active")
-            self.normaliser.update(raw, None if valid is None else valid[: self.T], self.ranks.reduce)
-        self.count += 1
-
-    def _capture(self):
-        """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
-        before = self.state()
-        with torch.cuda.device(self.device):
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):  # compiles and allocates what a capture must not
-                for _ in range(2):
-                    for phase in self.phases.values():
-                        phase()
-            torch.cuda.current_stream().wait_stream(stream)
-            self.graphs = {name: torch.cuda.CUDAGraph() for name in self.phases}
-            for name, phase in self.phases.items():
-                with torch.cuda.graph(self.graphs[name], stream=stream):
-                    phase()
-        self.phases = {name: graph.replay for name, graph in self.graphs.items()}
-        self.load_state(before)
-        self.optimizer.figures.zero_()
-        self._episodes()
+            obs = self.experience.rows["obs"][: config.horizon]
+            self.normaliser.update(obs, self.experience.active, self.ranks.reduce)
+        self._count += 1
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
 
@@ -553,7 +394,7 @@ class PPO:
                 figures / figures[-1:],
                 self._explained_variance().double().view(1),
                 self.rate.mean().double().view(1),
-                self.first_bad.double(),
+                self._first_bad.double(),
                 self.optimizer.first_bad.double(),
             ]
         ).tolist()
@@ -569,9 +410,8 @@ class PPO:
         return {"episodes": unknown, "return_mean": unknown, "length_mean": unknown}
 
     def _explained_variance(self) -> torch.Tensor:
-        target, error = self.rows["target"], self.rows["advantage"]  # advantage = target - value
-        if "active" in self.rows:
-            active = self.rows["active"][: self.T]
+        target, error, active = self.target, self.advantage, self.experience.active  # advantage = target - value
+        if active is not None:
             target, error = target[active], error[active]
         return 1 - error.var() / target.var()
 
@@ -596,12 +436,12 @@ class PPO:
 
         greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
         """
-        per_member = self.L // self.config.members
+        per_member = self.networks.learners // self.config.members
         networks = self.networks.some(member * per_member, per_member)
-        x = obs.to(self.device, torch.float32).reshape(-1, self.n)
-        x = x if self.normaliser is None else self.normaliser(x)
+        x = obs.to(self.device, torch.float32).reshape(-1, obs.shape[-1])
+        x = x if self.normaliser is None else self.normaliser.of(member)(x)
         if self.config.agent_id:
-            x = torch.cat([x, torch.eye(self.A, device=self.device).repeat(len(x) // self.A, 1)], dim=1)
+            x = torch.cat([x, torch.eye(self.agents, device=self.device).repeat(len(x) // self.agents, 1)], dim=1)
         x = x.view(-1, per_member, x.shape[1]).transpose(0, 1)  # [1 or A, B (x A), n]
         out = networks.actor(x).transpose(0, 1).reshape(-1, self.distribution.outputs)
         free = networks.leaves.get("free")
@@ -611,51 +451,36 @@ class PPO:
         if greedy:
             action = self.distribution.mode(out, free, mask)
         else:
-            words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device).int()
-            action = self.distribution.sample(out, free, words, mask)[0]
+            words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
+            action = self.distribution.sample(out, free, words.int(), mask)[0]
         action = self.distribution.to_environment(action)
         return action.view(*obs.shape[:-1], *action.shape[1:])
 
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:
-        """The policy as `env.rollout` takes it; it shares the numbers being trained. None where no kernel carries it."""
-        fits = self._plain and self.normaliser is None
-        return self._modules(member, greedy) if fits else None
+        """The policy as `env.rollout` takes it, sharing the numbers being trained; None where no kernel carries it."""
+        return modules(self.networks, member, greedy) if self._portable else None
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
-        state = {
-            "iteration": self.iteration,
-            "parameters": self.networks.parameters.clone(),
-            "optimizer": self.optimizer.state(),
-            "clock": self.clock.clone(),
-            "count": self.count.clone(),
-        }
-        for name in ("normaliser", "scale"):
-            if getattr(self, name) is not None:
-                state[name] = getattr(self, name).state()
-        if hasattr(self.env, "state"):
-            state["environment"] = self.env.state()
-        if not self._in_kernel:
-            state |= {name: self.rows[name][self.T].clone() for name in ("raw", "active", "mask") if name in self.rows}
+        state = {"iteration": self.iteration, "count": self._count.clone()}
+        state |= {"parameters": self.networks.parameters.clone(), "optimizer": self.optimizer.state()}
+        state |= {name: part.state() for name, part in self._parts().items()}
         return state
 
     def load_state(self, state: Mapping) -> None:
         """Continues, bit for bit, from what `state` gave a run of the same configuration."""
         self.iteration = state["iteration"]
+        self._count.copy_(state["count"])
         self.networks.parameters.copy_(state["parameters"])
         self.optimizer.load_state(state["optimizer"])
-        self.clock.copy_(state["clock"])
-        self.count.copy_(state["count"])
-        for name in ("normaliser", "scale"):
-            if getattr(self, name) is not None:
-                getattr(self, name).load(state[name])
-        if "environment" in state:
-            self.env.set_state(state["environment"])
-        for name in ("raw", "active", "mask"):
-            if name in state:
-                self.rows[name][self.T].copy_(state[name])
+        for name, part in self._parts().items():
+            part.load_state(state[name])
+
+    def _parts(self) -> dict:
+        parts = {"experience": self.experience, "normaliser": self.normaliser, "scale": self.scale}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 def train(environment, config: Config = CLEANRL, device: torch.device | str = "cpu", **options) -> PPO:

@@ -1,0 +1,242 @@
+"""The rows of one iteration: T steps of all environments under the policy, by torch or inside the environment's kernel.
+
+Axes: T steps, B environments, A agents, N = B x A rows of a step, L learners, S shards, n observation components.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+import envs
+from envs.checks import require_memory
+
+from .distributions import Distribution
+from .networks import Networks
+from .rollout import Noise, Normaliser
+
+
+def modules(networks: Networks, learner: int = 0, greedy: bool = False) -> envs.MLP:
+    """One learner's networks as `env.rollout` takes them; they share the numbers that are trained."""
+    free = networks.parts(networks.parameters).get("free")
+    return envs.MLP(*networks.sequential(learner), log_std=None if free is None else free[learner], greedy=greedy)
+
+
+class Experience:
+    """Buffers of an iteration, and `collect`, which fills them.
+
+    Args:
+        env: of B environments, SAME_STEP; see `PPO`.
+        seeds: one per member.
+        horizon: T.
+        shards: S, parts of the batch that see the networks apart, as if in processes of their own.
+        per_agent: whether every agent has a learner of its own.
+        in_kernel: roll out inside the environment's kernel.
+        normaliser: of observations, or None.
+        bootstrap: keep values of the last observations of truncated episodes; otherwise 0.
+        agent_id: append which agent it is to its observation.
+        first_index: noise index of environment 0.
+
+    Attributes:
+        rows: [T, N, ...] obs (raw), action, log_prob, reward, terminated, truncated, value [T + 1, N], bootstrap; also
+            seen, what the networks saw, where that differs, and active and mask where the environment has them.
+        of_batch: [L, S, rows], which of the T x N rows belong to which learner and shard.
+    """
+
+    def __init__(
+        self,
+        env,
+        networks: Networks,
+        distribution: Distribution,
+        seeds: Sequence[int],
+        *,
+        horizon: int,
+        shards: int = 1,
+        per_agent: bool = False,
+        in_kernel: bool = False,
+        normaliser: Normaliser | None = None,
+        bootstrap: bool = True,
+        agent_id: bool = False,
+        first_index: int = 0,
+        threads: int = 1,
+    ):
+        self.env, self.networks, self.distribution, self.normaliser = env, networks, distribution, normaliser
+        self.T, self.B, self.A = horizon, env.num_envs, getattr(env, "num_agents", None) or 1
+        self.N, self.n = self.B * self.A, env.single_observation_space.shape[-1]
+        self.seeds, self.shards, self.bootstrap, self.device = seeds, shards, bootstrap, networks.device
+        self._index(per_agent)
+        self._ids = torch.eye(self.A, device=self.device).repeat(self.B, 1) if agent_id else None  # [N, A]
+        self._policy = modules(networks) if in_kernel else None
+        self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment so far
+        obs, first = self._reset()
+        self._allocate(first)
+        if in_kernel:
+            trajectory = env.rollout(self.T, self._policy, "trajectory")  # buffers that each roll-out fills anew
+            self.rows |= trajectory | {"action": self._stored(trajectory["action"])}
+            self._reset()
+        else:
+            blocks = distribution.blocks
+            self.noise = Noise(seeds, self.B, first_index, self.A, blocks, self.T, self.device, threads)
+            self._keep(self.T, obs, first)
+
+    def _reset(self):
+        return self.env.reset(seed=list(self.seeds) if len(self.seeds) > 1 else self.seeds[0])
+
+    def _stored(self, action: torch.Tensor) -> torch.Tensor:
+        return action.view(self.T, self.N, *self.distribution.stored_shape)
+
+    def _index(self, per_agent: bool):
+        """Which rows of a step, and of the batch, belong to which learner and shard; of members and shards one is 1."""
+        members, L = len(self.seeds), self.networks.learners
+        step = torch.arange(self.N, device=self.device).view(members, self.shards, -1, self.A)
+        batch = torch.arange(self.T * self.N, device=self.device).view(self.T, *step.shape)
+        if per_agent:
+            step, batch = step.permute(0, 3, 1, 2), batch.permute(1, 4, 2, 0, 3)
+        else:
+            batch = batch.permute(1, 2, 0, 3, 4)
+        self.of_step = step.reshape(L, self.shards, -1)
+        self.of_batch = batch.reshape(L, self.shards, -1)
+        self._learner_of = torch.empty(self.N, dtype=torch.int64, device=self.device)
+        self._learner_of[self.of_step.flatten(1)] = torch.arange(L, device=self.device).unsqueeze(1)
+
+    def _allocate(self, first: Mapping[str, torch.Tensor]):
+        """The buffers that the environment's kernel does not have."""
+        T, N, float32 = self.T, self.N, torch.float32
+        layout = {}
+        if self._policy is None:
+            layout = {
+                "obs": ((T + 1, N, self.n), float32),
+                "action": ((T, N, *self.distribution.stored_shape), self.distribution.stored_dtype),
+                "log_prob": ((T, N), float32),
+                "reward": ((T, N), float32),
+                "terminated": ((T, N), torch.bool),
+                "truncated": ((T, N), torch.bool),
+                "final_obs": ((T, N, self.n), float32),
+                "value": ((T + 1, N), float32),
+                "bootstrap": ((T, N), float32),
+            }
+            if "active" in first:
+                layout["active"] = ((T + 1, N), torch.bool)
+            if "action_mask" in first:
+                layout["mask"] = ((T + 1, N, self.distribution.masks), torch.bool)
+        if self.normaliser is not None or self._ids is not None or "active" in layout:
+            layout["seen"] = ((T, N, self.networks.inputs), float32)
+        needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+        require_memory(needed, self.device, "num_envs x horizon", self.B * T)
+        self.rows = {name: torch.zeros(shape, dtype=kind, device=self.device) for name, (shape, kind) in layout.items()}
+
+    @property
+    def active(self) -> torch.Tensor | None:
+        """[T, N], which rows count; None: all."""
+        return self.rows["active"][: self.T] if "active" in self.rows else None
+
+    def batch(self) -> dict[str, torch.Tensor]:
+        """What an update reads of the rows: views [T x N, ...] that each `collect` fills anew."""
+        rows = self.rows
+        batch = {name: rows[name] for name in ("action", "log_prob")}
+        batch |= {"obs": rows.get("seen", rows["obs"][: self.T]), "value": rows["value"][: self.T]}
+        if "mask" in rows:
+            batch["mask"] = rows["mask"][: self.T]
+        if "active" in rows:
+            batch["valid"] = rows["active"][: self.T]
+        return {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """T steps of every environment; nothing waits for the device."""
+        if self._policy is not None:
+            self.env.rollout(self.T, self._policy, "trajectory")
+            if not self.bootstrap:
+                self.rows["bootstrap"].zero_()
+        else:
+            self._collect_in_torch()
+        self.clock += self.T
+
+    def _collect_in_torch(self):
+        rows, T = self.rows, self.T
+        variates = self.distribution.variates(self.noise.draw(self.clock).view(T, self.N, -1))
+        free = self.networks.leaves.get("free")
+        if free is not None:
+            free = free[0] if self.networks.learners == 1 else free[self._learner_of]
+        for name in ("obs", "active", "mask"):
+            if name in rows:
+                rows[name][0].copy_(rows[name][T])
+        for t in range(T):
+            x = self._seen(t)
+            if "seen" in rows:
+                rows["seen"][t] = x
+            out, rows["value"][t] = self._forward(x)
+            mask = rows["mask"][t] if "mask" in rows else None
+            rows["action"][t], rows["log_prob"][t] = self.distribution.sample(out, free, variates[t], mask)
+            action = self.distribution.to_environment(rows["action"][t])
+            action = action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            rows["reward"][t] = reward.view(-1)
+            for name, flag in (("terminated", terminated), ("truncated", truncated)):
+                rows[name][t].view(self.B, self.A).copy_(flag.view(self.B, -1))
+            rows["final_obs"][t] = info["final_obs"].reshape(self.N, self.n)
+            self._keep(t + 1, obs, info)
+        rows["value"][T] = self._forward(self._seen(T))[1]
+        if self.bootstrap:
+            cut = rows["truncated"] & ~rows["terminated"]
+            x = self.as_networks_see(rows["final_obs"].flatten(0, 1))
+            values = x.new_empty(len(x))
+            for s in range(self.shards):
+                values[self.of_batch[:, s]] = self.networks.critic(x[self.of_batch[:, s]])
+            rows["bootstrap"].copy_(torch.where(cut, values.view_as(cut), 0.0))
+
+    def _keep(self, t: int, obs: torch.Tensor, info: Mapping[str, torch.Tensor]):
+        """Takes an observation and its masks out of the environment's buffers."""
+        self.rows["obs"][t] = obs.reshape(self.N, self.n)
+        if "active" in self.rows:
+            self.rows["active"][t].view(self.B, self.A).copy_(info["active"].view(self.B, -1))
+        if "mask" in self.rows:
+            self.rows["mask"][t] = info["action_mask"].reshape(self.N, -1)
+
+    def _seen(self, t: int) -> torch.Tensor:
+        """Step t's observations as the networks see them; those of inactive rows, which may be anything, are 0."""
+        x = self.as_networks_see(self.rows["obs"][t])
+        return torch.where(self.rows["active"][t].unsqueeze(1), x, 0.0) if "active" in self.rows else x
+
+    def as_networks_see(self, obs: torch.Tensor) -> torch.Tensor:
+        """Observations [whole steps of N rows, n], normalised and with agents' numbers where that is asked for."""
+        x = obs if self.normaliser is None else self.normaliser(obs)
+        return x if self._ids is None else torch.cat([x, self._ids.repeat(len(x) // self.N, 1)], dim=1)
+
+    def _forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs [N, m] and values [N] of a step's observations [N, n]."""
+        if self.networks.learners == self.shards == 1:
+            out, value = self.networks(x.unsqueeze(0))
+            return out[0], value[0]
+        out, value = x.new_empty(len(x), self.distribution.outputs), x.new_empty(len(x))
+        for s in range(self.shards):
+            out[self.of_step[:, s]], value[self.of_step[:, s]] = self.networks(x[self.of_step[:, s]])
+        return out, value
+
+    def finite(self) -> torch.Tensor:
+        """[4] bool: whether observations, rewards, log p and values of all rows that count are finite."""
+        active = self.active
+        flags = []
+        for name in ("obs", "reward", "log_prob", "value"):
+            tensor = self.rows[name][: self.T]
+            if active is not None:
+                tensor = torch.where(active.view(*active.shape, *[1] * (tensor.dim() - 2)), tensor, 0.0)
+            flags.append(tensor.sum().isfinite())
+        return torch.stack(flags)
+
+    def state(self) -> dict:
+        """A copy of what the next `collect` depends on besides the networks."""
+        state = {"clock": self.clock.clone()}
+        if hasattr(self.env, "state"):
+            state["environment"] = self.env.state()
+        if self._policy is None:
+            state |= {name: self.rows[name][self.T].clone() for name in ("obs", "active", "mask") if name in self.rows}
+        return state
+
+    def load_state(self, state: Mapping) -> None:
+        self.clock.copy_(state["clock"])
+        if "environment" in state:
+            self.env.set_state(state["environment"])
+        for name in ("obs", "active", "mask"):
+            if name in state:
+                self.rows[name][self.T].copy_(state[name])
