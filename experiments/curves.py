@@ -17,7 +17,7 @@ from experiments.statistics import summarise
 DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
-MEASURED = "measured"
+MEASURED, PUBLISHED = "measured", "published"
 RUN = ["environment", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs", "minibatches"]
 RUN += ["hidden", "members"]
 PHASES = ("rollout", "advantage", "update")
@@ -90,8 +90,8 @@ def between(values: np.ndarray, place: float) -> float:
 
 
 def runs(frame: pd.DataFrame, part: str, *more: str) -> list[tuple[dict, pd.DataFrame]]:
-    """What was measured of a part, by run: its columns (RUN, and `more`), and its rows; in the frame's order."""
-    chosen = frame[(frame["part"] == part) & (frame["status"] == MEASURED)]
+    """What was measured or published of a part, by run: columns (RUN, and `more`) and rows, in the frame's order."""
+    chosen = frame[(frame["part"] == part) & frame["status"].isin([MEASURED, PUBLISHED])]
     by = [*RUN, *more]
     return [(dict(zip(by, key, strict=True)), rows) for key, rows in chosen.groupby(by, sort=False, dropna=False)]
 
@@ -172,5 +172,5 @@ def rate_summary(frame: pd.DataFrame, part: str = "rate") -> pd.DataFrame:
 
 def missing(frame: pd.DataFrame) -> list[Mapping]:
     """Part, agent, variant, device and reason of what was not measured."""
-    rows = frame[frame["status"] != MEASURED]
+    rows = frame[~frame["status"].isin([MEASURED, PUBLISHED])]
     return rows[["part", "agent", "variant", "device", "reason"]].drop_duplicates().to_dict("records")
