@@ -130,7 +130,7 @@ class Autograd:
 
     @torch.no_grad()
     def _apply(self, gradient: torch.Tensor, figures: torch.Tensor) -> None:
-        """Limits the norm of the gradient [L, P], then takes Adam's step where it is finite and nothing has stopped it."""
+        """Limits the norm of the gradient [L, P], then takes Adam's step where it is finite and nothing stopped it."""
         norm = torch.linalg.vector_norm(gradient, dim=1)  # [L]
         finite = norm.isfinite()
         bad = torch.stack([(~figures[:, 5].isfinite()).any(), (~finite).any()])

@@ -1,7 +1,8 @@
-"""Actors and critics as small multilayer perceptrons, many stacked side by side, with all their numbers in one tensor."""
+"""Actors and critics: multilayer perceptrons, stacked side by side, with all their numbers in one tensor."""
 
 import contextlib
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,9 +15,9 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 class Networks:
     """L actors and critics of one shape, which never mix: learner l sees its rows alone.
 
-    The numbers are one tensor `parameters` [L, P]: actor layer by layer, each weight [out, in] and bias [out], padded to
-    a multiple of four; the free numbers of the action distribution, padded to at least four; critic likewise. That is
-    the order in which `envs/kernels/mlp.cuh` reads a policy. Padding stays 0.
+    The numbers are one tensor `parameters` [L, P]: actor layer by layer, each weight [out, in] and bias [out], padded
+    to a multiple of four; the free numbers of the action distribution, padded to at least four; critic likewise. In
+    this order `envs/kernels/mlp.cuh` reads a policy. Padding stays 0.
 
     Args:
         inputs: components of an observation.
@@ -57,7 +58,7 @@ class Networks:
         self.leaves = {name: part.detach().requires_grad_() for name, part in self.parts(self.parameters).items()}
 
     def _place(self, network: str, widths: Sequence[int], at: int) -> int:
-        for number, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+        for number, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
             self.places[f"{network}.{number}.weight"] = (at, (outputs, inputs))
             self.places[f"{network}.{number}.bias"] = (at + outputs * inputs, (outputs,))
             at += outputs * (inputs + 1)

@@ -288,7 +288,6 @@ class PPO:
         self.order = Order(self.seeds, count, config.epochs, device, self.threads)
         self.estimate = Advantage(shape, config.gamma, config.gae_lambda, device, self.threads)
         self.scale = ReturnScale(experience.N, config.gamma, config.members, device) if config.norm_reward else None
-        self.advantage, self.target = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
 
         def each(value: float | tuple[float, ...]) -> torch.Tensor:
             of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.members, device=device)
@@ -298,7 +297,8 @@ class PPO:
         names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
         options = {name: getattr(config, name) for name in names}
         options |= {"shards": shards, "reduce": self.ranks.reduce}
-        batch = experience.batch() | {"advantage": self.advantage.flatten(), "target": self.target.flatten()}
+        batch = experience.batch()
+        batch |= {"advantage": self.estimate.advantage.flatten(), "target": self.estimate.target.flatten()}
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
         if self._explicit:
             rows = count // config.minibatches
@@ -349,9 +349,7 @@ class PPO:
         flags = rows["terminated"], rows["truncated"]
         if self.scale is not None:
             rows["reward"].copy_(self.scale(rows["reward"], *flags, active, self.ranks.reduce))
-        self.estimate.compute(
-            rows["reward"], rows["value"], rows["bootstrap"], *flags, active, out=(self.advantage, self.target)
-        )
+        self.estimate.compute(rows["reward"], rows["value"], rows["bootstrap"], *flags, active)
 
     def _update(self):
         config, of_batch = self.config, self.experience.of_batch
@@ -410,10 +408,10 @@ class PPO:
         return {"episodes": unknown, "return_mean": unknown, "length_mean": unknown}
 
     def _explained_variance(self) -> torch.Tensor:
-        target, error, active = self.target, self.advantage, self.experience.active  # advantage = target - value
+        target, error, active = self.estimate.target, self.estimate.advantage, self.experience.active
         if active is not None:
             target, error = target[active], error[active]
-        return 1 - error.var() / target.var()
+        return 1 - error.var() / target.var()  # an advantage is target - value
 
     def _require_finite(self, first_bad: list[int]) -> None:
         """Raises FloatingPointError for the earliest of GUARDED that was not finite; -1 says that it always was."""
@@ -425,7 +423,7 @@ class PPO:
         if found:
             iteration, minibatch, place = min(found)
             raise FloatingPointError(
-                f"iteration {iteration}, minibatch {minibatch}: {GUARDED[place]} is not finite; no update was made of it"
+                f"iteration {iteration}, minibatch {minibatch}: {GUARDED[place]} is not finite; no step was made of it"
             )
 
     # ---- the policy that was learnt ---------------------------------------------------------------------------------
