@@ -1,0 +1,1 @@
+"""Learning algorithms on batched environments, one file each."""
