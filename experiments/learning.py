@@ -1,0 +1,331 @@
+"""Learning: curves and final scores in the original, time to solve, rates end to end, beside other libraries.
+
+What is measured of an environment stands in agents/recipes/<environment>.yaml. Nothing runs beside what is timed:
+other libraries have processes of their own, one after the other, and episodes for scores are played when clocks
+stand still.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version as version_of
+
+import pandas as pd
+
+from experiments import UserError, command, config, curves, learning_workers, results, timing
+from experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
+from experiments.results import Journal
+
+COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
+COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
+COLUMNS += ["advantage_s", "update_s", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
+OF_THE_SETTINGS = ("num_envs", "horizon", "epochs", "minibatches", "members")
+OURS = "lockstep"
+PEERS = {module.TITLE: module for module in (sb3, sb3_adapter, rejax)}
+UNSCORED = "Gymnasium is not installed: not scored in the original"
+CACHES = ("LOCKSTEP_CACHE", "CUPY_CACHE_DIR")  # variables that name the folders of compiled kernels
+SEED_OF_WARM_UP = 10_000  # of the run before the warm ones; no seed that is measured
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured and journalled in one piece."""
+
+    part: str  # curve (with final) | final | solve | rate | scaling | ablation
+    agent: str
+    device: str
+    ppo: Mapping  # a recipe's name and what differs from it; the environment's own where empty
+    variant: str | None = None
+    seeds: tuple[int, ...] = ()
+    points: int = 0  # of a curve
+    episodes: int = 0  # of a point of a curve
+    blocks: int = 0  # of a rate
+    seconds: float = 0.0  # that a run may take
+
+
+@dataclass
+class Bench:
+    """What groups share while they are measured."""
+
+    environment: str
+    gymnasium_id: str
+    solved: float | None
+    reference: Mapping | None
+    scorer: object  # scoring.Scorer
+    warm: set  # devices on which a run to solve has been made
+
+
+# ---- What is measured ----------------------------------------------------------------------------------------------
+
+
+def groups(learning: Mapping, devices: list[str]) -> list[Group]:
+    """What a recipe asks for at a scale. Scores are of the fastest device present, times of each."""
+    last, found = devices[-1], []
+    if asked := learning.get("curves"):
+        found += [
+            Group("final", agent, "cpu", {}) for agent in ("random", "reference")[: 1 + ("reference" in learning)]
+        ]
+        points = {"points": asked["points"], "episodes": asked["episodes"]}
+        found += [Group("curve", OURS, last, {}, seeds=(seed,), **points) for seed in range(asked["seeds"])]
+    if asked := learning.get("solve"):
+        for device in devices:
+            for variant in ("first", "cold", "warm"):
+                found += [Group("solve", OURS, device, {}, variant, (seed,)) for seed in range(asked.get(variant, 0))]
+        for peer in asked.get("peers", []):
+            found.append(Group("solve", peer["agent"], "cpu", {}, seeds=tuple(range(peer["seeds"]))))
+    for asked in learning.get("rates", []):
+        for agent in asked["agents"]:
+            on = [device for device in devices if device in asked.get("devices", devices)]
+            found += [
+                Group("rate", agent, device, asked["ppo"], seeds=(0,), blocks=asked["blocks"])
+                for device in on
+                if agent == OURS or device == "cpu"
+            ]
+    return found + scaling(learning.get("scaling"), last) + ablations(learning.get("ablations", []), devices)
+
+
+def scaling(asked: Mapping | None, device: str) -> list[Group]:
+    """Each number of environments: its rate, its score after equally many steps, and after equally many seconds."""
+    found = []
+    for num_envs in asked["num_envs"] if asked else []:
+        ppo = asked["ppo"] | {"num_envs": num_envs}
+        found.append(Group("scaling", OURS, device, ppo, seeds=(0,), blocks=asked["blocks"]))
+        seeds = [(seed,) for seed in range(asked["seeds"])]
+        found += [Group("scaling", OURS, device, ppo, "equal steps", seed) for seed in seeds]
+        if "seconds" in asked:
+            longer = ppo | {"total_steps": 2**50}
+            same = {"seconds": asked["seconds"]}
+            found += [Group("scaling", OURS, device, longer, "equal seconds", seed, **same) for seed in seeds]
+    return found
+
+
+def ablations(asked: list[Mapping], devices: list[str]) -> list[Group]:
+    """Each variant: a rate where it has blocks, final scores where it has seeds."""
+    found = []
+    for one in asked:
+        on = [device for device in devices if device in one.get("devices", devices)]
+        same = {"part": "ablation", "agent": OURS, "ppo": one["ppo"], "variant": one["variant"]}
+        if "blocks" in one:
+            found += [Group(device=device, seeds=(0,), blocks=one["blocks"], **same) for device in on]
+        found += [
+            Group(device=device, seeds=(seed,), **same) for device in on[-1:] for seed in range(one.get("seeds", 0))
+        ]
+    return found
+
+
+def label(group: Group) -> str:
+    """One line that tells a group from every other of its environment."""
+    words = [group.part, group.variant, group.agent, group.device]
+    words += [f"{key}={value}" for key, value in group.ppo.items()]
+    words += [f"seed={group.seeds[0]}"] if len(group.seeds) == 1 and not group.blocks else []
+    return " ".join(str(word) for word in words + (["blocks"] if group.blocks else []) if word)
+
+
+# ---- Measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure(group: Group, bench: Bench) -> list[dict]:
+    """The rows of a group, whole."""
+    from agents import ppo
+
+    settings = ppo.config_of(bench.environment, **group.ppo)
+    if group.seeds:
+        settings = dataclasses.replace(settings, seed=group.seeds[0])
+    try:
+        if group.agent in PEERS:
+            found = peer(group, bench, settings)
+        elif group.agent != OURS:
+            found = constant(group, bench)
+        else:
+            found = by_kind(group)(group, bench, settings)
+    except NotMeasured as reason:
+        found = [{"status": results.MISSING, "reason": str(reason)}]
+    return [about(group, bench, settings) | row for row in found]
+
+
+def by_kind(group: Group) -> Callable:
+    if group.blocks:
+        return rate
+    return {"curve": curve, "solve": solve}.get(group.part, final)
+
+
+def about(group: Group, bench: Bench, settings) -> dict:
+    """A row with all columns, of which those that are the same for a whole group are filled in."""
+    from agents import recipes
+
+    filled = {"environment": bench.environment, "part": group.part, "agent": group.agent, "variant": group.variant}
+    filled |= {"device": group.device, "status": curves.MEASURED}
+    if group.agent in (OURS, *PEERS):
+        named = group.ppo or recipes.load(bench.environment)["ppo"]
+        filled |= {"recipe": named.get("recipe", "cleanrl"), "hidden": "-".join(map(str, settings.hidden))}
+        filled |= {
+            name: getattr(settings, name) for name in ("num_envs", "horizon", "epochs", "minibatches", "members")
+        }
+        filled |= {"threads": threads(), "version": installed(group.agent)}
+        filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
+    return dict.fromkeys(COLUMNS) | filled
+
+
+def threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def installed(agent: str) -> str | None:
+    """The version of what trains."""
+    if agent == OURS:
+        return f"torch {version_of('torch')}"
+    module = PEERS[agent]
+    return learning_workers.version(module.__name__.rpartition(".")[2], module.PACKAGE)
+
+
+def scored(bench: Bench, settings, policies: list[Mapping], **options) -> list[dict]:
+    """score of each policy in the original, or the reason why there is none."""
+    scores = bench.scorer.scores(bench.environment, settings, policies, **options)
+    return [{"score": score} | ({"reason": UNSCORED} if score is None else {}) for score in scores]
+
+
+def curve(group: Group, bench: Bench, settings) -> list[dict]:
+    """The points of one run, and its final row."""
+    from experiments.learning_workers import lockstep
+
+    rows, policies, run = lockstep.curve(bench.environment, settings, group.device, group.points)
+    points = scored(bench, settings, policies, episodes=group.episodes)
+    sampled = bench.scorer.scores(bench.environment, settings, policies[-1:], greedy=False)[0]
+    same = {"parameters": run.networks.size * run.L}
+    found = [row | point | same for row, point in zip(rows, points, strict=True)]
+    return [*found, found[-1] | {"part": "final", "score_sampled": sampled}]
+
+
+def final(group: Group, bench: Bench, settings) -> list[dict]:
+    """One row: the score after the steps, or the seconds, that a run has."""
+    from experiments.learning_workers import lockstep
+
+    if group.seconds:
+        row, policy = lockstep.for_seconds(bench.environment, settings, group.device, group.seconds)
+    else:
+        rows, policies, _ = lockstep.curve(bench.environment, settings, group.device, points=1)
+        row, policy = rows[-1], policies[-1]
+    return [row | scored(bench, settings, [policy])[0]]
+
+
+def solve(group: Group, bench: Bench, settings) -> list[dict]:
+    """One row: the time of one seed, in this process once it is warm, or in a new one."""
+    from experiments.learning_workers import lockstep
+
+    if group.variant != "warm":
+        with tempfile.TemporaryDirectory() as empty:
+            caches = dict.fromkeys(CACHES, empty) if group.variant == "first" else {}
+            return learning_workers.ask(OURS, job(group, bench, settings), **caches)
+    if group.device not in bench.warm:
+        other = dataclasses.replace(settings, seed=SEED_OF_WARM_UP)
+        lockstep.solve(bench.environment, other, group.device, bench.solved)
+        bench.warm.add(group.device)
+    row, policy, run = lockstep.solve(bench.environment, settings, group.device, bench.solved)
+    row |= scored(bench, settings, [policy])[0] | {"parameters": run.networks.size * run.L}
+    return [row | {"solved": verdict(row, bench.solved)}]
+
+
+def verdict(row: Mapping, solved: float) -> int | None:
+    """1 where the checks stopped the run and the original confirms it, 0 where not, None where nobody can say."""
+    return None if row["score"] is None else int(row["solved"] and row["score"] >= solved)
+
+
+def rate(group: Group, bench: Bench, settings) -> list[dict]:
+    from experiments.learning_workers import lockstep
+
+    rows, run = lockstep.rates(bench.environment, settings, group.device, group.blocks)
+    return [row | {"parameters": run.networks.size * run.L} for row in rows]
+
+
+def constant(group: Group, bench: Bench) -> list[dict]:
+    """The score of a policy that is not trained: random actions, or what others published."""
+    if group.agent == "reference":
+        return [{"score": bench.reference["score"], "status": curves.PUBLISHED, "reason": bench.reference["source"]}]
+    if not bench.scorer.present:
+        raise NotMeasured(UNSCORED)
+    from agents import evaluation
+
+    return [{"score": float(evaluation.random_policy(bench.environment).returns.mean())}]
+
+
+def peer(group: Group, bench: Bench, settings) -> list[dict]:
+    name = PEERS[group.agent].__name__.rpartition(".")[2]
+    return learning_workers.ask(name, job(group, bench, settings))
+
+
+def job(group: Group, bench: Bench, settings) -> Job:
+    return Job(
+        group.part,
+        bench.environment,
+        bench.gymnasium_id,
+        dataclasses.asdict(settings),
+        group.seeds,
+        group.blocks,
+        bench.solved or 0.0,
+        group.device,
+        threads(),
+    )
+
+
+# ---- What it says --------------------------------------------------------------------------------------------------
+
+
+def report(frame: pd.DataFrame) -> str:
+    """Final scores, time to solve and rates as lines to print."""
+    lines = ["interquartile mean of the return in the original [95 % interval]"]
+    for row in curves.final_summary(frame).itertuples():
+        interval = f" [{row.score_low:.2f}, {row.score_high:.2f}]" if row.seeds > 1 else ""
+        steps = f", {row.seeds} seeds, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if row.agent == OURS else ""
+        lines.append(f"  {row.agent:12} {row.score:9.2f}{interval}{steps}")
+    for row in curves.solve_summary(frame).itertuples():
+        of = f"{row.solved} of {row.seeds} [{row.share_low:.0%}, {row.share_high:.0%}]"
+        times = f"median {row.env_steps_median:,.0f} steps, {row.wall_s_median:.3f} s"
+        lines.append(f"  {row.agent:12} solved {of}, {row.variant} on {row.device}: {times}")
+    for part in ("rate", "scaling", "ablation"):
+        for row in curves.rate_summary(frame, part).itertuples():
+            shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
+            named = f"  {row.agent:12} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
+            lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
+    lines += [
+        f"  {row['agent']:12} {row['part']} on {row['device']}: {results.MISSING}: {row['reason']}"
+        for row in curves.missing(frame)
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
+    from agents import ppo, recipes  # here, because the paper reads learning.csv without torch
+
+    name = options.environment
+    try:
+        recipe = recipes.load(name)
+        learning = config.at_scale(recipe["learning"], options.scale)
+        present = command.devices(options.devices)
+        todo = groups(learning, present)
+        resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    import envs
+    from experiments.scoring import Scorer
+
+    agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
+    asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
+    output = options.output or command.output_path("learning", name)
+    journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
+    waiting = [group for group in todo if label(group) not in journal]
+    with Scorer() as scorer:
+        common = learning.get("solved"), learning.get("reference"), scorer, set()
+        bench = Bench(name, envs.port(name).gymnasium_id, *common)
+        for group in command.progress(waiting, label):
+            journal.add(label(group), measure(group, bench))
+    frame = journal.frame()
+    journal.finish({"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"})
+    print(report(frame))
+
+
+if __name__ == "__main__":
+    command.run(main)

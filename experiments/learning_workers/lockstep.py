@@ -1,0 +1,149 @@
+"""Our own PPO: learning curves, time to solve, rates with their phases."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from agents import config as configuration
+from agents import evaluation, ppo, training
+from experiments import timing
+from experiments.learning_workers import CHECKS, Job, serve
+from experiments.scoring import EPISODES, policy_of
+
+TITLE = "lockstep"
+PACKAGE = "torch"
+
+
+class Clock:
+    """Seconds between `start` and `stop`, added up, with the device's work done."""
+
+    def __init__(self, device: str):
+        self.synchronize = torch.cuda.synchronize if torch.device(device).type == "cuda" else timing.nothing
+        self.wall_s = self.cpu_s = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self.synchronize()
+        cpu_start, start = timing.cpu_seconds(), time.perf_counter()
+        yield
+        self.synchronize()
+        self.wall_s += time.perf_counter() - start
+        self.cpu_s += timing.cpu_seconds() - cpu_start
+
+
+def curve(environment: str, config: ppo.Config, device: str, points: int) -> tuple[list[dict], list[dict], ppo.PPO]:
+    """Trains once. A row and a policy at each of so many points, equally spaced in iterations, the last at the end.
+
+    The clock runs from before construction and stands still while a policy is copied.
+    """
+    clock, rows, policies = Clock(device), [], []
+    with clock.running():
+        run = ppo.PPO(environment, config, device)
+    for point in range(1, min(points, run.iterations) + 1):
+        with clock.running():
+            while run.iteration < round(run.iterations * point / min(points, run.iterations)):
+                run.iterate()
+            run.statistics()  # raises where something is not finite
+        rows.append({"env_steps": run.env_steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s})
+        policies.append(policy_of(run))
+    return rows, policies, run
+
+
+def for_seconds(environment: str, config: ppo.Config, device: str, seconds: float) -> tuple[dict, dict]:
+    """Trains until the clock, construction included, has run so long, at least one iteration; a row and the policy."""
+    clock = Clock(device)
+    with clock.running():
+        run = ppo.PPO(environment, config, device)
+    while run.iteration == 0 or (clock.wall_s < seconds and run.iteration < run.iterations):
+        with clock.running():
+            run.iterate()
+    run.statistics()
+    return {"env_steps": run.env_steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}, policy_of(run)
+
+
+def solve(
+    environment: str, config: ppo.Config, device: str, solved: float, started: float | None = None
+) -> tuple[dict, dict, ppo.PPO]:
+    """Trains until two checks in succession reach `solved`, checks included; a row, in which `solved` says whether they
+    did, and the policy. started: `time.monotonic()` where the clock began; None: now.
+    """
+    started = time.monotonic() if started is None else started
+    check = training.Checks(environment, solved, device)
+    run = ppo.train(environment, config, device, check=check)
+    Clock(device).synchronize()
+    wall_s = time.monotonic() - started
+    reached = len(check.scores) >= CHECKS and all(score >= solved for _, score in check.scores[-CHECKS:])
+    return {"env_steps": run.env_steps, "wall_s": wall_s, "solved": int(reached)}, policy_of(run), run
+
+
+def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tuple[list[dict], ppo.PPO]:
+    """A row per block of whole iterations, figures for the log included, and the seconds of the phases in it."""
+    run = ppo.PPO(environment, config, device)
+    phases = Phases(run, device)
+
+    calls = timing.calls_per_block(run.iterate, Clock(device).synchronize, timing.MIN_BLOCK_S)
+
+    def block() -> dict:
+        phases.clear()
+        clock = Clock(device)
+        with clock.running():
+            for _ in range(calls):
+                run.iterate()
+            run.statistics()  # as for a row of the log
+        steps = calls * run.steps_per_iteration
+        return {"env_steps": steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s} | phases.seconds()
+
+    timing.warm_up(lambda: 1 / block()["wall_s"])
+    return [{"block": number} | block() for number in range(blocks)], run
+
+
+class Phases:
+    """The seconds of each phase of a run's iterations: by the host's clock on the CPU, by the device's on CUDA."""
+
+    def __init__(self, run: ppo.PPO, device: str):
+        self.on_cuda = torch.device(device).type == "cuda"
+        self.marks: dict[str, list[tuple]] = {}
+        run.phases = {name: self._watched(name, phase) for name, phase in run.phases.items()}
+
+    def _watched(self, name: str, phase: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            before = self._mark()
+            phase()
+            self.marks.setdefault(name, []).append((before, self._mark()))
+
+        return call
+
+    def _mark(self) -> "float | torch.cuda.Event":
+        if not self.on_cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def clear(self) -> None:
+        self.marks.clear()
+
+    def seconds(self) -> dict[str, float]:
+        """rollout_s, advantage_s and update_s since `clear`; to be asked for when the device is done."""
+        spent = {}
+        for name, marks in self.marks.items():
+            pairs = ((end - start) if not self.on_cuda else start.elapsed_time(end) / 1e3 for start, end in marks)
+            spent[f"{name}_s"] = sum(pairs)
+        return spent
+
+
+def measure(job: Job) -> list[dict]:
+    """Time to solve of one seed in a process of its own: the clock began before it was started."""
+    config = configuration.replaced(ppo.Config(), job.ppo | {"seed": job.seeds[0]})
+    row, _, run = solve(job.environment, config, job.device, job.solved, job.started)
+    try:
+        score = float(evaluation.in_original(job.environment, run.act, EPISODES).returns.mean())
+    except ImportError:  # Gymnasium is missing
+        return [row | {"solved": None}]
+    return [row | {"score": score, "solved": int(row["solved"] and score >= job.solved)}]
+
+
+if __name__ == "__main__":
+    serve(measure)
