@@ -46,13 +46,14 @@ record: $(READY)
 	$(RUN) -m experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
 
 # Each peer has an environment of its own; one that cannot be installed takes no other down with it, and its log
-# tells experiments/peers.py why. NO_TRAIN: PufferLib without its learner.
-WORKERS := experiments/peer_workers
-PEERS := $(patsubst $(WORKERS)/%.txt,$(VENV)-peers/%/ready,$(wildcard $(WORKERS)/*.txt))
+# tells the experiments why. NO_TRAIN: PufferLib without its learner.
+WORKERS := experiments/peer_workers experiments/learning_workers
+PEERS := $(patsubst %.txt,$(VENV)-peers/%/ready,$(notdir $(wildcard $(WORKERS:%=%/*.txt))))
+vpath %.txt $(WORKERS)
 
 peers: $(PEERS)
 
-$(PEERS): $(VENV)-peers/%/ready: $(WORKERS)/%.txt
+$(PEERS): $(VENV)-peers/%/ready: %.txt
 	$(CHECK_PYTHON)
 	@echo 'Setting up $(@D), a minute or two.'
 	@'$(BASE)' -m venv --clear $(@D)

@@ -84,9 +84,10 @@ rule throughput:
         gpu=GPUS,
     params:
         experiment=lambda wildcards, output: Path(output.rows).stem,
+        environment=lambda wildcards: wildcards.get("environment", ""),
         scale=SCALE,
     shell:
-        "python -m experiments.{params.experiment} {wildcards.environment} --scale {params.scale}"
+        "python -m experiments.{params.experiment} {params.environment} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"
 
 
@@ -116,6 +117,21 @@ use rule throughput as transfer with:
         "results/logs/{environment}/transfer.log",
     benchmark:
         "results/benchmarks/{environment}/transfer.tsv"
+
+
+use rule throughput as learning with:
+    """Agents that learn: curves, time to solve, rates; of environments with a recipe."""
+    input:
+        sources=lambda wildcards: sources.of("experiments.learning", wildcards.environment),
+        recipe="agents/recipes/{environment}.yaml",
+        packages="environment.yml",
+    output:
+        rows="results/{environment}/learning.csv",
+        provenance="results/{environment}/learning.json",
+    log:
+        "results/logs/{environment}/learning.log",
+    benchmark:
+        "results/benchmarks/{environment}/learning.tsv"
 
 
 use rule throughput as peers with:
@@ -150,7 +166,7 @@ rule compilation:
         "python -m experiments.compilation {wildcards.environment} --output {output.rows} 2>&1 | tee {log}"
 
 
-rule ceilings:
+use rule throughput as ceilings with:
     """What this machine can do at most: copy bandwidth, fp32 rate, cost of a launch."""
     input:
         sources=sources.of("experiments.ceilings"),
@@ -162,15 +178,6 @@ rule ceilings:
         "results/logs/ceilings.log",
     benchmark:
         "results/benchmarks/ceilings.tsv"
-    conda:
-        "environment.yml"
-    threads: workflow.cores
-    resources:
-        gpu=GPUS,
-    params:
-        scale=SCALE,
-    shell:
-        "python -m experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
 
 
 # ---- Paper -------------------------------------------------------------------------------------------------

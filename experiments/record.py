@@ -19,9 +19,10 @@ from experiments.checksums import SUMS, is_signed, sign
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
 WITH_A_SECTION = ("transfer",)  # of an environment whose YAML has a section of that name
+WITH_A_RECIPE = ("learning",)  # of an environment that agents/recipes/ has a recipe for
 WITH_PEERS = ("peers",)  # where at least one is installed
 AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without Gymnasium
-EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_PEERS]
+EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *WITH_PEERS]
 
 
 def main() -> None:
@@ -39,19 +40,31 @@ def main() -> None:
     for experiment in experiments:
         for environment in [None] if experiment in OF_THE_MACHINE else environments:
             if environment and experiment not in experiments_of(environment):
-                no_section = f"experiments/{environment}.yaml has no such section"
-                no_peer = "no peer is installed; make peers installs them"
-                print(f"{experiment} {environment}: left out, {no_peer if experiment in WITH_PEERS else no_section}")
+                print(f"{experiment} {environment}: left out, {why_not(experiment, environment)}")
             else:
                 run(experiment, environment, options.scale, folder, options.commit)
     print(f"recorded in {folder}, signed in {folder / SUMS}")
 
 
 def experiments_of(environment: str) -> list[str]:
-    """The experiments that an environment takes part in, by the sections of its YAML and the peers installed."""
+    """The experiments that an environment takes part in: by its YAML's sections, its recipe, the peers installed."""
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
     asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
+    asked += WITH_A_RECIPE if recipe_of(environment).exists() else ()
     return [*OF_AN_ENVIRONMENT, *asked, *(WITH_PEERS if peer_workers.installed() else ())]
+
+
+def recipe_of(environment: str) -> Path:
+    return ROOT / "agents" / "recipes" / f"{environment}.yaml"
+
+
+def why_not(experiment: str, environment: str) -> str:
+    """Why an environment takes no part in an experiment."""
+    if experiment in WITH_PEERS:
+        return "no peer is installed; make peers installs them"
+    if experiment in WITH_A_RECIPE:
+        return f"there is no {recipe_of(environment).relative_to(ROOT)}"
+    return f"experiments/{environment}.yaml has no such section"
 
 
 def arguments() -> argparse.Namespace:
@@ -125,7 +138,18 @@ def is_current(folder: Path, output: Path, experiment: str, environment: str | N
         and described.get("sources") == now
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
+        and (experiment not in WITH_A_RECIPE or described.get("config", {}).get("recipe") == recipe(environment))
     )
+
+
+def recipe(environment: str) -> dict:
+    """What agents/recipes/ says of an environment, which results keep with their settings and not their sources."""
+    from agents import recipes
+
+    try:
+        return recipes.load(environment)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 if __name__ == "__main__":

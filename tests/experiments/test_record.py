@@ -89,7 +89,7 @@ def test_a_damaged_folder_is_named_by_its_file(folder, damage, message):
         ([], "the following arguments are required: --machine"),
         (["--machine", "a", "--commit", "HEAD"], "'HEAD' is no commit: 7 to 64 digits 0-9 a-f"),
         (["--machine", "a", "--scale", "fast"], "invalid choice: 'fast'"),
-        (["--machine", "a", "--experiments", "learning"], "invalid choice: 'learning'"),
+        (["--machine", "a", "--experiments", "lerning"], "invalid choice: 'lerning'"),
         (
             ["--machine", "a", "--environments", "cartpol"],
             "error: --environments: there is no environment 'cartpol'; there ",
@@ -180,6 +180,34 @@ def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, t
     record.main()
     assert [program[2:4] for program in started] == [["experiments.transfer", "cartpole"]]
     assert "transfer pendulum: left out, experiments/pendulum.yaml has no such section" in capsys.readouterr().out
+
+
+def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "recipe_of", lambda name: ROOT / "agents" / "recipes" / f"no_{name}.yaml")
+    arguments = ["--machine", "a", "--environments", "cartpole", "--experiments", "learning"]
+    monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
+    record.main()
+    assert started == []
+    assert "learning cartpole: left out, there is no agents/recipes/no_cartpole.yaml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, monkeypatch, changed):
+    """The recipe is no source file: what the result keeps of it is compared."""
+    described = {
+        "scale": "quick",
+        "sources": provenance.hashes(sources.of("experiments.learning", "cartpole")),
+        "machine": {"label": "this one"},
+        "config": {"recipe": record.recipe("cartpole")},
+    }
+    if changed:
+        described["config"]["recipe"]["ppo"]["lr"] = 1.0
+    (tmp_path / "cartpole").mkdir()
+    (tmp_path / "cartpole" / "learning.json").write_text(json.dumps(described))
+    (tmp_path / "cartpole" / "learning.csv").write_text("")
+    sign_all(tmp_path)
+    record.run("learning", "cartpole", "quick", tmp_path, None)
+    assert [program[2:4] for program in started] == [["experiments.learning", "cartpole"]] * changed
 
 
 @pytest.mark.parametrize("installed", [[], ["gymnax"]])

@@ -37,9 +37,10 @@ def environments(copy: Path) -> list[str]:
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
-    """What an environment takes part in: everything, but where the YAML has to ask, only if it does."""
+    """What an environment takes part in: everything, but where the YAML has to ask or a recipe to be, only then."""
     settings = (copy / "experiments" / f"{environment}.yaml").read_text()
     asked = [experiment for experiment in ("transfer",) if f"\n{experiment}:\n" in settings]
+    asked += ["learning"] if (copy / "agents" / "recipes" / f"{environment}.yaml").exists() else []
     return ["throughput", "correctness", "compilation", *asked]
 
 

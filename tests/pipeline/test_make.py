@@ -186,7 +186,7 @@ def test_record_asks_for_a_name(tree):
 
 # ---- Peers ----
 
-WORKERS = "experiments/peer_workers"
+WORKERS, LEARNERS = "experiments/peer_workers", "experiments/learning_workers"
 
 
 @pytest.fixture
@@ -198,10 +198,10 @@ def peers(tree):
     return tree
 
 
-def set_up(peer):
+def set_up(peer, workers=WORKERS):
     return [
         f"-m venv --clear .venv-peers/{peer}",
-        f"-m pip install --requirement {WORKERS}/{peer}.txt",
+        f"-m pip install --requirement {workers}/{peer}.txt",
     ]
 
 
@@ -213,6 +213,16 @@ def test_each_peer_has_an_environment_of_its_own_set_up_once(peers):
     os.utime(peers / WORKERS / "two.txt", (2**31, 2**31))
     assert make(peers, "peers")[0] == 0
     assert asked(peers) == set_up("two")
+
+
+def test_a_peer_that_learns_is_set_up_as_well(peers):
+    (peers / LEARNERS).mkdir()
+    (peers / LEARNERS / "three.txt").write_text("three==1.0\n")
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == [*set_up("one"), *set_up("two"), *set_up("three", LEARNERS)]
+    os.utime(peers / LEARNERS / "three.txt", (2**31, 2**31))
+    assert make(peers, "peers")[0] == 0
+    assert asked(peers) == set_up("three", LEARNERS)
 
 
 def test_a_peer_that_does_not_install_leaves_the_others_and_a_log(peers):

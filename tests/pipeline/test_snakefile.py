@@ -9,13 +9,14 @@ import pytest
 
 from tests.pipeline.copies import ROOT, copy_of_the_code, environments, experiments, planned, run, snakemake
 
-EXPERIMENTS = ("throughput", "correctness", "compilation", "transfer")  # of CartPole
-TIMED = {"throughput", "correctness", "transfer"}
+EXPERIMENTS = ("throughput", "correctness", "compilation", "transfer")  # of CartPole, and of a twin without a recipe
+TIMED = {"throughput", "correctness", "transfer", "learning"}
 PAPER = "results/report.html"
 
 
 def of(environment: str, *experiments: str) -> set[str]:
-    return {f"results/{environment}/{experiment}.csv" for experiment in experiments or EXPERIMENTS}
+    every = (*EXPERIMENTS, *(["learning"] if environment == "cartpole" else []))
+    return {f"results/{environment}/{experiment}.csv" for experiment in experiments or every}
 
 
 def of_all(copy: Path) -> set[str]:
@@ -37,17 +38,17 @@ def everything_in(copy: Path) -> list[Path]:
 
 def test_the_snakefile_is_short_and_runs_commands_only():
     text = (ROOT / "Snakefile").read_text()
-    assert text.count("\n") <= 200
+    assert text.count("\n") <= 210
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
     shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
-    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 7
-    assert len(shells) == text.count("| tee {log}") == 4
+    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 8
+    assert len(shells) == text.count("| tee {log}") == 3
     assert set(shells) == {"python -m experiments", "python -m paper"}
 
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    assert set(listed) == {"all", "ceilings", "report", "peers", *environments(measured), *EXPERIMENTS}
+    assert set(listed) == {"all", "ceilings", "report", "learning", "peers", *environments(measured), *EXPERIMENTS}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 
@@ -117,6 +118,25 @@ def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
         *of("cartpole", "transfer"),
         *of("twin", "throughput", "correctness", "compilation"),
     }
+
+
+def test_an_edited_recipe_runs_what_learns_by_it(copy):
+    with open(copy / "agents" / "recipes" / "cartpole.yaml", "a") as recipe:
+        recipe.write("# edited\n")
+    assert planned(copy) == {PAPER, *of("cartpole", "learning")}
+
+
+def test_an_edited_agent_runs_what_learns_and_nothing_else(copy):
+    for file in ("ppo.py", "learner.cuh"):
+        with open(copy / "agents" / file, "a") as agent:
+            agent.write("\n")
+    learning = (of(name, "learning") for name in environments(copy) if "learning" in experiments(copy, name))
+    assert planned(copy) == {PAPER}.union(*learning)
+
+
+def test_an_environment_with_a_recipe_more_learns(copy):
+    shutil.copy(copy / "agents" / "recipes" / "cartpole.yaml", copy / "agents" / "recipes" / "twin.yaml")
+    assert planned(copy) == {PAPER, *of("twin", "learning")}
 
 
 def test_the_batching_that_all_kernels_share_runs_everything(copy):
