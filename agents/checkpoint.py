@@ -1,0 +1,123 @@
+"""Checkpoints: files that hold tensors, numbers and strings only, and that a kill at any moment leaves whole."""
+
+import os
+import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import torch
+
+FORMAT = 1  # of the file; another one is refused
+PLAIN = (bool, int, float, str, type(None))
+
+
+def save(path: str | os.PathLike, content: dict) -> None:
+    """Writes a checkpoint: into a file beside it, flushed to the disk, then renamed.
+
+    Args:
+        path: its folder is made where missing; a file there is replaced in one piece, or on an error kept.
+        content: tensors, numbers, strings, booleans, None, and lists, tuples and dicts of them with keys that are
+            strings or integers. Tensors are stored as on the CPU, without gradient; of a view only what it shows.
+
+    Raises:
+        ValueError: anything else; names its key.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    if type(content) is not dict:
+        raise ValueError(f"a checkpoint must be a dict, got {type(content).__name__}")
+    stored = {"lockstep_checkpoint": FORMAT, "content": _stored(content, "content")}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, "wb") as file:
+            torch.save(stored, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, survives a power cut
+    finally:
+        os.close(folder)
+
+
+def _stored(value, name: str):
+    """A copy that `torch.load(weights_only=True)` reads; exact types, for it refuses NumPy's subclass of float."""
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
+        plain = value.detach().cpu()
+        whole = plain.untyped_storage().nbytes() == plain.numel() * plain.element_size()
+        return plain if whole and type(plain) is torch.Tensor else plain.as_subclass(torch.Tensor).clone()
+    if type(value) in (list, tuple):
+        return type(value)(_stored(item, f"{name}[{i}]") for i, item in enumerate(value))
+    if type(value) is dict:
+        for key in value:
+            if type(key) not in (str, int):
+                raise ValueError(f"{name} has the key {key!r}; a checkpoint's keys are strings or integers")
+        return {key: _stored(item, f"{name}[{key!r}]") for key, item in value.items()}
+    raise ValueError(
+        f"{name} is a {type(value).__module__}.{type(value).__qualname__}; "
+        "a checkpoint holds tensors, numbers, strings, booleans, None, lists, tuples and dicts"
+    )
+
+
+def load(path: str | os.PathLike) -> dict:
+    """What `save` was given, with all tensors on the CPU.
+
+    Raises:
+        ValueError: no such file, or one that is damaged, foreign or of another format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"checkpoint {path}: there is no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch itself does not look at the checksums
+        if damaged is None:
+            stored = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # bytes that are no checkpoint can fail in any way
+        raise ValueError(f"checkpoint {path}: not a whole checkpoint; the file is damaged or something else") from error
+    if damaged is not None:
+        raise ValueError(f"checkpoint {path}: the file is damaged, in {damaged}; its checksum is wrong")
+    if not isinstance(stored, dict) or "lockstep_checkpoint" not in stored or "content" not in stored:
+        raise ValueError(f"checkpoint {path}: a file of torch, but no checkpoint of this code")
+    if stored["lockstep_checkpoint"] != FORMAT:
+        raise ValueError(f"checkpoint {path}: has format {stored['lockstep_checkpoint']!r}; this code reads {FORMAT}")
+    return stored["content"]
+
+
+def differences(saved: Mapping, config: Mapping, may_differ: Collection[str] = ()) -> list[str]:
+    """One sentence for each field in which two configurations differ, in the order of `config`.
+
+    Args:
+        saved, config: plain values by field; a list equals a tuple of the same items.
+        may_differ: fields to pass over.
+    """
+    sentences = []
+    for field in [*config, *(name for name in saved if name not in config)]:
+        if field in may_differ:
+            continue
+        if field not in saved:
+            sentences.append(f"{field} is {config[field]!r} here and absent in the checkpoint")
+        elif field not in config:
+            sentences.append(f"{field} is {saved[field]!r} in the checkpoint and unknown here")
+        elif _listed(saved[field]) != _listed(config[field]):
+            sentences.append(f"{field} is {saved[field]!r} in the checkpoint and {config[field]!r} here")
+    return sentences
+
+
+def _listed(value):
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def require_same(saved: Mapping, config: Mapping, may_differ: Collection[str] = ()) -> None:
+    """Raises ValueError that lists the `differences`, if there are any."""
+    sentences = differences(saved, config, may_differ)
+    if sentences:
+        allowed = f"; only {', '.join(may_differ)} may differ" if may_differ else ""
+        raise ValueError(f"the checkpoint belongs to another configuration: {'; '.join(sentences)}{allowed}")
