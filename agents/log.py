@@ -1,0 +1,182 @@
+"""The log of a training: rows of a CSV file, and a bar on a terminal or a plain line now and then elsewhere."""
+
+import csv
+import io
+import math
+import numbers
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envs.port import nearest
+
+COLUMNS = (
+    *("iteration", "env_steps", "wall_s", "steps_per_s", "episodes", "episode_return", "episode_length"),
+    *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm", "lr"),
+)
+ROW_EVERY_S = 0.1
+LINE_EVERY_S = 10.0
+
+
+class Log:
+    """A context manager that takes one row per iteration, or one whenever `due()`, and writes ten a second at most.
+
+    Of the rows in between the last one is kept, and written on leaving, also on an error.
+
+    Args:
+        path: of the CSV file; None writes none. Its folder is made where missing.
+        total_steps: environment steps of the whole training, for the bar.
+        columns: of the file; with iteration and env_steps.
+        resume_after: an iteration: a file that is there keeps its rows up to this one, later ones are cut, and so is
+            a last line that a kill left unfinished. None begins a new file.
+        quiet: nothing on stderr.
+
+    Raises:
+        ValueError: columns without iteration or env_steps, or a file to resume that is not of these columns.
+        OSError: the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike | None,
+        total_steps: int,
+        columns: Sequence[str] = COLUMNS,
+        resume_after: int | None = None,
+        quiet: bool = False,
+    ):
+        for needed in ("iteration", "env_steps"):
+            if needed not in columns:
+                raise ValueError(f"columns of a log must have {needed!r}, got {', '.join(columns)}")
+        self._path = None if path is None else Path(path)
+        self._total, self._columns, self._resume_after, self._quiet = total_steps, tuple(columns), resume_after, quiet
+        self._file = self._bar = self._pending = None
+        self._last: dict | None = None  # the newest row, written or not
+        self._written, self._line_due, self._line_of = -math.inf, -math.inf, None
+
+    def __enter__(self) -> "Log":
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._begin_file()
+            self._file = open(self._path, "a", newline="", encoding="utf-8")
+        self._line_due = time.monotonic() + LINE_EVERY_S
+        return self
+
+    def __exit__(self, *_):
+        try:
+            if self._pending is not None:
+                self._write()
+            self._show(last=True)
+        finally:
+            if self._file is not None:
+                self._file.close()
+            if self._bar is not None:
+                self._bar.close()
+
+    def due(self) -> bool:
+        """Whether a row given now would be written at once; so that others need not be fetched from the device."""
+        return time.monotonic() - self._written >= ROW_EVERY_S
+
+    def row(self, row: Mapping[str, float | None]) -> None:
+        """Takes a row; columns that it lacks, or that are None, stay empty.
+
+        Raises:
+            ValueError: an unknown column, a value that is no number, or no iteration or env_steps.
+        """
+        for name, value in row.items():
+            if name not in self._columns:
+                raise ValueError(f"a log row has the unknown column {name!r}{nearest(name, self._columns)}")
+            if value is not None and not isinstance(value, numbers.Real):
+                raise ValueError(f"a log row's {name}={value!r} must be a number")
+        for name in ("iteration", "env_steps"):
+            if row.get(name) is None:
+                raise ValueError(f"a log row must have {name!r}")
+        self._pending = self._last = dict(row)
+        if self.due():
+            self._write()
+        self._show()
+
+    def _write(self):
+        if self._file is not None:
+            self._file.write(_line("" if (v := self._pending.get(name)) is None else v for name in self._columns))
+            self._file.flush()
+        self._pending, self._written = None, time.monotonic()
+
+    # ---- the file ---------------------------------------------------------------------------------------------------
+
+    def _begin_file(self):
+        """Leaves the header and the rows to keep, in a new file that takes the old one's place."""
+        kept = [] if self._resume_after is None or not self._path.exists() else self._kept()
+        partial = self._path.with_name(self._path.name + ".partial")
+        partial.write_text(_line(self._columns) + "".join(kept), encoding="utf-8", newline="")
+        os.replace(partial, self._path)
+
+    def _kept(self) -> list[str]:
+        """Whole lines of the existing file, header left out, up to the iteration resumed after."""
+        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()
+        if not lines:
+            return []
+        rows = list(csv.reader(lines))
+        if tuple(rows[0]) != self._columns:
+            raise ValueError(
+                f"{self._path} cannot be resumed: its columns are {', '.join(rows[0])}; "
+                f"needed: {', '.join(self._columns)}"
+            )
+        kept, place = [], self._columns.index("iteration")
+        for number, (line, cells) in enumerate(zip(lines[1:], rows[1:], strict=True), start=2):
+            if len(cells) != len(self._columns) or not cells[place].isdecimal():
+                raise ValueError(
+                    f"{self._path} cannot be resumed: line {number} is no row of a log: {line.strip():.80}"
+                )
+            if int(cells[place]) <= self._resume_after:
+                kept.append(line)
+        return kept
+
+    # ---- what a person sees -----------------------------------------------------------------------------------------
+
+    def _show(self, last: bool = False):
+        row = self._last
+        if row is None or self._quiet:
+            return
+        if sys.stderr.isatty():
+            self._show_bar(row)
+            return
+        now = time.monotonic()
+        if now >= self._line_due or (last and self._line_of is not row):
+            print(self._sentence(row), file=sys.stderr, flush=True)
+            self._line_due, self._line_of = now + LINE_EVERY_S, row
+
+    def _show_bar(self, row: Mapping):
+        if self._bar is None:
+            from tqdm import tqdm
+
+            done = 0 if self._resume_after is None else row["env_steps"]  # the rate is of this run
+            form = {"unit": "step", "unit_scale": True, "dynamic_ncols": True}
+            self._bar = tqdm(total=self._total, initial=done, file=sys.stderr, **form)
+        self._bar.set_postfix_str(_episodes(row), refresh=False)
+        self._bar.update(row["env_steps"] - self._bar.n)
+
+    def _sentence(self, row: Mapping) -> str:
+        steps = row["env_steps"]
+        parts = [f"iteration {row['iteration']}", f"{steps:,} of {self._total:,} steps ({steps / self._total:.0%})"]
+        if row.get("wall_s") is not None:
+            parts.append(f"{row['wall_s']:.1f} s")
+        if row.get("steps_per_s") is not None:
+            parts.append(f"{row['steps_per_s']:,.0f} steps/s")
+        return ", ".join([*parts, *filter(None, [_episodes(row)])])
+
+
+def _line(cells) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _episodes(row: Mapping) -> str:
+    """What the episodes since the last row got, or nothing where none has ended."""
+    if not row.get("episodes") or row.get("episode_return") is None:
+        return ""
+    return f"return {row['episode_return']:.4g} over {row['episodes']:,.0f} episodes"
