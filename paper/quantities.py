@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 import paper
-from experiments import peers, shares, statistics
-from paper import typeset
+from experiments import curves, peers, shares, statistics
+from paper import learning, typeset
 
 NAN = float("nan")
 
@@ -172,6 +172,14 @@ def with_interval(write: Callable[[float], str]) -> Callable:
     return words
 
 
+def alone(write: Callable[[float], str]) -> Callable:
+    return lambda value, low, high: (write(value), typeset.DASH)
+
+
+def out_of(value: float, low: float, high: float) -> tuple[str, str]:
+    return f"{typeset.count(value)} of {typeset.count(high)}", typeset.DASH
+
+
 def rate_words(unit: str) -> Callable:
     def words(value: float, low: float, high: float) -> tuple[str, str]:
         interval = typeset.DASH if typeset.missing(low) else typeset.si_range(low, high, value)
@@ -279,15 +287,79 @@ def copies_over_step(datasets, select, against):
         yield dataset, row["over_step"], NAN, NAN
 
 
+# Of learning.
+
+
+@quantity(rate_words("steps/s"))
+def training_rate(datasets, select, against):
+    """Environment steps per second of training, from end to end; of several settings the fastest."""
+    for dataset in of(datasets, select):
+        rows = matching(learning.rates(dataset), select)
+        if len(rows):
+            yield dataset, *rows.loc[rows["rate"].idxmax()][["rate", "rate_low", "rate_high"]].astype(float)
+
+
+@quantity(with_interval(typeset.times))
+def training_ratio(datasets, select, against):
+    """Our rate of training over that of another agent in the same work; of several settings the smallest."""
+    for dataset in of(datasets, select):
+        rows = matching(learning.rates(dataset), select).dropna(subset=["ratio"])
+        if len(rows):
+            yield dataset, *rows.loc[rows["ratio"].idxmin()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+
+
+@quantity(with_interval(typeset.significant))
+def final_return(datasets, select, against):
+    """Interquartile mean over seeds of the return in the original after training; of several settings the lowest.
+
+    Fewer than learning.FEW seeds are an illustration, and no answer.
+    """
+    for dataset in of(datasets, select):
+        rows = matching(curves.final_summary(dataset.frame), select)
+        rows = rows[rows["seeds"] >= learning.FEW]
+        if len(rows):
+            yield dataset, *rows.loc[rows["score"].idxmin()][["score", "score_low", "score_high"]].astype(float)
+
+
+@quantity(with_interval(typeset.significant))
+def return_over_random(datasets, select, against):
+    """The same less that of a random policy in the same run."""
+    for dataset, *figures in final_return(datasets, select, against):
+        scores = curves.final_summary(dataset.frame)
+        for score in scores.loc[scores["agent"] == learning.RANDOM, "score"]:
+            yield dataset, *(figure - score for figure in figures)
+
+
+def of_solves(datasets: list, select: Mapping, share: float) -> Iterator[tuple]:
+    """(dataset, the seconds within which that share of the seeds was solved) of each fitting setting with enough."""
+    for dataset in of(datasets, select):
+        for setting, rows in curves.runs(dataset.frame, "solve"):
+            enough = len(rows.dropna(subset=["solved"])) >= learning.FEW
+            if enough and len(matching(pd.DataFrame([setting]), select)):
+                yield dataset, learning.within(rows, share), NAN, NAN
+
+
+@quantity(alone(typeset.short_time))
+def nine_in_ten_solved(datasets, select, against):
+    """Seconds within which nine in ten seeds were solved; infinite where fewer were at all."""
+    yield from of_solves(datasets, select, 0.9)
+
+
+@quantity(alone(typeset.short_time))
+def nineteen_in_twenty_solved(datasets, select, against):
+    """Seconds within which nineteen in twenty seeds were solved."""
+    yield from of_solves(datasets, select, 0.95)
+
+
+@quantity(out_of)
+def seeds_solved(datasets, select, against):
+    """Seeds that were solved; `high` is how many were trained."""
+    for dataset in of(datasets, select):
+        for row in matching(curves.solve_summary(dataset.frame), select).to_dict("records"):
+            yield dataset, float(row["solved"]), NAN, float(row["seeds"])
+
+
 # Of correctness and compilation.
-
-
-def alone(write: Callable[[float], str]) -> Callable:
-    return lambda value, low, high: (write(value), typeset.DASH)
-
-
-def out_of(value: float, low: float, high: float) -> tuple[str, str]:
-    return f"{typeset.count(value)} of {typeset.count(high)}", typeset.DASH
 
 
 @quantity(alone(typeset.percent))

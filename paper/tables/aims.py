@@ -6,11 +6,15 @@ import pandas as pd
 
 import paper
 from experiments import config, statistics
-from paper import quantities
+from paper import learning, quantities
 from paper.tables import NO_FIGURE, STATUS, declared, not_measured, source, table
 from paper.typeset import GREATER, LESS, Column, text, times, yes_no
 
 NAN = float("nan")
+RETURNS = (  # keys of a recipe, what they aim at, and the quantity that is held against them
+    ("aim", "Return of the greedy policy after training, in the original", "final_return"),
+    ("above_random", "The same, above a random policy", "return_over_random"),
+)
 
 
 @table(
@@ -26,12 +30,13 @@ NAN = float("nan")
 )
 def targets(datasets):
     rows = [row for name in paper.environments() for row in throughput_targets(datasets, name)]
-    for item in declared()["targets"]:
+    for item in [*declared()["targets"], *learning_targets()]:
         least = "at_least" in item
         bound = item["at_least"] if least else item["at_most"]
         write = quantities.QUANTITIES[item["quantity"]][1]
         aim = f"{GREATER if least else LESS} {short(write(float(bound), NAN, NAN)[0])}"
-        about = {"environment": "every environment", "target": item["target"], "aim": aim}
+        environment = item["select"].get("environment", "every environment")
+        about = {"environment": environment, "target": item["target"], "aim": aim}
         found = quantities.find(datasets, item)
         for finding in found:
             met = finding.value >= bound if least else finding.value <= bound
@@ -39,6 +44,18 @@ def targets(datasets):
         rows += [] if found else [about | not_measured() | NO_FIGURE | {"met": None}]
     order = {name: place for place, name in enumerate(paper.environments())}
     return pd.DataFrame(sorted(rows, key=lambda row: order.get(row["environment"], len(order))))
+
+
+def learning_targets() -> list[dict]:
+    """What the recipes aim at, as items like those of claims.yaml."""
+    items = []
+    for name in paper.environments():
+        select = {"experiment": "learning", "environment": name, "agent": learning.OURS}
+        asked = learning.wanted(name)
+        for key, target, quantity in RETURNS:
+            if key in asked:
+                items.append({"target": target, "select": select, "quantity": quantity, "at_least": asked[key]})
+    return items
 
 
 def throughput_targets(datasets: list, environment: str) -> list[dict]:

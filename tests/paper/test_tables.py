@@ -207,7 +207,7 @@ def test_every_claim_is_answered_or_said_to_be_open(datasets):
     by_question = {row["asked properly"]: row["status"] for row in found}
     for later in (
         "share of transfer in a real loop, unpinned memory",
-        "training rate",
+        "training rate, environments and learner on the CPU",
         "port over the fastest of all peers",
     ):
         assert by_question[later] == "not measured"

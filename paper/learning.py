@@ -1,0 +1,114 @@
+"""What the learning tables and figures share: agents in words and in order, our rates over those of others, aims.
+
+The sums over seeds and blocks are those of experiments/curves.py; a setting is its RUN.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from agents import recipes
+from experiments import SCALES, curves, statistics
+from paper import NOT_MEASURED
+from paper.typeset import missing
+
+NAN = float("nan")
+OURS, RANDOM, REFERENCE = "lockstep", "random", "reference"
+UNTRAINED = (RANDOM, REFERENCE)  # here: what others trained is quoted
+AGENTS = {  # in the order of the tables
+    OURS: "Lockstep",
+    "sb3": "Stable-Baselines3",
+    "sb3-adapter": "Stable-Baselines3 on the port",
+    "rejax": "rejax",
+    REFERENCE: "reference, published",
+    RANDOM: "random policy",
+}
+WORK = ["device", "num_envs", "horizon", "epochs", "minibatches", "hidden", "members"]  # equal, whoever does it
+FEW = 5  # seeds, below which a figure is an illustration
+ILLUSTRATION = "illustration"
+
+
+def agent(name: object) -> str:
+    """An agent in words; an unknown one under its own name."""
+    return AGENTS.get(name, str(name))
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows by agent in the order of AGENTS, else as they were."""
+    rows = rows.reset_index(drop=True)
+    places = {name: place for place, name in enumerate(AGENTS)}
+    order = rows["agent"].map(lambda name: places.get(name, len(places))).sort_values(kind="stable")
+    return rows.loc[order.index]
+
+
+def stamp(agent: object, seeds: float) -> str:
+    """The word that stands beside a figure of too few seeds, else nothing."""
+    return ILLUSTRATION if agent not in UNTRAINED and seeds < FEW else ""
+
+
+def open_rows(run, part: str) -> pd.DataFrame:
+    """What a run could not measure of a part, with the reason."""
+    rows = run.frame[(run.frame["part"] == part) & (run.frame["status"] == NOT_MEASURED)]
+    return rows[[*curves.RUN, "version", "reason"]].drop_duplicates()
+
+
+def about(run, part: str, row: Mapping) -> dict:
+    """Version and remark of the rows that a summary's row was made of."""
+    rows = run.frame[run.frame["part"] == part]
+    for name in ("agent", "variant", "device"):
+        rows = rows[rows[name].isna() if missing(row[name]) else rows[name] == row[name]]
+    return {name: first(rows[name]) for name in ("version", "reason")}
+
+
+def first(values: pd.Series) -> object:
+    """The first value that is not empty, or None."""
+    known = values.dropna()
+    return known.iloc[0] if len(known) else None
+
+
+def blocks(run, part: str) -> list[tuple[dict, np.ndarray]]:
+    """(setting, rate of each of its blocks, steps/s), in the order of curves.rate_summary."""
+    timed = [(setting, rows.dropna(subset=["block"])) for setting, rows in curves.runs(run.frame, part)]
+    return [(setting, (rows["env_steps"] / rows["wall_s"]).to_numpy()) for setting, rows in timed if len(rows)]
+
+
+def rates(run, part: str = "rate") -> pd.DataFrame:
+    """curves.rate_summary with iteration_s, and with `ratio`, ratio_low and ratio_high.
+
+    iteration_s: seconds of one roll-out and its update. ratio: of the part "rate" our rate over this one (NaN for
+    ours), of any other this one over ours in "rate"; both in the same WORK, ours on the threads that suit it best.
+    """
+    found, ratios = curves.rate_summary(run.frame, part), []
+    ours = [(setting, speed) for setting, speed in blocks(run, "rate") if setting["agent"] == OURS]
+    for setting, speed in blocks(run, part):
+        base = max((of_ours for other, of_ours in ours if same(other, setting, WORK)), key=np.median, default=None)
+        if base is None or (part == "rate" and setting["agent"] == OURS):
+            ratios.append((NAN, NAN, NAN))
+        else:
+            ratios.append(statistics.ratio(*((base, speed) if part == "rate" else (speed, base))))
+    found[["ratio", "ratio_low", "ratio_high"]] = np.array(ratios, dtype=float).reshape(-1, 3)
+    return found.assign(iteration_s=found["num_envs"] * found["horizon"] / found["rate"])
+
+
+def same(one: Mapping, other: Mapping, columns: Sequence[str]) -> bool:
+    """Whether two settings agree in the columns; two empty cells do."""
+    return all(one[name] == other[name] or (missing(one[name]) and missing(other[name])) for name in columns)
+
+
+def within(rows: pd.DataFrame, share: float) -> float:
+    """Seconds within which that share of the seeds was solved; infinity where fewer were at all."""
+    taken = rows["wall_s"].where(rows["solved"] == 1, math.inf).to_numpy(dtype=float)
+    return float(np.quantile(taken, share, method="inverted_cdf"))
+
+
+def wanted(environment: str) -> dict:
+    """What agents/recipes/<environment>.yaml says of learning; empty where there is no recipe."""
+    return recipes.load(environment)["learning"] if environment in recipes.names() else {}
+
+
+def asked(environment: str, *parts: str) -> bool:
+    """Whether an environment's recipe asks for one of these parts of the experiment, at any scale."""
+    declared = wanted(environment)
+    return any(part in declared.get(scale, {}) for scale in SCALES for part in parts)

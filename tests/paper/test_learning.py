@@ -1,0 +1,335 @@
+"""Learning in the paper: rows written by hand, and what a reader is told of them."""
+
+import math
+
+import pytest
+import yaml
+
+import paper
+from experiments import curves
+from paper import build, figures, learning, quantities, tables
+from paper.tables.training import PUBLISHED
+from paper.typeset import DASH, GREATER, MINUS, SPACE, TIMES
+from tests.paper import handwritten
+
+COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
+COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
+COLUMNS += ["advantage_s", "update_s", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
+TABLES = ["learning_final", "time_to_solve", "training_rates", "training_iteration", "learning_scaling"]
+TABLES += ["learning_ablations", "learning_curves"]
+
+
+def row(part, agent="lockstep", **about):
+    """A row of learning.csv; what is not said is that of CleanRL's recipe on one thread."""
+    work = {"recipe": "cleanrl", "device": "cpu", "threads": 1, "num_envs": 256, "horizon": 32, "hidden": "64 64"}
+    work |= {"epochs": 4, "minibatches": 4, "members": 1}
+    return {"environment": "cartpole", "part": part, "agent": agent, "status": "measured"} | work | about
+
+
+def blocks(part, agent, rate, **about):
+    """Six blocks of two seconds of wall time each; two threads spend four CPU-seconds."""
+    timed = {"env_steps": 2 * rate, "wall_s": 2.0, "cpu_s": 2.0 * about.get("threads", 1)}
+    return [row(part, agent, block=block, **timed | about) for block in range(6)]
+
+
+def seeds(part, scores, agent="lockstep", **about):
+    return [row(part, agent, seed=seed, score=score, **about) for seed, score in enumerate(scores)]
+
+
+def solved(agent, seconds, limit=100.0, **about):
+    """A row for each seed's seconds; None was not solved within the limit. A thousand steps take one second."""
+    return [
+        row("solve", agent, seed=seed, env_steps=1000 * (taken or limit), wall_s=taken or limit, **about)
+        | {"solved": int(taken is not None), "score": 500.0 if taken else 20.0}
+        for seed, taken in enumerate(seconds)
+    ]
+
+
+PHASES = {"rollout_s": 0.5, "advantage_s": 0.1, "update_s": 1.3}
+ROWS = [
+    *(row("curve", seed=seed, env_steps=1000 * k, wall_s=k / 2, score=100.0 * k) for seed in range(5) for k in (1, 2)),
+    *seeds("final", [0, 480, 490, 500, 500], score_sampled=400, env_steps=131_072, wall_s=1.5),
+    *seeds("final", [22], "random"),
+    *solved("lockstep", [1.0, 2.0, 3.0, 4.0, 5.0], variant="warm"),
+    *solved("lockstep", [7.0], variant="first"),
+    *solved("sb3", [30.0, None], variant="warm", version="2.9.0", reason="Gymnasium's environments"),
+    *blocks("rate", "lockstep", 200_000, **PHASES),
+    *blocks("rate", "lockstep", 400_000, threads=2, **PHASES),
+    *blocks("rate", "sb3", 10_000, version="2.9.0"),
+    *blocks("rate", "sb3-adapter", 40_000, num_envs=8),
+    row("rate", "rejax", status="not measured", reason="rejax is not installed"),
+    *blocks("scaling", "lockstep", 100_000, num_envs=64, **PHASES),
+    *blocks("scaling", "lockstep", 300_000, num_envs=4096, **PHASES),
+    *seeds("scaling", [490, 500, 495], variant="equal steps", num_envs=64, env_steps=262_144, wall_s=2.0),
+    *seeds("scaling", [90, 100, 80], variant="equal steps", num_envs=4096, env_steps=262_144, wall_s=0.8),
+    *seeds("scaling", [300, 320, 310], variant="equal seconds", num_envs=4096, env_steps=600_000, wall_s=2.0),
+    *blocks("ablation", "lockstep", 100_000, variant="gradient by autograd"),
+    *seeds("ablation", [100, 200, 300, 400, 500], variant="no bootstrap"),
+]
+
+
+def written(root, rows=ROWS, machine=None, environment="cartpole", **about):
+    """The datasets of a tree with these rows."""
+    rows = [entry | {"environment": environment} for entry in rows]
+    handwritten.write(root, machine, "learning", rows, handwritten.HERE, environment=environment, **about)
+    return paper.load(root)
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch):
+    monkeypatch.setitem(handwritten.COLUMNS, "learning", " ".join(COLUMNS))
+
+
+@pytest.fixture
+def datasets(tmp_path):
+    return written(tmp_path)
+
+
+def shown(name, datasets):
+    """What a reader sees of a table, as dicts by heading."""
+    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
+    return [dict(zip([column.heading for column in columns], line, strict=True)) for line in seen]
+
+
+def find(datasets, quantity, **select):
+    return quantities.find(datasets, {"quantity": quantity, "select": {"experiment": "learning", **select}})
+
+
+# ---- Tables ----
+
+
+def test_final_returns_stand_beside_a_random_policy_and_the_aim(datasets):
+    ours, random = shown("learning_final", datasets)
+    assert (ours["agent"], ours["seeds"], ours["steps"]) == ("Lockstep", "5", f"131{SPACE}k")
+    assert (ours["return"], ours["sampled"]) == ("490", "400")  # of 480, 490, 500: the middle three of five
+    assert (ours["aim"], ours["met"], ours["remark"]) == (f"{GREATER} 475", "yes", DASH)
+    assert (random["agent"], random["return"], random["95 % interval"]) == ("random policy", "22.0", DASH)
+    assert (random["aim"], random["met"], random["remark"]) == (DASH, DASH, DASH)
+    assert ours["status"] == "measured here"
+
+
+def test_fewer_than_five_seeds_are_an_illustration(tmp_path):
+    (ours,) = shown("learning_final", written(tmp_path, seeds("final", [500, 500, 500, 500])))
+    assert (ours["remark"], ours["aim"], ours["met"]) == ("illustration", f"{GREATER} 475", DASH)
+    assert find(paper.load(tmp_path), "final_return") == []
+    scaled = shown("learning_scaling", written(tmp_path))
+    assert {line["remark"] for line in scaled} == {"illustration"}
+
+
+def test_time_to_solve_with_wilson_s_interval_and_quartiles(datasets):
+    found = {(line["agent"], line["start"]): line for line in shown("time_to_solve", datasets)}
+    warm, first, peer = found["Lockstep", "warm"], found["Lockstep", "first"], found["Stable-Baselines3 2.9.0", "warm"]
+    # Wilson, 5 of 5: 5 / (5 + 1.96^2) = .566.
+    assert warm["solved"] == f"5 of 5 [57{SPACE}%, 100{SPACE}%]"
+    assert warm["time"] == f"3.00{SPACE}s [2.00{SPACE}s, 4.00{SPACE}s]"
+    assert warm["steps"] == f"3.00{SPACE}k [2.00{SPACE}k, 4.00{SPACE}k]"
+    assert (warm["nine in ten within"], warm["return afterwards"], warm["remark"]) == (f"5.00{SPACE}s", "500", DASH)
+    assert (first["time"], first["nine in ten within"], first["remark"]) == (f"7.00{SPACE}s", DASH, "illustration")
+    # 1 of 2: .5 +- .405, and half of an infinite time is infinite.
+    assert peer["solved"] == f"1 of 2 [9.5{SPACE}%, 91{SPACE}%]"
+    assert (peer["time"], peer["nine in ten within"]) == ("never [never, never]", DASH)
+    assert peer["remark"] == "illustration; Gymnasium's environments"
+
+
+def test_rates_end_to_end_over_peers_that_did_the_same_work(datasets):
+    found = {(line["agent"], line["threads"]): line for line in shown("training_rates", datasets)}
+    assert found["Lockstep", "2"]["rate, steps/s"] == f"400{SPACE}k"
+    assert found["Lockstep", "2"]["per CPU-second"] == f"200{SPACE}k"
+    assert found["Lockstep", "2"]["Lockstep over it"] == DASH
+    sb3 = found["Stable-Baselines3 2.9.0", "1"]
+    assert sb3["Lockstep over it"] == f"40.0{TIMES} [40.0{TIMES}, 40.0{TIMES}]"  # on two threads
+    assert (sb3[f"B {TIMES} T"], sb3[f"epochs {TIMES} minibatches"]) == (
+        f"256{SPACE}{TIMES}{SPACE}32",
+        f"4{SPACE}{TIMES}{SPACE}4",
+    )
+    # Another batch is other work.
+    assert found["Stable-Baselines3 on the port", "1"]["Lockstep over it"] == DASH
+    assert found["rejax", "1"]["remark"] == "not measured: rejax is not installed"
+    assert found["rejax", "1"]["rate, steps/s"] == DASH
+    assert list(dict.fromkeys(agent.split(" 2.9")[0] for agent, _ in found)) == [
+        "Lockstep",
+        "Stable-Baselines3",
+        "Stable-Baselines3 on the port",
+        "rejax",
+    ]
+
+
+def test_where_the_time_of_an_iteration_goes(datasets):
+    """256 x 32 steps at 200,000 a second take 41 ms, of which half a second in two is roll-out."""
+    line = next(line for line in shown("training_iteration", datasets) if line["threads"] == "1")
+    assert line["one iteration"] == f"41.0{SPACE}ms"
+    assert line["rollout"] == f"25{SPACE}% (10.2{SPACE}ms)"
+    assert line["advantage"] == f"5.0{SPACE}% (2.05{SPACE}ms)"
+    assert line["update"] == f"65{SPACE}% (26.6{SPACE}ms)"
+    assert line["rest"] == f"5.0{SPACE}% (2.05{SPACE}ms)"
+
+
+def test_large_batches_make_more_steps_and_learn_less_from_each(datasets):
+    small, large = shown("learning_scaling", datasets)
+    assert (small["rate, steps/s"], large["rate, steps/s"]) == (f"100{SPACE}k", f"300{SPACE}k")
+    assert (small["return"], large["return"]) == ("495", "90.0")
+    assert (small["return then"], large["return then"]) == (DASH, "310")
+    assert (large["equal time"], large["equal steps"]) == (f"2.00{SPACE}s", f"262{SPACE}k")
+
+
+def test_one_thing_changed_at_a_time(datasets):
+    rated, scored = shown("learning_ablations", datasets)
+    # A quarter of our 400,000.
+    assert (rated["changed"], rated["over the recipe"]) == (
+        "gradient by autograd",
+        f"0.250{TIMES} [0.250{TIMES}, 0.250{TIMES}]",
+    )
+    assert (scored["changed"], scored["return"], scored["the recipe's"]) == ("no bootstrap", "300", "490")
+    assert (scored["seeds"], scored["remark"]) == ("5", DASH)
+
+
+def test_every_point_of_the_curves(datasets):
+    found = [
+        (line["steps"], line["time"], line["seeds"], line["return"]) for line in shown("learning_curves", datasets)
+    ]
+    assert found == [
+        (f"1.00{SPACE}k", f"500{SPACE}ms", "5", "100"),
+        (f"2.00{SPACE}k", f"1.00{SPACE}s", "5", "200"),
+    ]
+
+
+def test_published_rates_name_their_hardware_and_are_quoted():
+    declared = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))["published"]
+    found = shown("published_training", [])
+    assert [line["project"] for line in found] == [entry["project"] for entry in declared]
+    assert all(all(isinstance(said, str) and said for said in entry.values()) for entry in declared)
+    assert next(line["hardware"] for line in found if line["project"] == "PufferLib 5") == "RTX 5090"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_without_results_a_recipe_s_parts_are_not_measured(name, nothing):
+    (line,) = shown(name, paper.load(nothing))
+    assert (line["environment"], line["status"]) == ("cartpole", "not measured")
+
+
+def test_what_no_recipe_asks_for_is_in_no_table(nothing, monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ["mountain_car", "somewhere_else"])
+    assert [line["environment"] for line in shown("learning_final", paper.load(nothing))] == ["mountain_car"]
+    assert shown("time_to_solve", paper.load(nothing)) == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_run_without_a_part_says_so(name, tmp_path):
+    (line,) = shown(name, written(tmp_path, seeds("other", [1])))
+    assert (line["status"], line["remark"]) == ("measured here", "not measured")
+
+
+@pytest.mark.parametrize("name", [*TABLES, "targets", "claims"])
+def test_statuses_are_those_of_the_run(name, tmp_path):
+    written(tmp_path, machine="big", changed=True)
+    found = shown(name, paper.load(tmp_path))
+    assert "recorded, code changed since (big, 2026-01-02)" in {line["status"] for line in found}
+
+
+@pytest.mark.parametrize("part", ["curve", "final", "solve", "rate", "scaling", "ablation"])
+def test_every_table_and_figure_reads_sensibly_with_one_part_alone(part, tmp_path):
+    datasets = written(tmp_path, [entry for entry in ROWS if entry["part"] == part])
+    for name in TABLES:
+        assert not [cell for line in shown(name, datasets) for cell in line.values() if cell in ("", "nan", "None")]
+    for name in ("learning", "learning_scaling"):
+        assert figures.svg(figures.draw(name, datasets)).rstrip().endswith("</svg>")
+
+
+# ---- Quantities, aims and claims ----
+
+
+def test_quantities_by_hand(datasets):
+    assert find(datasets, "training_rate", agent="lockstep")[0].shown == f"400{SPACE}k steps/s"
+    assert find(datasets, "training_ratio", agent="sb3")[0].value == 40
+    assert find(datasets, "final_return", agent="lockstep")[0].value == 490
+    assert find(datasets, "return_over_random", agent="lockstep")[0].value == 468
+    assert find(datasets, "seeds_solved", agent="sb3")[0].shown == "1 of 2"
+    warm = {"agent": "lockstep", "variant": "warm"}
+    assert find(datasets, "nine_in_ten_solved", **warm)[0].value == 5
+    assert find(datasets, "nineteen_in_twenty_solved", agent="sb3") == []  # of two seeds
+    assert find(datasets, "training_rate", agent="lockstep", device="cuda") == []
+
+
+def test_the_share_of_seeds_within_a_time_is_reached_by_the_seed_that_completes_it(tmp_path):
+    """Of ten seeds of 1 to 10 s nine were solved within 9 s; nineteen in twenty need the tenth."""
+    (run,) = written(tmp_path, solved("lockstep", [float(k) for k in range(1, 11)], variant="warm"))
+    ((_, rows),) = curves.runs(run.frame, "solve")
+    assert (learning.within(rows, 0.9), learning.within(rows, 0.95)) == (9, 10)
+    assert learning.within(rows.assign(solved=[1] * 9 + [0]), 0.95) == math.inf
+
+
+def test_aims_of_training_are_judged(datasets):
+    found = {line["target"]: line for line in shown("targets", datasets) if line["environment"] == "cartpole"}
+    by_start = {target[:40]: line["met"] for target, line in found.items()}
+    assert by_start["Training from end to end with CleanRL's "] == "yes"  # 400,000, at least 300,000
+    assert by_start["The same over Stable-Baselines3"] == "yes"  # 40 times, at least 15
+    assert by_start["Solved in nine of ten seeds, on the CPU,"] == "no"  # 5 s, at most 3
+    assert by_start["Return of the greedy policy after traini"] == "yes"
+    on_a_gpu = [line for target, line in found.items() if "GPU (H200)" in target and "rain" in target]
+    assert len(on_a_gpu) >= 3
+    assert {line["status"] for line in on_a_gpu} == {"not measured"}
+
+
+def test_the_aim_of_a_recipe_is_the_aim_of_the_paper(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ["pendulum"])
+    rows = seeds("final", [-150, -160, -170, -180, -190]) + seeds("final", [-1200], "random")
+    found = shown("targets", written(tmp_path, rows, environment="pendulum"))
+    reached = {
+        line["target"][:8]: (line["aim"], line["reached"], line["met"])
+        for line in found
+        if line["environment"] == "pendulum"
+    }
+    assert reached["Return o"] == (f"{GREATER} {MINUS}200", f"{MINUS}170", "yes")
+    assert reached["The same"][1:] == ("1,030", "yes")
+
+
+# ---- Figures ----
+
+
+def test_curves_over_steps_and_over_seconds(datasets):
+    figure = figures.draw("learning", datasets)
+    by_steps, by_seconds = figure.axes
+    label = "Lockstep, CPU, measured here"
+    for panel, x in ((by_steps, [1000, 2000]), (by_seconds, [0.5, 1.0])):
+        lines = {line.get_label(): line for line in panel.lines}
+        assert list(lines[label].get_xdata()) == x
+        assert list(lines[label].get_ydata()) == [100, 200]
+        assert lines["random policy"].get_ydata()[0] == 22
+        assert lines["aim"].get_ydata()[0] == 475
+
+
+def test_a_curve_of_few_seeds_is_dashed_and_says_so(tmp_path):
+    rows = [entry for entry in ROWS if entry["part"] == "curve" and entry["seed"] < 3]
+    panel = figures.draw("learning", written(tmp_path, rows)).axes[0]
+    (line,) = [line for line in panel.lines if "Lockstep" in line.get_label()]
+    assert line.get_label().endswith(", illustration")
+    assert line.get_linestyle() == "--"
+
+
+def test_scaling_draws_rate_return_and_shares(datasets):
+    rate, score, share = figures.draw("learning_scaling", datasets).axes
+    assert [list(line.get_xdata()) for line in rate.lines] == [[64, 4096]]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in score.lines}
+    assert drawn["return at equal steps, illustration"] == [495, 90]
+    heights = {patches.get_label(): [bar.get_height() for bar in patches] for patches in share.containers}
+    assert heights["rollout"] == pytest.approx([25, 25])
+    assert heights["rest"] == pytest.approx([5, 5])
+
+
+# ---- The page ----
+
+
+def test_the_page_tells_what_training_reached(tmp_path):
+    written(tmp_path)
+    build.build(tmp_path / "page" / "report.html", tmp_path)
+    text = (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
+    section = text[text.index(">Learning</h2>") :]
+    assert f"400{SPACE}k steps/s" in section
+    assert f"40.0{TIMES} the rate of Stable-Baselines3" in section
+    assert "5 of 5 seeds" in section
+
+
+def test_a_page_without_learning_says_so(nothing, tmp_path):
+    build.build(tmp_path / "report.html", nothing)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No training has been measured yet." in text[text.index(">Learning</h2>") :]
