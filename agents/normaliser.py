@@ -1,14 +1,17 @@
-"""Running mean and variance of the rows of a batch, kept on their device; nothing waits for it.
+"""Running mean and variance of observations, and of returns for the scale of rewards; kept on their device.
 
 Merged as in Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from envs.checks import find_device, integer
+
+from .kernels import COLUMNS, fill, lookup, struct
+from .rollout import per_part, require
 
 CLIP = 10.0  # of what is normalised
 EPSILON = 1e-8  # added to a variance
@@ -150,3 +153,88 @@ class Normaliser:
         for name in STATISTICS:
             getattr(self, name).copy_(state[name])
         self._apply()
+
+
+class ReturnScale:
+    """Divides rewards by the standard deviation of the running discounted return.
+
+    R_t = gamma R_{t-1} + r_t, which starts anew after either flag. Its variance takes in all of an iteration's R once,
+    before the rewards of that iteration are divided; the result is clipped at 10. (Gymnasium's NormalizeReward and
+    CleanRL take in one step at a time.)
+
+    Args:
+        columns: N.
+        gamma: in [0, 1]; one number, or one for each of several equal parts of the columns.
+        learners: L, equal parts of the columns with a variance of their own.
+        shards: S, equal parts of a learner's columns that are added up as if in processes of their own.
+
+    Raises:
+        ValueError: naming the argument, its value and what is allowed.
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        gamma: float | Sequence[float],
+        learners: int = 1,
+        device="cpu",
+        shards: int = 1,
+    ):
+        self.device = find_device(device)
+        self.columns = N = integer("columns", columns, 1, 2**31 - 1)
+        self.statistics = Normaliser(1, learners, self.device, shards)
+        self.statistics.require_columns("columns", N)
+        discounts = per_part("gamma", gamma, N)
+        self._gamma = torch.tensor(discounts, dtype=torch.float32, device=self.device)
+        self.running = torch.zeros(N, device=self.device)
+        self._fixed = struct(
+            "Columns", gamma=self._gamma, columns=N, per_part=N // len(discounts), running=self.running
+        )
+        self._call = struct("ColumnsCall")
+        tile = COLUMNS[self.device.type]
+        kernel = lookup(self._fixed, self._call, -(-N // tile), tile, self.device, 1)
+        self._kernels = {masked: kernel("returns_of_valid" if masked else "returns") for masked in (False, True)}
+
+    def __call__(
+        self,
+        reward: torch.Tensor,
+        terminated: torch.Tensor,
+        truncated: torch.Tensor,
+        valid: torch.Tensor | None = None,
+        reduce: Callable[[torch.Tensor], object] | None = None,
+    ) -> torch.Tensor:
+        """The scaled rewards of an iteration, a new tensor float32 [T, N]; 0 where not valid.
+
+        Args:
+            reward: float32 [T, N].
+            terminated, truncated: bool [T, N].
+            valid: bool [T, N]; None: all. Other rows may hold anything; of them only the flags are used.
+            reduce: as of `Normaliser.update`.
+
+        Raises:
+            ValueError: wrong shape, type or device, or not contiguous; names the argument.
+        """
+        shape = (len(reward), self.columns)
+        require("reward", reward, shape, torch.float32, self.device)
+        flags = {"terminated": terminated, "truncated": truncated} | ({} if valid is None else {"valid": valid})
+        for name, flag in flags.items():
+            require(name, flag, shape, torch.bool, self.device)
+        returns = torch.empty_like(reward)
+        fill(self._call, steps=len(reward), reward=reward, returns=returns, **flags)
+        self._kernels[valid is not None]()
+        self.statistics.update(returns.unsqueeze(-1), valid, reduce)
+        learners = self.statistics.scale.view(-1, 1)
+        scaled = (reward.view(len(reward), len(learners), -1) * learners).clamp_(-CLIP, CLIP).view(shape)
+        return scaled if valid is None else torch.where(valid, scaled, 0.0)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """A copy of all that later calls depend on."""
+        return {"running": self.running.clone(), **self.statistics.state()}
+
+    def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Goes on from a `state()` of the same shape; ValueError names the first entry that does not fit."""
+        statistics = {name: tensor for name, tensor in state.items() if name != "running"}
+        if "running" not in state or state["running"].shape != self.running.shape:
+            raise ValueError(f"state must hold running [{self.columns}]")
+        self.statistics.load_state(statistics)
+        self.running.copy_(state["running"])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.rollout import Advantage, Noise, Order, ReturnScale
+from agents.normaliser import ReturnScale
+from agents.rollout import Advantage, Noise, Order
 from envs.noise import SAMPLING, philox
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -308,60 +309,6 @@ def test_tensors_that_advantage_refuses(name, tensor, message):
     given |= {"terminated": never, "truncated": never}
     with pytest.raises(ValueError, match=message):
         Advantage((3, 4), 0.9, 0.9).compute(**(given | {name: tensor}))
-
-
-# ---- scale of rewards ---------------------------------------------------------------------------
-
-
-def discounted(reward: np.ndarray, ended: np.ndarray, gamma: float) -> np.ndarray:
-    """[T, N], by the definition in float64."""
-    returns, running = np.zeros(reward.shape), np.zeros(reward.shape[1])
-    for t in range(len(reward)):
-        running = gamma * running + reward[t]
-        returns[t] = running
-        running = np.where(ended[t], 0.0, running)
-    return returns
-
-
-def test_rewards_are_divided_by_the_deviation_of_the_discounted_return():
-    reward, _, _, terminated, truncated = random_rows(60, 10)
-    reward[3, 2] = 500.0  # is clipped
-    expected = discounted(reward.double().numpy(), (terminated | truncated).numpy(), 0.9)
-    scale, after = ReturnScale(10, 0.9), 0
-    for end in (20, 60):  # the second iteration goes on where the first ended
-        part = [tensor[after:end].contiguous() for tensor in (reward, terminated, truncated)]
-        wanted = (part[0].numpy() / np.sqrt(expected[:end].var() + 1e-8)).clip(-10, 10)
-        np.testing.assert_allclose(scale(*part), wanted, rtol=1e-5)
-        after = end
-
-
-def test_each_learner_has_its_own_scale():
-    reward, _, _, terminated, truncated = random_rows(30, 6)
-    scaled = ReturnScale(6, [0.9, 0.99], 2)(reward, terminated, truncated)
-    for learner, gamma in enumerate((0.9, 0.99)):
-        part = [tensor[:, 3 * learner : 3 * learner + 3].contiguous() for tensor in (reward, terminated, truncated)]
-        np.testing.assert_allclose(scaled[:, 3 * learner : 3 * learner + 3], ReturnScale(3, gamma)(*part), rtol=1e-6)
-
-
-def test_rewards_that_are_not_valid_change_no_bit_of_the_scale():
-    reward, _, _, terminated, truncated = random_rows(50, 4)
-    valid = torch.rand(50, 4, generator=torch.Generator().manual_seed(1)) < 0.8
-    results = []
-    for rubbish in (0.0, float("nan")):
-        results.append(ReturnScale(4, 0.9)(torch.where(valid, reward, rubbish), terminated, truncated, valid))
-    assert torch.equal(*results) and (results[0][~valid] == 0).all() and results[0].abs().sum() > 0
-
-
-def test_a_scale_goes_on_from_its_state():
-    rows = [random_rows(20, 4, seed=seed) for seed in range(2)]
-    (first, second), one, other = [(r[0], r[3], r[4]) for r in rows], ReturnScale(4, 0.9), ReturnScale(4, 0.9)
-    one(*first)
-    other.load_state(one.state())
-    assert torch.equal(one(*second), other(*second))
-    with pytest.raises(ValueError, match=r"state must hold running \[4\]"):
-        other.load_state(ReturnScale(5, 0.9).state())
-    with pytest.raises(ValueError, match="columns: 5 columns must be divisible by 2 learners x 1 shards"):
-        ReturnScale(5, 0.9, 2)
 
 
 # ---- on the GPU ---------------------------------------------------------------------------------
