@@ -13,7 +13,8 @@ from envs.checks import require_memory
 
 from .distributions import Distribution
 from .networks import Networks
-from .rollout import Noise, Normaliser
+from .normaliser import Normaliser
+from .rollout import Noise
 
 
 def modules(networks: Networks, learner: int = 0, greedy: bool = False) -> envs.MLP:
@@ -179,7 +180,7 @@ class Experience:
         rows["value"][T] = self._forward(self._seen(T))[1]
         if self.bootstrap:
             cut = rows["truncated"] & ~rows["terminated"]
-            x = self.as_networks_see(rows["final_obs"].flatten(0, 1))
+            x = self.as_networks_see(rows["final_obs"]).flatten(0, 1)
             values = x.new_empty(len(x))
             for s in range(self.shards):
                 values[self.of_batch[:, s]] = self.networks.critic(x[self.of_batch[:, s]])
@@ -199,9 +200,9 @@ class Experience:
         return torch.where(self.rows["active"][t].unsqueeze(1), x, 0.0) if "active" in self.rows else x
 
     def as_networks_see(self, obs: torch.Tensor) -> torch.Tensor:
-        """Observations [whole steps of N rows, n], normalised and with agents' numbers where that is asked for."""
+        """Observations [..., N, n], normalised and with agents' numbers where that is asked for."""
         x = obs if self.normaliser is None else self.normaliser(obs)
-        return x if self._ids is None else torch.cat([x, self._ids.repeat(len(x) // self.N, 1)], dim=1)
+        return x if self._ids is None else torch.cat([x, self._ids.expand(*x.shape[:-1], self.A)], dim=-1)
 
     def _forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs [N, m] and values [N] of a step's observations [N, n]."""

@@ -23,8 +23,9 @@ from .autograd import FIGURES, Autograd
 from .config import setting
 from .experience import Experience, modules
 from .networks import PRECISIONS, Networks
+from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
-from .rollout import Advantage, Normaliser, Order, ReturnScale
+from .rollout import Advantage, Order
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 AUTO = ("auto", "torch", "kernel")
@@ -171,7 +172,8 @@ class PPO:
         self.networks = self._networks(self.agents if per_agent else 1)
         self.normaliser = None
         if config.norm_obs:
-            self.normaliser = Normaliser(self.env.single_observation_space.shape[-1], config.members, self.device)
+            n = self.env.single_observation_space.shape[-1]
+            self.normaliser = Normaliser(n, config.members, self.device, shards // self.ranks.size)
         self._choose_kernels()
         self.experience = Experience(
             self.env,
@@ -287,7 +289,9 @@ class PPO:
         shape = (config.horizon, experience.N)
         self.order = Order(self.seeds, count, config.epochs, device, self.threads)
         self.estimate = Advantage(shape, config.gamma, config.gae_lambda, device, self.threads)
-        self.scale = ReturnScale(experience.N, config.gamma, config.members, device) if config.norm_reward else None
+        self.scale = (
+            ReturnScale(experience.N, config.gamma, config.members, device, shards) if config.norm_reward else None
+        )
 
         def each(value: float | tuple[float, ...]) -> torch.Tensor:
             of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.members, device=device)
