@@ -42,6 +42,7 @@ class Group:
     episodes: int = 0  # of a point of a curve
     blocks: int = 0  # of a rate
     seconds: float = 0.0  # that a run may take
+    threads: int = 0  # of a peer; 0: as many as torch takes
 
 
 @dataclass
@@ -73,12 +74,14 @@ def groups(learning: Mapping, devices: list[str]) -> list[Group]:
             for variant in ("first", "cold", "warm"):
                 found += [Group("solve", OURS, device, {}, variant, (seed,)) for seed in range(asked.get(variant, 0))]
         for peer in asked.get("peers", []):
-            found.append(Group("solve", peer["agent"], "cpu", {}, seeds=tuple(range(peer["seeds"]))))
+            more = {"seeds": tuple(range(peer["seeds"])), "threads": peer.get("threads", 0)}
+            found.append(Group("solve", peer["agent"], "cpu", {}, **more))
     for asked in learning.get("rates", []):
         for agent in asked["agents"]:
             on = [device for device in devices if device in asked.get("devices", devices)]
+            more = {"seeds": (0,), "blocks": asked["blocks"], "threads": asked.get("threads", 0)}
             found += [
-                Group("rate", agent, device, asked["ppo"], seeds=(0,), blocks=asked["blocks"])
+                Group("rate", agent, device, asked["ppo"], **more)
                 for device in on
                 if agent == OURS or device == "cpu"
             ]
@@ -118,6 +121,7 @@ def label(group: Group) -> str:
     """One line that tells a group from every other of its environment."""
     words = [group.part, group.variant, group.agent, group.device]
     words += [f"{key}={value}" for key, value in group.ppo.items()]
+    words += [f"threads={group.threads}"] if group.threads else []
     words += [f"seed={group.seeds[0]}"] if len(group.seeds) == 1 and not group.blocks else []
     return " ".join(str(word) for word in words + (["blocks"] if group.blocks else []) if word)
 
@@ -162,7 +166,7 @@ def about(group: Group, bench: Bench, settings) -> dict:
         filled |= {
             name: getattr(settings, name) for name in ("num_envs", "horizon", "epochs", "minibatches", "members")
         }
-        filled |= {"threads": threads(), "version": installed(group.agent)}
+        filled |= {"threads": group.threads or threads(), "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled
 
@@ -194,7 +198,7 @@ def curve(group: Group, bench: Bench, settings) -> list[dict]:
     rows, policies, run = lockstep.curve(bench.environment, settings, group.device, group.points)
     points = scored(bench, settings, policies, episodes=group.episodes)
     sampled = bench.scorer.scores(bench.environment, settings, policies[-1:], greedy=False)[0]
-    same = {"parameters": run.networks.size * run.L}
+    same = {"parameters": lockstep.numbers(run)}
     found = [row | point | same for row, point in zip(rows, points, strict=True)]
     return [*found, found[-1] | {"part": "final", "score_sampled": sampled}]
 
@@ -224,7 +228,7 @@ def solve(group: Group, bench: Bench, settings) -> list[dict]:
         lockstep.solve(bench.environment, other, group.device, bench.solved)
         bench.warm.add(group.device)
     row, policy, run = lockstep.solve(bench.environment, settings, group.device, bench.solved)
-    row |= scored(bench, settings, [policy])[0] | {"parameters": run.networks.size * run.L}
+    row |= scored(bench, settings, [policy])[0] | {"parameters": lockstep.numbers(run)}
     return [row | {"solved": verdict(row, bench.solved)}]
 
 
@@ -237,7 +241,7 @@ def rate(group: Group, bench: Bench, settings) -> list[dict]:
     from experiments.learning_workers import lockstep
 
     rows, run = lockstep.rates(bench.environment, settings, group.device, group.blocks)
-    return [row | {"parameters": run.networks.size * run.L} for row in rows]
+    return [row | {"parameters": lockstep.numbers(run)} for row in rows]
 
 
 def constant(group: Group, bench: Bench) -> list[dict]:
@@ -266,7 +270,7 @@ def job(group: Group, bench: Bench, settings) -> Job:
         group.blocks,
         bench.solved or 0.0,
         group.device,
-        threads(),
+        group.threads or threads(),
     )
 
 

@@ -17,10 +17,11 @@ NUMBER, COUNT, TEXT = "a number", "a whole number of at least 1", "text"
 PPO = "fields of PPO by name"  # recipe, and any field of agents.ppo.Config
 
 # Keys that end in ? may be left out. [x] is a list of x.
+PEER = {"agent": TEXT, "seeds": COUNT, "threads?": COUNT}
 SCALE = {
     "curves?": {"seeds": COUNT, "points": COUNT, "episodes": COUNT},
-    "solve?": {"warm": COUNT, "cold?": COUNT, "first?": COUNT, "peers?": [{"agent": TEXT, "seeds": COUNT}]},
-    "rates?": [{"ppo": PPO, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT]}],
+    "solve?": {"warm": COUNT, "cold?": COUNT, "first?": COUNT, "peers?": [PEER]},
+    "rates?": [{"ppo": PPO, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT], "threads?": COUNT}],
     "scaling?": {"ppo": PPO, "num_envs": [COUNT], "blocks": COUNT, "seeds": COUNT, "seconds?": NUMBER},
     "ablations?": [{"variant": TEXT, "ppo": PPO, "seeds?": COUNT, "blocks?": COUNT, "devices?": [TEXT]}],
 }

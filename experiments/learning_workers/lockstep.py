@@ -134,10 +134,16 @@ class Phases:
         return spent
 
 
+def numbers(run: ppo.PPO) -> int:
+    """The parameters of all networks of a run."""
+    return sum(leaf.numel() for leaf in run.networks.leaves.values())
+
+
 def measure(job: Job) -> list[dict]:
     """Time to solve of one seed in a process of its own: the clock began before it was started."""
     config = configuration.replaced(ppo.Config(), job.ppo | {"seed": job.seeds[0]})
     row, _, run = solve(job.environment, config, job.device, job.solved, job.started)
+    torch.set_num_threads(1)  # waiting threads spin, and so small a network has no work for them
     try:
         score = float(evaluation.in_original(job.environment, run.act, EPISODES).returns.mean())
     except ImportError:  # Gymnasium is missing
