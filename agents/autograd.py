@@ -133,7 +133,8 @@ class Autograd:
         """Limits the norm of the gradient [L, P], then takes Adam's step where it is finite and nothing stopped it."""
         norm = torch.linalg.vector_norm(gradient, dim=1)  # [L]
         finite = norm.isfinite()
-        bad = torch.stack([(~figures[:, 5].isfinite()).any(), (~finite).any()])
+        going = ~self.stopped
+        bad = torch.stack([(~figures[:, 5].isfinite() & going).any(), (~finite & going).any()])
         self.first_bad.copy_(torch.where(bad & (self.first_bad < 0), self.updates, self.first_bad))
         self.updates += 1
         if self.target_kl is not None:
@@ -149,7 +150,8 @@ class Autograd:
         size = (self.rate.unsqueeze(1) / correction1).float()
         step = size * self.first / (self.second.sqrt() / correction2.sqrt().float() + ADAM_EPS)
         self.networks.parameters.sub_(torch.where(takes_all, step, 0.0))
-        self.figures += torch.cat([figures[:, :5], norm.unsqueeze(1), torch.ones_like(norm).unsqueeze(1)], dim=1)
+        told = torch.cat([figures[:, :5], norm.unsqueeze(1), torch.ones_like(norm).unsqueeze(1)], dim=1)
+        self.figures += torch.where(going.unsqueeze(1), told, 0.0)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Adam's moments and step counts, copied."""
