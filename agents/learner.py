@@ -21,7 +21,7 @@ from .networks import Networks
 SOURCE = Path(__file__).with_name("learner.cuh")
 HIDDEN = (16, 32, 64)
 MOST_ACTIONS = 8  # of a Categorical
-ROWS_OF_A_PART, MOST_PARTS = 512, 32
+FEWEST_ROWS_TO_PART, ROWS_OF_A_PART, MOST_PARTS = 128, 512, 32
 MEANS = 8  # places behind a gradient: five figures and padding
 
 
@@ -34,7 +34,9 @@ def fits(distribution: Distribution) -> bool:
 
 def parts_of(rows: int) -> int:
     """How many gradients of their own the rows of one shard have: a power of two that depends on nothing else."""
-    return 1 if rows < 128 else min(MOST_PARTS, 2 ** max(1, int(math.log2(rows / ROWS_OF_A_PART) if rows else 0)))
+    if rows < FEWEST_ROWS_TO_PART:
+        return 1
+    return min(MOST_PARTS, max(2, 2 ** (rows // ROWS_OF_A_PART).bit_length() // 2))
 
 
 def unit(inputs: int, hidden: int, outputs: int, continuous: bool) -> str:
@@ -56,8 +58,8 @@ def _job_struct() -> type[ctypes.Structure]:
 class Learner:
     """Losses and Adam steps of L learners over minibatches of one batch; the methods are those of `Autograd`.
 
-    Any number of threads gives the same bits, as do S shards here and in S processes. Tensors that are handed in are
-    read (parameters: written) in place at every update, so they must outlive no one and never move.
+    Any number of threads gives the same bits, as do two shards here and in two processes. At every update the tensors
+    handed in are read, and the parameters written, where they lie: change them in place.
 
     Args:
         networks: two tanh layers of 16, 32 or 64 units, not shared, on the CPU; its parameters are trained.
@@ -75,8 +77,8 @@ class Learner:
     Attributes:
         figures: float64 [L, 7], sums over updates since the caller cleared them, named by `autograd.FIGURES`; a learner
             that has stopped adds nothing.
-        first_bad: int64 [2], which update was the first with a loss, a gradient that was not finite, or -1. Of the latter
-            no step is made.
+        first_bad: int64 [2], number of the first update with a loss, with a gradient that was not finite, or -1. Such a
+            gradient is not applied.
         gradients: float32 [L, S, P + 8] of the last update, total [L, P + 8] their sum; behind the gradient stand the
             means of the five first figures.
 
@@ -104,7 +106,9 @@ class Learner:
         reduce: Callable[[torch.Tensor], None] | None = None,
     ):
         _require_shape(networks, distribution)
-        self.continuous = isinstance(distribution, Gaussian)
+        for name, number in (("rows", rows), ("threads", threads), ("shards", shards)):
+            if number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number}")
         L, S, n, P = networks.learners, shards, networks.inputs, networks.size
         given = self._checked(batch, n, distribution) | {"rate": rate, "ent_coef": ent_coef}
         for name in ("rate", "ent_coef"):
@@ -118,8 +122,8 @@ class Learner:
         self.figures = torch.zeros(L, len(FIGURES), dtype=torch.float64)
         self.stopped = torch.zeros(L, dtype=torch.bool)
         self.gradients, self.total = torch.zeros(L, S, P + MEANS), torch.zeros(L, P + MEANS)
-        self.sums, self.totals = (torch.zeros(*shape, 3, dtype=torch.float64) for shape in ((L, S), (L,)))
-        library = compile.library(unit(n, networks.hidden[0], distribution.outputs, self.continuous))
+        self.totals = torch.zeros(L, 3, dtype=torch.float64)
+        library = compile.library(unit(n, networks.hidden[0], distribution.outputs, isinstance(distribution, Gaussian)))
         parts = parts_of(rows)
         tensors = given | {
             name: getattr(self, name)
@@ -127,7 +131,6 @@ class Learner:
         }
         tensors |= {
             "parameters": networks.parameters,
-            "sums": self.sums,
             "totals": self.totals,
             "bad": torch.zeros(L, 2, dtype=torch.uint8),
             "packed": _aligned(L * _size(library, "packed")),
@@ -218,8 +221,8 @@ def _require_shape(networks: Networks, distribution: Distribution) -> None:
     hidden = networks.hidden
     if len(hidden) != 2 or hidden[0] != hidden[1] or hidden[0] not in HIDDEN or networks.shared:
         raise ValueError(
-            f"networks have {'shared ' if networks.shared else ''}tanh layers of {list(hidden)} units; the compiled update "
-            f"knows two equal ones of 16, 32 or 64, actor and critic apart"
+            f"networks have hidden layers of {list(hidden)} units{', shared' if networks.shared else ''}; the compiled "
+            "update knows two equal ones of 16, 32 or 64, actor and critic apart"
         )
     if networks.device.type != "cpu" or networks.precision != "fp32":
         raise ValueError(
