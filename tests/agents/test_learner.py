@@ -260,17 +260,16 @@ def test_two_shards_are_two_processes_bit_for_bit():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "first_bad"),
+    ("name", "value"),
     [
-        ("obs", math.nan, [1, 1]),
-        ("obs", math.inf, [-1, 1]),  # tanh is 1 and its slope 0, which times infinity is no number
-        ("advantage", math.nan, [1, 1]),
-        ("advantage", math.inf, [1, 1]),
-        ("log_prob", math.nan, [1, 1]),
-        ("target", math.inf, [1, 1]),
+        ("obs", math.nan),
+        ("advantage", math.nan),
+        ("advantage", math.inf),
+        ("log_prob", math.nan),
+        ("target", -math.inf),
     ],
 )
-def test_a_gradient_that_is_not_finite_is_not_applied(name, value, first_bad):
+def test_a_gradient_that_is_not_finite_is_not_applied(name, value):
     networks, distribution, batch = problem(learners=2)
     explicit = build(networks, distribution, batch, 300)
     explicit.update(drawn(2))
@@ -279,7 +278,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(name, value, first_bad):
     row = next(row for row in rows[1, 0].tolist() if row not in rows[0, 0].tolist())
     good, batch[name][row] = batch[name][row].clone(), value
     explicit.update(rows)
-    assert explicit.first_bad.tolist() == first_bad
+    assert explicit.first_bad.tolist() == [1, 1]
     assert torch.equal(networks.parameters[1], before[1])
     assert torch.equal(explicit.first[1], state["first"][1])
     assert explicit.steps.tolist() == [2, 1]
@@ -288,7 +287,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(name, value, first_bad):
     explicit.update(rows)
     assert networks.parameters.isfinite().all()
     assert not torch.equal(networks.parameters[1], before[1])
-    assert explicit.first_bad.tolist() == first_bad  # the first one stays
+    assert explicit.first_bad.tolist() == [1, 1]  # the first one stays
 
 
 def test_a_ratio_that_runs_away_is_not_applied():
