@@ -4,16 +4,20 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.metadata
+import math
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
 import envs
+from envs.port import nearest
 
 from . import checkpoint, config, evaluation
 from .log import Log
@@ -21,10 +25,20 @@ from .log import Log
 MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
 PACKAGES = ("torch", "numpy", "gymnasium")
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.csv"
+PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
 
 class Interrupted(Exception):
-    """SIGTERM or Ctrl-C came; the message says where the run can be continued from."""
+    """SIGTERM or Ctrl-C came; the message says what was kept.
+
+    Attributes:
+        number: of the signal.
+        path: the checkpoint written then, or None.
+    """
+
+    def __init__(self, message: str, number: int, path: Path | None):
+        super().__init__(message)
+        self.number, self.path = number, path
 
 
 class Checks:
@@ -68,57 +82,79 @@ def train(
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
 
+    With several processes (torchrun) each calls this; they stop together, and the first alone writes.
+
     Returns:
         The run.
 
     Raises:
         ValueError: settings that are not allowed, or a checkpoint of other ones (each such field is named).
-        FloatingPointError: something was not finite; the message names it, and the checkpoint written then.
-        Interrupted: SIGTERM or Ctrl-C; a checkpoint is written first.
+        FloatingPointError: something was not finite; the message names it, and the checkpoint written then. Its
+            parameters are finite. A run that continues from it stops again if the environment is still not finite.
+        Interrupted: SIGTERM or Ctrl-C; a checkpoint is written first. A second one ends at once (KeyboardInterrupt).
+        ConnectionError: another process has ended.
     """
-    run = algorithm(environment, settings, device)
     described = {"environment": environment if isinstance(environment, str) else type(environment).__name__}
     described |= dataclasses.asdict(settings)
-    before = 0.0
+    kept = None
     if resume is not None:
-        content = checkpoint.load(resume)
-        checkpoint.require_same(content["config"], described, MAY_DIFFER)
-        run.load_state(content["state"])
-        before = content["wall_s"]
+        kept = checkpoint.load(resume)
+        checkpoint.require_same(kept["config"], described, MAY_DIFFER)
+    run = algorithm(environment, settings, device)
+    if kept is not None:
+        states = kept["states"]
+        if len(states) != run.ranks.size:
+            raise ValueError(f"checkpoint {resume} is of {len(states)} processes; this run has {run.ranks.size}")
+        run.load_state(states[run.ranks.rank])
     writes = output is not None and run.ranks.rank == 0
     path = Path(output) / CHECKPOINT if writes else None
-    start = time.perf_counter() - before
+    start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)
 
     def save() -> None:
+        if output is None:
+            return
+        states = run.ranks.gather(run.state())
         if path is not None:
             versions = {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)}
-            content = {"config": described, "state": run.state(), "wall_s": time.perf_counter() - start}
+            content = {"config": described, "states": states, "wall_s": time.perf_counter() - start}
             checkpoint.save(path, content | {"versions": versions})
 
+    def tell() -> None:
+        problem = ""
+        try:
+            row = rows.next()
+        except FloatingPointError as error:
+            problem = str(error)
+        if run.ranks.most([bool(problem)])[0]:
+            save()
+            where = f"; the parameters in {path} are finite" if path else ""
+            raise FloatingPointError(f"{problem or 'something in another process is not finite'}{where}")
+        log.row(over_ranks(row, run.ranks))
+
     progress = Path(output) / PROGRESS if writes else None
-    after = run.iteration if resume is not None else None
+    after = run.iteration if kept is not None else None
     with (
         Log(progress, settings.total_steps, resume_after=after, quiet=quiet or run.ranks.rank > 0) as log,
-        interruption() as interrupted,
+        interruption() as received,
     ):
         rows = Rows(run, start)
         while run.iteration < run.iterations:
             earlier = run.env_steps
             run.iterate()
-            try:
-                if log.due() or run.iteration == run.iterations:
-                    log.row(rows.next())
-            except FloatingPointError as error:
+            saves = settings.save_every and _passed(earlier, run.env_steps, settings.save_every)
+            signalled, due = run.ranks.most([received[0] if received else 0, log.due()])
+            tells = bool(signalled or due or saves or run.iteration == run.iterations)
+            if tells:  # before anything is saved, so that a checkpoint was looked at
+                tell()
+            if signalled:
                 save()
-                where = f"; the last finite parameters are in {path}" if path else ""
-                raise FloatingPointError(f"{error}{where}") from None
-            if run.ranks.any(bool(interrupted)):
-                save()
-                where = f"continue with --resume {path}" if path else "nothing was kept, for no output folder was given"
-                raise Interrupted(f"interrupted after {run.env_steps:,} steps; {where}")
-            if check is not None and _passed(earlier, run.env_steps, settings.eval_every) and check(run):
+                raise Interrupted(f"interrupted after {run.env_steps:,} steps; {_kept(output)}", signalled, path)
+            checks = check is not None and _passed(earlier, run.env_steps, settings.eval_every)
+            if checks and run.ranks.most([bool(check(run))])[0]:
+                if not tells:
+                    tell()
                 break
-            if settings.save_every and _passed(earlier, run.env_steps, settings.save_every):
+            if saves:
                 save()
         save()
     return run
@@ -141,18 +177,39 @@ class Rows:
         return place | figures
 
 
+def over_ranks(row: dict, ranks) -> dict:
+    """The row with the episodes of all processes; its other figures are already those of all, or of the first."""
+    if ranks.size == 1:
+        return row
+    means = ("episode_return", "episode_length")
+    count = row["episodes"]
+    sums = [count, *(count * row[name] if count else 0.0 for name in means)]  # a mean over no episodes is NaN
+    total = torch.tensor(sums, dtype=torch.float64, device=ranks.device)
+    ranks.reduce(total)
+    count, *sums = total.tolist()
+    return row | {"episodes": count, **dict(zip(means, (s / count if count else math.nan for s in sums), strict=True))}
+
+
 @contextlib.contextmanager
 def interruption() -> Iterator[list[int]]:
-    """A list that SIGTERM and Ctrl-C put their number into instead of ending the process; a second one ends it."""
+    """A list that SIGTERM and Ctrl-C put their number into instead of ending the process; a second one ends it.
+
+    Within `PATIENCE_S` further ones are taken for the same: on Ctrl-C a process gets one from the terminal and one from
+    torchrun.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # signals reach the main thread alone
         return
+    first = math.inf
 
     def note(number, frame):
-        if received:
+        nonlocal first
+        if received and time.monotonic() - first > PATIENCE_S:
             raise KeyboardInterrupt
-        received.append(number)
+        if not received:
+            first = time.monotonic()
+            received.append(number)
 
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -160,6 +217,10 @@ def interruption() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _kept(output: str | Path | None) -> str:
+    return "nothing was kept, for no output folder was given" if output is None else f"saved in {output}"
 
 
 def _passed(earlier: int, now: int, every: int) -> bool:
@@ -173,40 +234,71 @@ def _installed(name: str) -> bool:
         return False
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with a command line, with the nearest option's name."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (--help lists what there is)\n")
+
+    def parse(self) -> dict:
+        given, unknown = self.parse_known_args()
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        for word in unknown:
+            known = nearest(word.partition("=")[0], options).partition("; known")[0]
+            self.error(f"no option {word}{known}" if word.startswith("-") else f"{word!r} belongs to no option")
+        return vars(given)
+
+
 def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
     """`python -m agents.<name> <environment>`: trains, then plays 100 episodes in the original."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m agents.{name}",
+    program = f"python -m agents.{name}"
+    parser = Parser(
+        prog=program,
         description=f"Train {name.upper()} on an environment. torchrun spreads the environments over processes.",
+        allow_abbrev=False,
     )
     parser.add_argument("environment", help=f"one of: {', '.join(envs.names())}")
     known = ", ".join(recipes)
     parser.add_argument("--recipe", help=f"{known}; without it what agents/recipes/<environment>.yaml says")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index> (default: cpu)")
-    parser.add_argument("--output", type=Path, help=f"folder for {PROGRESS} and {CHECKPOINT}")
-    parser.add_argument("--resume", type=Path, help="checkpoint to continue from, with the same settings")
-    parser.add_argument("--stop-at", type=float, help="stop once two checks in succession reach this mean return")
-    config.add_options(parser.add_argument_group("settings, which replace the recipe's"), settings)
-    given = vars(parser.parse_args())
-    environment, recipe, device, output, resume, stop_at = (
-        given.pop(option) for option in ("environment", "recipe", "device", "output", "resume", "stop_at")
+    parser.add_argument(
+        "--output", type=Path, help=f"folder for {PROGRESS} and {CHECKPOINT}; with --resume that of the checkpoint"
     )
-    run = None
+    parser.add_argument("--resume", type=Path, help="checkpoint to continue from; its settings need not be repeated")
+    parser.add_argument("--stop-at", type=float, help="stop once two checks in succession reach this mean return")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    config.add_options(parser.add_argument_group("settings, which replace the recipe's"), settings)
+    given = parser.parse()
+    environment, recipe, device, output, resume, stop_at, quiet = (
+        given.pop(option) for option in ("environment", "recipe", "device", "output", "resume", "stop_at", "quiet")
+    )
     try:
         envs.port(environment)  # an unknown name is told before anything else
-        chosen = settings_of(environment, recipe, **given)
+        if resume is None or recipe is not None:
+            chosen = settings_of(environment, recipe, **given)
+        else:
+            fields = {field.name for field in dataclasses.fields(settings)}
+            kept = {name: value for name, value in checkpoint.load(resume)["config"].items() if name in fields}
+            chosen = config.replaced(settings(), kept | given)
+        output = resume.parent if resume is not None and output is None else output
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
         check = Checks(environment, stop_at, device) if stop_at is not None else None
-        run = train(algorithm, environment, chosen, device, output=output, resume=resume, check=check, quiet=False)
+        run = train(algorithm, environment, chosen, device, output=output, resume=resume, check=check, quiet=quiet)
         if run.ranks.rank == 0:
             _tell(run, environment)
+        run.ranks.close()
     except Interrupted as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(130) from None
+        if int(os.environ.get("RANK", 0)) == 0:
+            size = os.environ.get("WORLD_SIZE", "1")
+            start = program if size == "1" else f"torchrun --nproc-per-node {size} -m agents.{name}"
+            again = f"; to go on: {start} {environment} --device {device} --resume {error.path}" if error.path else ""
+            print(f"{error}{again}", file=sys.stderr)
+        raise SystemExit(128 + error.number) from None
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
     except (ValueError, MemoryError, FloatingPointError, OSError, envs.kernels.compile.CompilerError) as error:
         raise SystemExit(f"error: {error}") from None
-    finally:
-        if run is not None:
-            run.ranks.close()
 
 
 def _tell(run, environment: str) -> None:
@@ -217,7 +309,8 @@ def _tell(run, environment: str) -> None:
         "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False)),
         "random": lambda: evaluation.random_policy(environment),
     }
-    print(f"{run.env_steps:,} steps; mean return of {evaluation.EPISODES} episodes in the original:")
+    member = " of member 0" if run.config.members > 1 else ""
+    print(f"{run.env_steps:,} steps; mean return{member} of {evaluation.EPISODES} episodes in the original:")
     for policy, play in rows.items():
         returns = play().returns
         print(f"  {policy:8} {returns.mean():10.2f}  (smallest {returns.min():.2f}, largest {returns.max():.2f})")

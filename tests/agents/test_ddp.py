@@ -1,0 +1,136 @@
+"""Several processes are one with as many shards; they stop together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents import checkpoint, ppo
+from tests.agents import training_worker
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def torchrun(*arguments: str) -> subprocess.Popen:
+    """Two processes on this machine."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=ROOT, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+
+
+def outcome(process: subprocess.Popen, timeout_s: float = 60) -> tuple[str, int]:
+    """What was said on stderr and the exit status; nothing that was started is left."""
+    try:
+        return process.communicate(timeout=timeout_s)[1], process.returncode
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def worker(what: str, folder: Path) -> tuple[str, int]:
+    return outcome(torchrun("-m", "tests.agents.training_worker", what, str(folder)))
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ddp")
+    said, status = worker("equal", folder)
+    assert status == 0, said
+    return folder
+
+
+@pytest.mark.parametrize("name", list(training_worker.RUNS))
+def test_two_processes_are_one_with_two_shards(two_processes, name, one_thread):
+    environment, config = training_worker.RUNS[name]
+    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    for _ in range(3):
+        run.iterate()
+    first, second = checkpoint.load(two_processes / name / "checkpoint.pt")["states"]
+    assert torch.equal(first["parameters"], run.networks.parameters)
+    assert torch.equal(second["parameters"], run.networks.parameters)
+    assert not torch.equal(first["parameters"], ppo.PPO(environment, config).networks.parameters)
+    for part in ("normaliser", "scale"):
+        for key, tensor in run.state().get(part, {}).items():
+            if key != "running":  # of each environment
+                assert torch.allclose(first[part][key], tensor, rtol=1e-6)
+                assert torch.equal(first[part][key], second[part][key])
+
+
+def test_each_process_has_its_part_of_the_environments(two_processes, one_thread):
+    environment, config = training_worker.RUNS["kernels"]
+    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    for _ in range(3):
+        run.iterate()
+    halves = [
+        state["experience"]["environment"]
+        for state in checkpoint.load(two_processes / "kernels/checkpoint.pt")["states"]
+    ]
+    whole = run.state()["experience"]["environment"]["state"]
+    assert torch.equal(torch.cat([half["state"] for half in halves]), whole)
+
+
+def test_the_log_has_the_episodes_of_all_processes(two_processes, one_thread):
+    environment, config = training_worker.RUNS["kernels"]
+    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    run.iterate()
+    figures = run.statistics()
+    names, first, *_ = (line.split(",") for line in (two_processes / "kernels/progress.csv").read_text().splitlines())
+    row = dict(zip(names, map(float, first), strict=True))
+    assert row["episodes"] == figures["episodes"] > 0
+    assert row["episode_return"] == pytest.approx(figures["episode_return"])
+    assert row["policy_loss"] == pytest.approx(figures["policy_loss"], rel=1e-5)
+
+
+def test_a_process_that_fails_ends_all(tmp_path):
+    start = time.monotonic()
+    said, status = worker("fails", tmp_path)
+    assert status != 0 and time.monotonic() - start < 25
+    assert "process 1: the environment is out of order" in said
+
+
+def test_nan_in_one_process_stops_all_and_is_saved(tmp_path):
+    said, status = worker("nan", tmp_path)
+    assert status != 0
+    assert "process 0: " in said and "process 1: iteration 1, minibatch 0: reward is not finite" in said
+    assert f"the parameters in {tmp_path / 'checkpoint.pt'} are finite" in said
+    for state in checkpoint.load(tmp_path / "checkpoint.pt")["states"]:
+        assert state["parameters"].isfinite().all()
+
+
+def test_sigterm_saves_and_the_run_goes_on_only_in_as_many_processes(tmp_path):
+    process = torchrun("-m", "agents.ppo", "cartpole", "--total-steps", "99000000", "--output", str(tmp_path))
+    try:
+        deadline = time.monotonic() + 40
+        while "\n1," not in (tmp_path / "progress.csv").read_text() if (tmp_path / "progress.csv").exists() else True:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+    finally:
+        said, status = outcome(process)
+    assert status != 0
+    assert said.count("interrupted after") == 1
+    assert f"to go on: torchrun --nproc-per-node 2 -m agents.ppo cartpole --device cpu --resume {tmp_path}" in said
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    first, second = content["states"]
+    assert first["iteration"] == second["iteration"] > 0
+    assert torch.equal(first["parameters"], second["parameters"])
+    config = ppo.config_of("cartpole", total_steps=99_000_000)
+    with pytest.raises(ValueError, match="checkpoint.pt is of 2 processes; this run has 1"):
+        ppo.train("cartpole", config, resume=tmp_path / "checkpoint.pt")

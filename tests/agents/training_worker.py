@@ -1,0 +1,74 @@
+"""What tests of training run in processes of their own: python -m tests.agents.training_worker <what> <folder>."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+import envs
+from agents import log, ppo
+
+SMALL = {"num_envs": 64, "horizon": 16, "total_steps": 10 * 1024, "epochs": 2, "minibatches": 4, "threads": 1}
+RUNS = {
+    "kernels": ("cartpole", ppo.config_of("cartpole", "solve", **SMALL)),
+    "torch": ("cartpole", ppo.config_of("cartpole", "solve", **SMALL, rollout="torch", gradient="autograd")),
+    "normalised": ("pendulum", ppo.config_of("pendulum", "continuous", **SMALL)),
+}
+
+
+class Poisoned:
+    """A port whose k-th step gives one reward that is NaN, or fails."""
+
+    def __init__(self, num_envs: int, at: int = 0, fails: bool = False):
+        self.port = envs.make("cartpole", num_envs)
+        self.at, self.fails, self.steps = at, fails, 0
+
+    def __getattr__(self, name):
+        return getattr(self.port, name)
+
+    def step(self, action):
+        self.steps += 1
+        obs, reward, *rest = self.port.step(action)
+        if self.steps == self.at:
+            if self.fails:
+                raise ValueError("the environment is out of order")
+            reward[3] = torch.nan
+        return obs, reward, *rest
+
+
+def stops_at(iteration: int):
+    return lambda run: run.iteration == iteration
+
+
+def train(name: str, folder: Path, stop: int | None = None, **options):
+    """A run with a row of its log for every iteration; with `stop`, only so many iterations."""
+    log.ROW_EVERY_S = 0.0
+    environment, config = RUNS[name]
+    config = ppo.configuration.replaced(config, {"eval_every": 1})
+    check = None if stop is None else stops_at(stop)
+    return ppo.train(environment, config, output=folder / name, check=check, **options)
+
+
+def in_ranks(what: str, folder: Path):
+    """What each of the processes of torchrun does."""
+    if what == "equal":
+        for name in RUNS:
+            train(name, folder, stop=3)
+        return
+    _, config = RUNS["torch"]
+    rank = ppo.Ranks("cpu").rank
+    environment = Poisoned(32, at=20 if rank == 1 else 0, fails=what == "fails")
+    try:
+        ppo.train(environment, config, output=folder)
+    except (ValueError, FloatingPointError, ConnectionError) as error:
+        sys.exit(f"process {rank}: {error}")
+
+
+if __name__ == "__main__":
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    torch.set_num_threads(1)
+    if what == "resume":
+        for name in RUNS:
+            train(name, folder, resume=folder / name / "checkpoint.pt")
+    else:
+        in_ranks(what, folder)
