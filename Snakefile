@@ -124,6 +124,7 @@ use rule throughput as learning with:
     input:
         sources=lambda wildcards: sources.of("experiments.learning", wildcards.environment),
         recipe="agents/recipes/{environment}.yaml",
+        kernels=sorted(map(str, Path("agents").glob("*.cuh"))),
         packages="environment.yml",
     output:
         rows="results/{environment}/learning.csv",

@@ -13,7 +13,7 @@ from importlib.metadata import version as version_of
 
 import pandas as pd
 
-from experiments import UserError, command, config, curves, learning_workers, results, timing
+from experiments import ROOT, UserError, command, config, curves, learning_workers, provenance, results, timing
 from experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
 from experiments.results import Journal
 
@@ -57,6 +57,21 @@ class Bench:
     warm: set  # devices on which a run to solve has been made
 
 
+def beside_sources(environment: str) -> dict:
+    """What a result depends on beside the files of experiments/sources.py: the recipe, and hashes of agents/*.cuh.
+
+    Raises:
+        UserError: a recipe that is missing or says what it may not.
+    """
+    from agents import recipes  # here, because the paper reads learning.csv without torch
+
+    kernels = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "agents").glob("*.cuh"))
+    try:
+        return {"recipe": recipes.load(environment), "kernels": provenance.hashes(kernels)}
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
 # ---- What is measured ----------------------------------------------------------------------------------------------
 
 
@@ -81,9 +96,7 @@ def groups(learning: Mapping, devices: list[str]) -> list[Group]:
             on = [device for device in devices if device in asked.get("devices", devices)]
             more = {"seeds": (0,), "blocks": asked["blocks"], "threads": asked.get("threads", 0)}
             found += [
-                Group("rate", agent, device, asked["ppo"], **more)
-                for device in on
-                if agent == OURS or device == "cpu"
+                Group("rate", agent, device, asked["ppo"], **more) for device in on if agent == OURS or device == "cpu"
             ]
     return found + scaling(learning.get("scaling"), last) + ablations(learning.get("ablations", []), devices)
 
@@ -302,14 +315,14 @@ def report(frame: pd.DataFrame) -> str:
 
 def main() -> None:
     options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
-    from agents import ppo, recipes  # here, because the paper reads learning.csv without torch
-
     name = options.environment
+    beside = beside_sources(name)
+    learning = config.at_scale(beside["recipe"]["learning"], options.scale)
+    present = command.devices(options.devices)
+    todo = groups(learning, present)
+    from agents import ppo
+
     try:
-        recipe = recipes.load(name)
-        learning = config.at_scale(recipe["learning"], options.scale)
-        present = command.devices(options.devices)
-        todo = groups(learning, present)
         resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -317,7 +330,7 @@ def main() -> None:
     from experiments.scoring import Scorer
 
     agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
-    asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
+    asked = beside | {"ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
     output = options.output or command.output_path("learning", name)
     journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
     waiting = [group for group in todo if label(group) not in journal]

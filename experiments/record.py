@@ -138,18 +138,16 @@ def is_current(folder: Path, output: Path, experiment: str, environment: str | N
         and described.get("sources") == now
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
-        and (experiment not in WITH_A_RECIPE or described.get("config", {}).get("recipe") == recipe(environment))
+        and (experiment not in WITH_A_RECIPE or has_same_recipe(described, environment))
     )
 
 
-def recipe(environment: str) -> dict:
-    """What agents/recipes/ says of an environment, which results keep with their settings and not their sources."""
-    from agents import recipes
+def has_same_recipe(described: dict, environment: str) -> bool:
+    """Does a result of learning depend on what is there now, in what its sources do not show?"""
+    from experiments import learning  # here, because whoever verifies a folder needs none of it
 
-    try:
-        return recipes.load(environment)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    beside = learning.beside_sources(environment)
+    return beside == {name: described.get("config", {}).get(name) for name in beside}
 
 
 if __name__ == "__main__":

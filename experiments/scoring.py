@@ -82,7 +82,7 @@ def returns(
     run = actor(environment, config)
     run.networks.parameters.copy_(torch.from_numpy(policy["parameters"]))
     if policy["normaliser"]:
-        run.normaliser.load({name: torch.from_numpy(array) for name, array in policy["normaliser"].items()})
+        run.normaliser.load_state({name: torch.from_numpy(array) for name, array in policy["normaliser"].items()})
     torch.manual_seed(first_seed + SEED_OF_SAMPLES)
     act = functools.partial(run.act, greedy=greedy)
     return evaluation.in_original(environment, act, episodes, first_seed).returns

@@ -126,10 +126,10 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
-def test_an_edited_agent_runs_what_learns_and_nothing_else(copy):
-    for file in ("ppo.py", "learner.cuh"):
-        with open(copy / "agents" / file, "a") as agent:
-            agent.write("\n")
+@pytest.mark.parametrize("file", ["ppo.py", "learner.cuh"])
+def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
+    with open(copy / "agents" / file, "a") as agent:
+        agent.write("\n")
     learning = (of(name, "learning") for name in environments(copy) if "learning" in experiments(copy, name))
     assert planned(copy) == {PAPER}.union(*learning)
 

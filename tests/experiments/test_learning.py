@@ -1,0 +1,388 @@
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from agents import evaluation, ppo, recipes
+from experiments import ROOT, command, config, curves, learning, learning_workers, sources, timing
+from experiments.learning import Bench, Group
+from experiments.learning_workers import Job, NotMeasured, Streak, cold_and_warm, learning_rate, lockstep
+from experiments.scoring import Scorer, policy_of
+
+TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
+TINY |= {"eval_every": 128}
+RECIPE = {
+    "ppo": TINY,
+    "learning": {
+        "solved": 5,
+        "reference": {"score": 500, "source": "someone"},
+        "quick": {
+            "curves": {"seeds": 2, "points": 2, "episodes": 4},
+            "solve": {"warm": 2, "cold": 1},
+            "rates": [{"ppo": TINY, "agents": ["lockstep", "rejax"], "blocks": 2}],
+            "scaling": {"ppo": TINY, "num_envs": [8, 16], "blocks": 2, "seeds": 1, "seconds": 0.01},
+            "ablations": [
+                {"variant": "torch", "ppo": TINY | {"rollout": "torch"}, "blocks": 2},
+                {"variant": "no bootstrap", "ppo": TINY | {"bootstrap": False}, "seeds": 1},
+                {"variant": "tf32", "ppo": TINY | {"precision": "tf32"}, "blocks": 2, "devices": ["cuda"]},
+            ],
+        },
+        "full": {},
+    },
+}
+QUICK = config.at_scale(RECIPE["learning"], "quick")
+
+
+@pytest.fixture
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(timing, "MIN_BLOCK_S", 0.005)
+
+
+@pytest.fixture
+def no_environments(monkeypatch, tmp_path):
+    """As on a machine where `make peers` has never run."""
+    monkeypatch.setattr(learning_workers, "ENVIRONMENTS", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    with Scorer(2) as scorer:
+        yield scorer
+
+
+def tiny(**changes):
+    return ppo.config_of("cartpole", **TINY | changes)
+
+
+def a_job(part="rate", **changes):
+    return Job(part, "cartpole", "CartPole-v1", dataclasses.asdict(tiny()), **changes)
+
+
+# ---- What is measured ----
+
+
+def kinds(found):
+    return [(group.part, group.agent, group.device, group.variant, group.seeds) for group in found]
+
+
+def test_a_recipe_says_what_is_measured_on_one_device():
+    found = learning.groups(QUICK, ["cpu"])
+    assert kinds(found) == [
+        ("final", "random", "cpu", None, ()),
+        ("final", "reference", "cpu", None, ()),
+        ("curve", "lockstep", "cpu", None, (0,)),
+        ("curve", "lockstep", "cpu", None, (1,)),
+        ("solve", "lockstep", "cpu", "cold", (0,)),
+        ("solve", "lockstep", "cpu", "warm", (0,)),
+        ("solve", "lockstep", "cpu", "warm", (1,)),
+        ("rate", "lockstep", "cpu", None, (0,)),
+        ("rate", "rejax", "cpu", None, (0,)),
+        *[
+            ("scaling", "lockstep", "cpu", variant, (0,))
+            for _ in (8, 16)
+            for variant in (None, "equal steps", "equal seconds")
+        ],
+        ("ablation", "lockstep", "cpu", "torch", (0,)),
+        ("ablation", "lockstep", "cpu", "no bootstrap", (0,)),
+    ]
+
+
+def test_with_a_gpu_times_are_of_both_devices_and_scores_of_the_gpu():
+    found = learning.groups(QUICK, ["cpu", "cuda"])
+    devices = {}
+    for group in found:
+        devices.setdefault((group.part, group.agent, group.variant), set()).add(group.device)
+    assert devices["curve", "lockstep", None] == {"cuda"}
+    assert devices["solve", "lockstep", "warm"] == {"cpu", "cuda"}
+    assert devices["rate", "lockstep", None] == {"cpu", "cuda"}
+    assert devices["rate", "rejax", None] == {"cpu"}
+    assert devices["ablation", "lockstep", "tf32"] == {"cuda"}
+    assert devices["ablation", "lockstep", "no bootstrap"] == {"cuda"}
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_can_be_run_and_its_groups_are_told_apart(name, scale):
+    found = learning.groups(config.at_scale(recipes.load(name)["learning"], scale), ["cpu", "cuda"])
+    labels = [learning.label(group) for group in found]
+    assert len(set(labels)) == len(labels)
+    assert all(ppo.config_of(name, **group.ppo).total_steps > 0 for group in found)
+    curves_of = [group for group in found if group.part == "curve"]
+    assert len(curves_of) >= (5 if scale == "quick" else 10)
+
+
+def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
+    found = set(sources.of("experiments.learning", "cartpole"))
+    of_agents = {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.py")}
+    folder = ROOT / "experiments" / "learning_workers"
+    workers = {f"experiments/learning_workers/{file.name}" for file in folder.glob("*.*")}
+    assert of_agents | workers | {"agents/recipes/__init__.py", "envs/cartpole/kernel.cuh"} <= found
+    beside = learning.beside_sources("cartpole")
+    assert set(beside["kernels"]) == {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.cuh")}
+    assert beside["recipe"] == recipes.load("cartpole")
+    others = [f"experiments.{name}" for name in ("throughput", "correctness", "compilation", "peers", "transfer")]
+    assert not any("learning" in path for other in others for path in sources.of(other, "cartpole"))
+
+
+# ---- What all agents share ----
+
+
+def test_two_checks_in_succession_end_a_run():
+    streak = Streak(475)
+    assert [streak.ends_with(score) for score in (475, 474, 480, 500)] == [False, False, False, True]
+
+
+def test_the_learning_rate_falls_as_ours_does():
+    """Four iterations of 128 steps: 1, 3/4, 1/2 and 1/4 of it; our own run reports the same."""
+    settings = {"num_envs": 8, "horizon": 16, "total_steps": 512, "lr": 0.001, "anneal_lr": True}
+    rates = [learning_rate(settings, iteration) for iteration in range(4)]
+    assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
+    run, found = ppo.PPO("cartpole", tiny()), []
+    while run.iteration < run.iterations:
+        run.iterate()
+        found.append(run.statistics()["lr"])
+    assert found == pytest.approx(rates)
+    assert learning_rate(settings | {"anneal_lr": False}, 3) == 0.001
+
+
+def test_the_first_run_of_a_process_is_cold():
+    def solve(seed):
+        return {"seed": seed, "wall_s": 1.0, "since_start_s": 9.0}
+
+    assert cold_and_warm(solve, (0, 1)) == [
+        {"seed": 2, "wall_s": 9.0, "variant": "cold"},
+        {"seed": 0, "wall_s": 1.0, "variant": "warm"},
+        {"seed": 1, "wall_s": 1.0, "variant": "warm"},
+    ]
+
+
+def test_what_all_agents_share_imports_nothing_that_only_we_have():
+    program = (
+        "import sys\n"
+        "for name in ('torch', 'pandas', 'yaml', 'envs', 'agents', 'gymnasium', 'stable_baselines3', 'rejax', 'jax'):\n"
+        "    sys.modules[name] = None\n"
+        "from experiments.learning_workers import rejax, sb3, sb3_adapter\n"
+        "print(rejax.TITLE, sb3.TITLE, sb3_adapter.TITLE)\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert finished.stdout.split() == ["rejax", "sb3", "sb3-adapter"], finished.stderr
+
+
+def test_the_rows_are_read_without_torch():
+    program = "import sys\nsys.modules['torch'] = None\nimport experiments.learning\n"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
+
+
+# ---- Peers ----
+
+
+def test_a_peer_that_is_not_installed_says_so(no_environments):
+    with pytest.raises(NotMeasured, match=r"^rejax==0\.1\.3 is not installed; make peers installs it$"):
+        learning_workers.ask("rejax", a_job())
+    (no_environments / "rejax").mkdir()
+    (no_environments / "rejax" / "install.log").write_text("Downloading\nERROR: no network\n")
+    with pytest.raises(NotMeasured, match=r"^rejax==0\.1\.3 does not install here: ERROR: no network$"):
+        learning_workers.ask("rejax", a_job())
+    assert learning_workers.version("rejax", "rejax") is None
+
+
+@pytest.fixture
+def pretend(monkeypatch, tmp_path):
+    """Lets a program stand for a peer's Python."""
+
+    def write(body):
+        python = tmp_path / "python"
+        python.write_text(f"#!{sys.executable}\nimport json, os, sys, time\njob = json.load(sys.stdin)\n{body}\n")
+        python.chmod(0o755)
+        monkeypatch.setattr(learning_workers, "python_of", lambda name: python)
+
+    return write
+
+
+def test_a_peer_is_given_its_job_its_threads_and_no_gpu(pretend):
+    pretend(
+        "names = ('OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES', 'LOCKSTEP_CACHE')\n"
+        "print(json.dumps([job | {name: os.environ[name] for name in names}]))"
+    )
+    (found,) = learning_workers.ask("rejax", a_job(blocks=3, threads=5), LOCKSTEP_CACHE="nowhere")
+    assert (found["blocks"], found["ppo"]["num_envs"], found["seeds"]) == (3, 8, [0])
+    assert (found["OMP_NUM_THREADS"], found["CUDA_VISIBLE_DEVICES"], found["LOCKSTEP_CACHE"]) == ("5", "", "nowhere")
+
+
+def test_a_peer_that_fails_or_hangs_is_told(pretend, monkeypatch):
+    pretend("raise ValueError('no such thing')")
+    with pytest.raises(NotMeasured, match=r"its process ended with status 1: ValueError: no such thing"):
+        learning_workers.ask("rejax", a_job())
+    monkeypatch.setattr(learning_workers, "TIMEOUT_S", 0.2)
+    pretend("time.sleep(60)")
+    with pytest.raises(NotMeasured, match=r"no answer within 0\.2 s"):
+        learning_workers.ask("rejax", a_job())
+
+
+@pytest.mark.parametrize("name", ["sb3", "sb3_adapter", "rejax"])
+def test_a_peer_s_rate_is_of_whole_iterations(name):
+    if learning_workers.python_of(name) is None:
+        pytest.skip(learning_workers.why_missing(name))
+    rows = learning_workers.ask(name, a_job(blocks=2))
+    assert [row["block"] for row in rows] == [0, 1]
+    for row in rows:
+        assert row["env_steps"] % 128 == 0 and row["wall_s"] >= 0.1
+        assert row["env_steps"] / row["wall_s"] > 1000
+        # Actor and critic of 4 - 64 - 64 - 2 and 1: 4 x 64 + 64, 64 x 64 + 64, 64 x 2 + 2; 64 + 1.
+        assert row["parameters"] == 2 * (320 + 4160) + 130 + 65
+
+
+@pytest.mark.parametrize("name", ["sb3", "rejax"])
+def test_a_peer_s_run_ends_after_two_checks(name):
+    """What counts as solved is reached at once: two checks, 128 steps apart."""
+    if learning_workers.python_of(name) is None:
+        pytest.skip(learning_workers.why_missing(name))
+    cold, warm = learning_workers.ask(name, a_job("solve", solved=5.0, seeds=(3,)))
+    assert (cold["variant"], warm["variant"], warm["seed"]) == ("cold", "warm", 3)
+    assert 256 <= warm["env_steps"] < 384
+    assert warm["solved"] == 1 and warm["score"] >= 5
+    assert 0 < warm["wall_s"] < cold["wall_s"]
+
+
+# ---- Lockstep ----
+
+
+def test_a_curve_has_its_points_at_equal_distances():
+    rows, policies, run = lockstep.curve("cartpole", tiny(), "cpu", points=2)
+    assert [row["env_steps"] for row in rows] == [256, 512] == [256, run.env_steps]
+    assert 0 < rows[0]["wall_s"] < rows[1]["wall_s"]
+    assert not np.array_equal(policies[0]["parameters"], policies[1]["parameters"])
+    assert len(lockstep.curve("cartpole", tiny(), "cpu", points=9)[0]) == 4  # iterations
+
+
+def test_a_run_for_seconds_ends_with_the_iteration_that_reaches_them():
+    row, _ = lockstep.for_seconds("cartpole", tiny(total_steps=2**40), "cpu", 0.05)
+    assert row["wall_s"] >= 0.05 and row["env_steps"] % 128 == 0
+    assert lockstep.for_seconds("cartpole", tiny(), "cpu", 0)[0]["env_steps"] == 128
+
+
+def test_a_run_to_solve_says_whether_two_checks_reached_it():
+    row, _, run = lockstep.solve("cartpole", tiny(), "cpu", 5)
+    assert (row["solved"], row["env_steps"], run.env_steps) == (1, 256, 256)
+    assert lockstep.solve("cartpole", tiny(), "cpu", 501)[0] | {"wall_s": 0} == {
+        "env_steps": 512,
+        "wall_s": 0,
+        "solved": 0,
+    }
+
+
+def test_phases_add_up_to_the_time_of_a_block(short_blocks):
+    rows, run = lockstep.rates("cartpole", tiny(num_envs=64, total_steps=1024), "cpu", blocks=3)
+    assert [row["block"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        assert row["env_steps"] % run.steps_per_iteration == 0
+        phases = row["rollout_s"] + row["advantage_s"] + row["update_s"]
+        assert 0.7 * row["wall_s"] < phases <= row["wall_s"]
+
+
+def test_scores_are_those_of_one_process(scorer):
+    run = ppo.PPO("cartpole", tiny())
+    run.iterate()
+    expected = evaluation.in_original("cartpole", run.act, 7).returns.mean()
+    assert scorer.scores("cartpole", run.config, [policy_of(run)] * 2, episodes=7) == [expected] * 2
+
+
+def test_a_normalised_policy_is_scored_with_its_normaliser(scorer):
+    run = ppo.PPO("mountain_car", ppo.config_of("mountain_car", **TINY | {"norm_obs": True, "total_steps": 2048}))
+    for _ in range(5):
+        run.iterate()
+    expected = evaluation.in_original("mountain_car", run.act, 3).returns.mean()
+    assert scorer.scores("mountain_car", run.config, [policy_of(run)], episodes=3) == [expected]
+
+
+def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
+    monkeypatch.setattr(scorer, "present", False)
+    bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set())
+    curve, final = learning.measure(Group("curve", "lockstep", "cpu", TINY, seeds=(0,), points=1, episodes=4), bench)
+    assert (curve["score"], final["score"], final["reason"]) == (None, None, learning.UNSCORED)
+    (random,) = learning.measure(Group("final", "random", "cpu", {}), bench)
+    assert (random["status"], random["reason"]) == ("not measured", learning.UNSCORED)
+    (solved,) = learning.measure(Group("solve", "lockstep", "cpu", TINY, "warm", (0,)), bench)
+    assert (solved["env_steps"], solved["solved"]) == (256, None)
+
+
+# ---- The command line ----
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Runs the experiment with RECIPE, and returns its rows."""
+    monkeypatch.setattr(recipes, "load", lambda name: RECIPE)
+    output = tmp_path / "learning.csv"
+
+    def run():
+        monkeypatch.setattr(sys, "argv", ["learning", "cartpole", "--devices", "cpu", "--output", str(output)])
+        command.run(learning.main)
+        return pd.read_csv(output)
+
+    run.output = output
+    return run
+
+
+def test_a_run_makes_every_row_that_was_asked_for(asked, short_blocks, no_environments, capsys):
+    frame = asked()
+    assert list(frame.columns) == learning.COLUMNS
+    counts = frame.groupby("part", sort=False).size().to_dict()
+    assert counts == {"final": 4, "curve": 4, "solve": 3, "rate": 3, "scaling": 8, "ablation": 3}
+    described = json.loads(asked.output.with_suffix(".json").read_text())
+    assert described["config"]["recipe"] == RECIPE
+    assert described["config"]["ppo"]["curve lockstep cpu seed=0"]["num_envs"] == 8
+    assert curves.missing(frame)[0]["reason"].startswith("rejax==0.1.3 is not installed")
+    solved = curves.solve_summary(frame).set_index("variant")
+    assert (solved.loc["warm", "seeds"], solved.loc["cold", "seeds"]) == (2, 1)
+    assert solved.loc["cold", "wall_s_median"] > solved.loc["warm", "wall_s_median"]
+    assert set(curves.curve_summary(frame)["env_steps"]) == {256, 512}
+    finals = curves.final_summary(frame).set_index("agent")
+    assert finals.loc["reference", "score"] == 500 and finals.loc["lockstep", "seeds"] == 2
+    assert 15 < finals.loc["random", "score"] < 30  # 22 of 100 episodes, Gymnasium's well-known figure
+    report = capsys.readouterr().out
+    assert "lockstep     solved 2 of 2" in report and "rejax        rate on cpu: not measured" in report
+
+
+def test_a_run_that_was_killed_goes_on_after_its_last_group(asked, short_blocks, no_environments, monkeypatch):
+    measured, measure = [], learning.measure
+
+    def until_the_fifth(group, bench):
+        if len(measured) == 4:
+            raise KeyboardInterrupt
+        measured.append(learning.label(group))
+        return measure(group, bench)
+
+    monkeypatch.setattr(learning, "measure", until_the_fifth)
+    with pytest.raises(SystemExit):
+        asked()
+    assert not asked.output.exists()
+    later = []
+    monkeypatch.setattr(
+        learning, "measure", lambda group, bench: later.append(learning.label(group)) or measure(group, bench)
+    )
+    asked()
+    every = [learning.label(group) for group in learning.groups(QUICK, ["cpu"])]
+    assert measured + later == every
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cartpol", "error: there is no agents/recipes/cartpol.yaml; did you mean 'cartpole'?"),
+        ("cartpole", "error: Config has no field 'lrr'; did you mean 'lr'?"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(monkeypatch, name, message):
+    if name == "cartpole":
+        wrong = RECIPE | {"ppo": {"recipe": "solve", "lrr": 1}}
+        monkeypatch.setattr(recipes, "load", lambda name: wrong)
+    monkeypatch.setattr(sys, "argv", ["learning", name])
+    with pytest.raises(SystemExit, match="^" + message[:40]) as ended:
+        command.run(learning.main)
+    assert message in str(ended.value)
