@@ -331,23 +331,23 @@ def return_over_random(datasets, select, against):
 
 
 def of_solves(datasets: list, select: Mapping, share: float) -> Iterator[tuple]:
-    """(dataset, the seconds within which that share of the seeds was solved) of each fitting setting with enough."""
+    """(dataset, the seconds within which that share of the seeds was solved) of each setting with enough of them."""
     for dataset in of(datasets, select):
         for setting, rows in curves.runs(dataset.frame, "solve"):
-            enough = len(rows.dropna(subset=["solved"])) >= learning.FEW
-            if enough and len(matching(pd.DataFrame([setting]), select)):
-                yield dataset, learning.within(rows, share), NAN, NAN
+            seconds = learning.within(rows, share)
+            if len(matching(pd.DataFrame([setting]), select)) and not typeset.missing(seconds):
+                yield dataset, seconds, NAN, NAN
 
 
 @quantity(alone(typeset.short_time))
 def nine_in_ten_solved(datasets, select, against):
-    """Seconds within which nine in ten seeds were solved; infinite where fewer were at all."""
+    """Seconds within which nine in ten seeds were solved, of ten or more; infinite where fewer were at all."""
     yield from of_solves(datasets, select, 0.9)
 
 
 @quantity(alone(typeset.short_time))
 def nineteen_in_twenty_solved(datasets, select, against):
-    """Seconds within which nineteen in twenty seeds were solved."""
+    """The same of nineteen in twenty, of twenty seeds or more."""
     yield from of_solves(datasets, select, 0.95)
 
 

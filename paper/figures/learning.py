@@ -21,6 +21,7 @@ alt = (
     "right, one line with a shaded interval per machine, device and agent. The table of the curves holds the numbers."
 )
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MANY_TIMES = 4
 AXES = {"env_steps": "environment steps", "wall_s": "seconds"}
 
 
@@ -40,11 +41,8 @@ def draw(datasets: list) -> Figure:
         by_steps, by_seconds = panels
         by_steps.set(xlim=(0, None), ylabel="return")
         by_steps.xaxis.set_major_formatter(EngFormatter(sep=""))
-        by_seconds.set_xscale("log")
         by_seconds.set_title("", loc="left")
-        by_seconds.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        by_seconds.xaxis.set_major_formatter("{x:g}")
-        by_seconds.xaxis.set_minor_locator(NullLocator())
+        over_seconds(by_seconds, [max(line.get_xdata()) for line in by_seconds.lines if line.get_marker() == "o"])
         by_seconds.sharey(by_steps)
         by_seconds.tick_params(labelleft=False)
     figure.align_ylabels(axes[::2])
@@ -63,6 +61,17 @@ def lines(panel: Axes, run, points, column: str, looks: dict[str, str]) -> None:
         style = {"color": colour, "linestyle": "--" if few else "-", "marker": "o", "markersize": 2.2}
         panel.plot(rows[column], rows["score"], label=label, linewidth=1.2, **style)
         panel.fill_between(rows[column], rows["low"], rows["high"], color=colour, alpha=0.2, linewidth=0)
+
+
+def over_seconds(panel: Axes, ends: list[float]) -> None:
+    """An axis of seconds, logarithmic where one run takes many times as long as another."""
+    if max(ends) > MANY_TIMES * min(ends):
+        panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.xaxis.set_minor_locator(NullLocator())
+    else:
+        panel.set_xlim(left=0)
+    panel.xaxis.set_major_formatter("{x:g}")
 
 
 def marks(panel: Axes, runs: list, name: str) -> None:

@@ -38,6 +38,8 @@ def draw(datasets: list) -> Figure:
         curve(rate, known["num_envs"], known, RATE["label"], {"color": RATE["color"], "marker": RATE["marker"]})
         log_axes(rate, "environments B", "steps per second")
         rate.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if len(known):
+            rate.set_ylim(known["rate"].min() / 2, known["rate"].max() * 2)
         returns(score, rows)
         stack(share, shares(run, device))
         score.set_title("return")

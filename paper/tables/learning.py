@@ -173,7 +173,7 @@ def time_to_solve(datasets):
         rows, scores = curves.solve_summary(run.frame), curves.final_summary(run.frame, "solve").to_dict("records")
         seeds = [(setting, part.dropna(subset=["solved"])) for setting, part in curves.runs(run.frame, "solve")]
         seeds = [part for _, part in seeds if len(part)]
-        rows["nine_in_ten"] = [sums.within(part, 0.9) if len(part) >= sums.FEW else None for part in seeds]
+        rows["nine_in_ten"] = [sums.within(part, 0.9) for part in seeds]
         rows["score"] = [
             next((score["score"] for score in scores if sums.same(score, row, curves.RUN)), None)
             for row in rows.to_dict("records")
