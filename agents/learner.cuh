@@ -4,15 +4,21 @@
 // A minibatch is four jobs, each shared out to threads: `prepare` (sums over the advantages, weights laid out for the
 // products), `differentiate` (the rows of a learner and shard in a fixed number of parts, each with a gradient of its own,
 // so that no sum depends on the number of threads), `collect` (sums over parts), `step` (norm, Adam).
-#include "learner_loss.cuh"
+#include "networks.cuh"
 
 enum { LOG_STDS = CONTINUOUS ? OUTPUTS : 0, FREE = (LOG_STDS > 4 ? LOG_STDS + 3 : 4) / 4 * 4 };  // and their places
-
-constexpr int size_of_network(int outputs) {
-    return (HIDDEN * (OBS + HIDDEN + 2) + outputs * (HIDDEN + 1) + 3) / 4 * 4;
-}
 enum { FREE_AT = size_of_network(OUTPUTS), CRITIC_AT = FREE_AT + FREE, NUMBERS = CRITIC_AT + size_of_network(1) };
 enum { WIDTH = NUMBERS + 8 };  // of a gradient with the MEANS behind it
+
+// What is told of a minibatch; the first MEANS are means over rows.
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, APPROX_KL, CLIP_FRACTION, MEANS, GRAD_NORM = MEANS, MINIBATCHES, FIGURES };
+#if CONTINUOUS
+typedef float Action;
+enum { ACTIONS = OUTPUTS };
+#else
+typedef u8 Action;
+enum { ACTIONS = 1 };
+#endif
 
 // Every field is eight bytes; learner.py reads their names here. L learners, S shards, k rows of a shard, P = NUMBERS.
 struct Job {
@@ -72,18 +78,130 @@ struct Part {
     double sums[8];  // over the part's rows, of which `collect` makes the MEANS
 };
 
+// What a tile's rows of the batch hold besides the inputs, and what they add to the MEANS.
+struct alignas(64) Samples {
+    float log_prob[TILE], advantage[TILE], target[TILE], value[TILE];
+    float action[ACTIONS][TILE];
+    float term[MEANS][TILE];
+};
+
+// e^x; infinity from 87 on, so that a ratio which has run away is not taken for a number.
+FN float exponential_of_any(float x) {
+    return x > 87.0f ? INFINITY : x > 0.0f ? 1.0f / exponential(-x) : exponential(x);
+}
+
+// What the loss needs of a learner and minibatch: 1 / rows, the advantages' mean and 1 / (sd + 1e-8), its coefficients.
+struct Scale {
+    float weight, mean, inverse, clip, ent_coef, vf_coef;
+    bool clip_value;
+};
+
+// d loss / d log p of one row, and its terms of what is told. `raw` is the advantage before it is normalised.
+FN float policy_gradient(const Scale& s, float log_prob, float old, float raw, float& loss, float& kl, float& outside) {
+    const float advantage = (raw - s.mean) * s.inverse, difference = log_prob - old;
+    const float ratio = exponential_of_any(difference), bounded = clipped(ratio, 1.0f - s.clip, 1.0f + s.clip);
+    const float free = -advantage * ratio, held = -advantage * bounded;
+    loss = held > free ? held : free;
+    kl = ratio - 1.0f - difference;
+    outside = fabsf(ratio - 1.0f) > s.clip ? 1.0f : 0.0f;
+    return held > free ? 0.0f : free * s.weight;
+}
+
+// The gradient of the loss with respect to the actor's outputs, and to log_std.
+static void actor_loss(const Scale& s, const float* log_std, Tile& t, Samples& rows, float* back_log_std) {
+#if CONTINUOUS
+    float narrow[OUTPUTS], base = 0.0f, entropy = 0.0f;
+    UNROLL_ALL
+    for (int c = 0; c < OUTPUTS; c++) {
+        narrow[c] = exponential_of_any(-log_std[c]);
+        base -= log_std[c] + 0.91893853f;     // ln sqrt(2 pi)
+        entropy += log_std[c] + 1.41893853f;  // ln sqrt(2 pi e)
+    }
+    alignas(64) float pull[OUTPUTS][TILE];  // of a row on log_std
+#endif
+    const int count = t.count;
+    VECTORISE
+    for (int i = 0; i < TILE; i++) {
+        float out[OUTPUTS], gradient[OUTPUTS], loss, kl, share;
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) out[a] = t.out[a][i];
+        const bool filled = i < count;
+#if CONTINUOUS
+        float log_prob = base, z[OUTPUTS];
+        UNROLL_ALL
+        for (int c = 0; c < OUTPUTS; c++) {
+            z[c] = (rows.action[c][i] - out[c]) * narrow[c];
+            log_prob = fused(-0.5f * z[c], z[c], log_prob);
+        }
+        const float slope = policy_gradient(s, log_prob, rows.log_prob[i], rows.advantage[i], loss, kl, share);
+        UNROLL_ALL
+        for (int c = 0; c < OUTPUTS; c++) {
+            gradient[c] = slope * z[c] * narrow[c];
+            const float of_spread = slope * (z[c] * z[c] - 1.0f) - s.ent_coef * s.weight;
+            pull[c][i] = filled ? of_spread : 0.0f;
+        }
+#else
+        const float action = rows.action[0][i];
+        float highest = out[0], sum = 0.0f, chance[OUTPUTS], entropy = 0.0f, log_prob = 0.0f;
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) highest = out[a] > highest ? out[a] : highest;
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) sum += chance[a] = exponential(out[a] - highest);
+        const float normaliser = highest + logarithm(sum), inverse = 1.0f / sum;
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) {
+            chance[a] *= inverse;
+            out[a] -= normaliser;
+            entropy -= chance[a] * out[a];
+            log_prob = action == float(a) ? out[a] : log_prob;
+        }
+        const float slope = policy_gradient(s, log_prob, rows.log_prob[i], rows.advantage[i], loss, kl, share);
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) {
+            const float chosen = action == float(a) ? 1.0f : 0.0f;
+            gradient[a] = slope * (chosen - chance[a]) + s.ent_coef * s.weight * chance[a] * (out[a] + entropy);
+        }
+#endif
+        UNROLL_ALL
+        for (int a = 0; a < OUTPUTS; a++) t.back_out[a][i] = filled ? gradient[a] : 0.0f;
+        rows.term[POLICY_LOSS][i] = filled ? loss : 0.0f;
+        rows.term[ENTROPY][i] = filled ? entropy : 0.0f;
+        rows.term[APPROX_KL][i] = filled ? kl : 0.0f;
+        rows.term[CLIP_FRACTION][i] = filled ? share : 0.0f;
+    }
+#if CONTINUOUS
+    UNROLL_ALL
+    for (int c = 0; c < OUTPUTS; c++) back_log_std[c] += sum_of(pull[c]);
+#endif
+}
+
+// The same of the critic's output. Where the limited value is the worse one, it does not depend on the output.
+static void critic_loss(const Scale& s, Tile& t, Samples& rows) {
+    const int count = t.count;
+    VECTORISE
+    for (int i = 0; i < TILE; i++) {
+        const float value = t.out[0][i], error = value - rows.target[i], change = value - rows.value[i];
+        const float held = rows.value[i] + clipped(change, -s.clip, s.clip) - rows.target[i];
+        const bool outside = s.clip_value & (fabsf(change) > s.clip) & (held * held > error * error);
+        const float loss = outside ? 0.5f * held * held : 0.5f * error * error;
+        const float slope = outside ? 0.0f : s.vf_coef * s.weight * error;
+        t.back_out[0][i] = i < count ? slope : 0.0f;
+        rows.term[VALUE_LOSS][i] = i < count ? loss : 0.0f;
+    }
+}
+
 // The rows of the batch that a tile computes with.
-static void gather(const Job& job, const i64* rows, int count, Tile& t) {
+static void gather(const Job& job, const i64* places, int count, Tile& t, Samples& rows) {
     t.count = count;
     for (int i = 0; i < count; i++) {
-        const i64 row = rows[i];
+        const i64 row = places[i];
         for (int j = 0; j < OBS; j++) t.in[i][j] = job.obs[row * OBS + j];
         t.in[i][OBS] = 1.0f;
-        for (int c = 0; c < ACTIONS; c++) t.action[c][i] = float(((const Action*)job.action)[row * ACTIONS + c]);
-        t.log_prob[i] = job.log_prob[row];
-        t.advantage[i] = job.advantage[row];
-        t.target[i] = job.target[row];
-        t.value[i] = job.value[row];
+        for (int c = 0; c < ACTIONS; c++) rows.action[c][i] = float(((const Action*)job.action)[row * ACTIONS + c]);
+        rows.log_prob[i] = job.log_prob[row];
+        rows.advantage[i] = job.advantage[row];
+        rows.target[i] = job.target[row];
+        rows.value[i] = job.value[row];
     }
 }
 
@@ -101,49 +219,22 @@ static void differentiate_part(const Job& job, i64 learner, i64 shard, i64 index
                          job.ent_coef[learner],
                          float(job.vf_coef),
                          job.clip_value != 0};
-    const i64* rows = job.rows + (learner * job.shards + shard) * job.count;
+    const i64* places = job.rows + (learner * job.shards + shard) * job.count;
     const i64 begin = job.count * index / job.parts, end = job.count * (index + 1) / job.parts;
     Tile t;
+    Samples rows;
     memset(&t, 0, sizeof t);
+    memset(&rows, 0, sizeof rows);
     for (i64 base = begin; base < end; base += TILE) {
-        gather(job, rows + base, int(end - base < TILE ? end - base : i64(TILE)), t);
+        gather(job, places + base, int(end - base < TILE ? end - base : i64(TILE)), t, rows);
         forward(w.actor, w.actor_across, t);
-        actor_loss(scale, job.parameters + learner * NUMBERS + FREE_AT, t, part.gradient.log_std);
+        actor_loss(scale, job.parameters + learner * NUMBERS + FREE_AT, t, rows, part.gradient.log_std);
         backward(w.actor, t, part.gradient.actor);
         forward(w.critic, w.critic_across, t);
-        critic_loss(scale, t);
+        critic_loss(scale, t, rows);
         backward(w.critic, t, part.gradient.critic);
-        for (int m = 0; m < MEANS; m++) part.sums[m] += sum_of(t.term[m]);
+        for (int m = 0; m < MEANS; m++) part.sums[m] += sum_of(rows.term[m]);
     }
-}
-
-// Weights and biases from mlp.cuh's order into a network's, or back. `Copy` gets the number there and the one here.
-template <int OUT, typename Copy>
-FN float* walk(float* flat, Network<OUT>& n, Copy copy) {
-    float *const weights2 = (float*)n.weights2, *const weights3 = (float*)n.weights3;
-    for (int j = 0; j < HIDDEN; j++)
-        for (int i = 0; i < OBS; i++) copy(flat[j * OBS + i], n.weights1[i][j]);
-    flat += HIDDEN * OBS;
-    for (int j = 0; j < HIDDEN; j++) copy(flat[j], n.weights1[OBS][j]);
-    flat += HIDDEN;
-    for (int j = 0; j < HIDDEN * HIDDEN; j++) copy(flat[j], weights2[j]);
-    flat += HIDDEN * HIDDEN;
-    for (int j = 0; j < HIDDEN; j++) copy(flat[j], n.bias2[j]);
-    flat += HIDDEN;
-    for (int j = 0; j < OUT * HIDDEN; j++) copy(flat[j], weights3[j]);
-    flat += OUT * HIDDEN;
-    for (int j = 0; j < OUT; j++) copy(flat[j], n.bias3[j]);
-    return flat;
-}
-static void transpose(const float (*in)[HIDDEN], float (*out)[HIDDEN]) {
-    for (int i = 0; i < HIDDEN; i += 4)
-        for (int j = 0; j < HIDDEN; j += 4) {  // a block of 4 x 4 is turned over in registers
-            float block[4][4];
-            for (int x = 0; x < 4; x++)
-                for (int y = 0; y < 4; y++) block[y][x] = in[j + x][i + y];
-            for (int y = 0; y < 4; y++)
-                for (int x = 0; x < 4; x++) out[i + y][j + x] = block[y][x];
-        }
 }
 
 static void prepare(const Job* job, const void*, i64 begin, i64 end) {

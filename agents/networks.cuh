@@ -1,8 +1,7 @@
-// Two hidden layers of HIDDEN units and tanh on OBS inputs, forward and backward, for some rows at once.
+// The networks of networks.py for the CPU: OBS inputs, two hidden layers of HIDDEN units and tanh; forward and backward.
 //
 // Activations lie row by row, so that all seven products of a network are the same loop: a few rows of one matrix, numbers
-// broadcast, times whole rows of another, the sums kept in registers. On an AVX-512 core that loop runs at nine tenths of
-// what the processor can multiply.
+// broadcast, times whole rows of another, the sums kept in registers.
 #pragma once
 
 #if defined(__clang__)
@@ -33,23 +32,47 @@ struct alignas(64) Network {
     float weights3[OUT][HIDDEN], bias3[(OUT + 15) / 16 * 16];
 };
 
-// What is told of a minibatch; the first MEANS are means over rows.
-enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, APPROX_KL, CLIP_FRACTION, MEANS, GRAD_NORM = MEANS, MINIBATCHES, FIGURES };
-#if CONTINUOUS
-typedef float Action;
-enum { ACTIONS = OUTPUTS };
-#else
-typedef u8 Action;
-enum { ACTIONS = 1 };
-#endif
-// What is gathered and computed for TILE rows, of which the first `count` are there.
+// Numbers of a network where envs/kernels/mlp.cuh would read them.
+constexpr int size_of_network(int outputs) {
+    return (HIDDEN * (OBS + HIDDEN + 2) + outputs * (HIDDEN + 1) + 3) / 4 * 4;
+}
+
+// Weights and biases from mlp.cuh's order into a network's, or back. `Copy` gets the number there and the one here.
+template <int OUT, typename Copy>
+FN float* walk(float* flat, Network<OUT>& n, Copy copy) {
+    float *const weights2 = (float*)n.weights2, *const weights3 = (float*)n.weights3;
+    for (int j = 0; j < HIDDEN; j++)
+        for (int i = 0; i < OBS; i++) copy(flat[j * OBS + i], n.weights1[i][j]);
+    flat += HIDDEN * OBS;
+    for (int j = 0; j < HIDDEN; j++) copy(flat[j], n.weights1[OBS][j]);
+    flat += HIDDEN;
+    for (int j = 0; j < HIDDEN * HIDDEN; j++) copy(flat[j], weights2[j]);
+    flat += HIDDEN * HIDDEN;
+    for (int j = 0; j < HIDDEN; j++) copy(flat[j], n.bias2[j]);
+    flat += HIDDEN;
+    for (int j = 0; j < OUT * HIDDEN; j++) copy(flat[j], weights3[j]);
+    flat += OUT * HIDDEN;
+    for (int j = 0; j < OUT; j++) copy(flat[j], n.bias3[j]);
+    return flat;
+}
+
+// out = in, turned over.
+static void transpose(const float (*in)[HIDDEN], float (*out)[HIDDEN]) {
+    for (int i = 0; i < HIDDEN; i += 4)
+        for (int j = 0; j < HIDDEN; j += 4) {  // a block of 4 x 4 is turned over in registers
+            float block[4][4];
+            for (int x = 0; x < 4; x++)
+                for (int y = 0; y < 4; y++) block[y][x] = in[j + x][i + y];
+            for (int y = 0; y < 4; y++)
+                for (int x = 0; x < 4; x++) out[i + y][j + x] = block[y][x];
+        }
+}
+
+// What a network computes for TILE rows, of which the first `count` are there.
 struct alignas(64) Tile {
     float in[TILE][OBS + 1];  // the last component is 1
     float first[TILE][HIDDEN], second[TILE][HIDDEN], back[TILE][HIDDEN];
     float out[OUTPUTS][TILE], back_out[OUTPUTS][TILE];
-    float log_prob[TILE], advantage[TILE], target[TILE], value[TILE];
-    float term[MEANS][TILE];
-    float action[ACTIONS][TILE];
     int count;
 };
 
