@@ -64,7 +64,7 @@ class Normaliser:
         valid: torch.Tensor | None = None,
         reduce: Callable[[torch.Tensor], object] | None = None,
     ) -> None:
-        """Takes rows into the statistics.
+        """Takes rows into the statistics; none of a learner's where one of them is not finite.
 
         Args:
             rows: [..., N, n].
@@ -110,9 +110,10 @@ class Normaliser:
         before = self.count.unsqueeze(1)
         share = count / (before + count).clamp(min=1)
         apart = mean - self.mean
-        self.squares.add_(squares + apart.square() * before * share)
-        self.mean.add_(apart * share)
-        self.count.add_(count.squeeze(1))
+        finite = (sums.isfinite() & squares.sum(dim=1, keepdim=True).isfinite()).all(dim=1, keepdim=True)
+        self.squares.add_(torch.where(finite, squares + apart.square() * before * share, 0.0))
+        self.mean.add_(torch.where(finite, apart * share, 0.0))
+        self.count.add_(torch.where(finite, count, 0.0).squeeze(1))
         self._apply()
 
     def _apply(self):

@@ -90,7 +90,8 @@ def train(
     Raises:
         ValueError: settings that are not allowed, or a checkpoint of other ones (each such field is named).
         FloatingPointError: something was not finite; the message names it, and the checkpoint written then. Its
-            parameters are finite. A run that continues from it stops again if the environment is still not finite.
+            parameters are finite. Where the environment's state is not, no run continues from it: a port refuses the
+            state, and of another environment the run stops again.
         Interrupted: SIGTERM or Ctrl-C; a checkpoint is written first. A second one ends at once (KeyboardInterrupt).
         ConnectionError: another process has ended.
     """
@@ -105,7 +106,10 @@ def train(
         states = kept["states"]
         if len(states) != run.ranks.size:
             raise ValueError(f"checkpoint {resume} is of {len(states)} processes; this run has {run.ranks.size}")
-        run.load_state(states[run.ranks.rank])
+        try:
+            run.load_state(states[run.ranks.rank])
+        except ValueError as error:  # a port takes no state that is not finite
+            raise ValueError(f"checkpoint {resume} cannot be continued: {error}") from error
     writes = output is not None and run.ranks.rank == 0
     path = Path(output) / CHECKPOINT if writes else None
     start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)

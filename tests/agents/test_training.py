@@ -1,0 +1,322 @@
+"""Runs, their files, their interruption, and the command line."""
+
+import contextlib
+import csv
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import envs
+from agents import checkpoint, evaluation, log, ppo, training
+from tests.agents import training_worker
+from tests.agents.training_worker import RUNS, stops_at
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+COMMAND = (sys.executable, "-m", "agents.ppo")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
+    """The exit status (or the message in its place), standard output and standard error of the command line."""
+    monkeypatch.setattr(sys, "argv", ["ppo", *arguments])
+    status = 0
+    try:
+        ppo.main()
+    except SystemExit as ended:
+        status = ended.code
+    return status, *capsys.readouterr()
+
+
+def same(a, b) -> bool:
+    """Whether two states are equal to the last bit."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "progress.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- resuming --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """Runs of 5 iterations, continued by another process for 5 more."""
+    folder = tmp_path_factory.mktemp("resumed")
+    before = torch.get_num_threads(), log.ROW_EVERY_S
+    torch.set_num_threads(1)
+    try:
+        for name in RUNS:
+            training_worker.train(name, folder, stop=5)
+    finally:
+        torch.set_num_threads(before[0])
+        log.ROW_EVERY_S = before[1]
+    command = [sys.executable, "-m", "tests.agents.training_worker", "resume", folder]
+    subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=True, timeout=60)
+    return folder
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_five_iterations_and_five_in_a_new_process_are_ten(resumed, name, monkeypatch):
+    monkeypatch.setattr(log, "ROW_EVERY_S", 0.0)
+    environment, config = RUNS[name]
+    run = ppo.PPO(environment, config)
+    for _ in range(10):
+        run.iterate()
+    content = checkpoint.load(resumed / name / "checkpoint.pt")
+    assert content["states"][0]["iteration"] == 10
+    for part, value in run.state().items():
+        assert same(content["states"][0][part], value), part
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_the_file_of_a_resumed_run_has_every_iteration_once(resumed, name):
+    rows = rows_of(resumed / name)
+    assert [int(row["iteration"]) for row in rows] == list(range(1, 11))
+    assert [int(row["env_steps"]) for row in rows] == [1024 * i for i in range(1, 11)]
+    seconds = [float(row["wall_s"]) for row in rows]
+    assert seconds == sorted(seconds)  # the clock goes on
+
+
+def test_another_configuration_is_refused_field_by_field(tmp_path):
+    environment, config = RUNS["kernels"]
+    ppo.train(
+        environment, ppo.configuration.replaced(config, {"eval_every": 1}), output=tmp_path, check=lambda run: True
+    )
+    path = tmp_path / "checkpoint.pt"
+    other = ppo.configuration.replaced(config, {"gamma": 0.5, "hidden": (32, 32), "eval_every": 5, "save_every": 9})
+    with pytest.raises(ValueError, match="^the checkpoint belongs to another configuration: ") as error:
+        ppo.train(environment, other, resume=path)
+    assert (
+        "gamma is 0.99 in the checkpoint and 0.5 here; hidden is (64, 64) in the checkpoint and (32, 32) here"
+        in str(error.value)
+    )
+    assert str(error.value).endswith("; only eval_every, save_every may differ")
+    with pytest.raises(ValueError, match="environment is 'cartpole' in the checkpoint and 'acrobot' here"):
+        ppo.train("acrobot", config, resume=path)
+    allowed = ppo.configuration.replaced(config, {"eval_every": 5, "save_every": 9})
+    assert ppo.train(environment, allowed, resume=path).iteration == 10
+
+
+# ---- checks, checkpoints, rows ---------------------------------------------------------------------------------------
+
+
+def test_checks_come_every_so_many_steps_at_the_ends_of_iterations():
+    seen = []
+    config = ppo.configuration.replaced(RUNS["kernels"][1], {"eval_every": 2500})
+    ppo.train("cartpole", config, check=lambda run: seen.append(run.env_steps))
+    assert seen == [3072, 5120, 8192, 10240]  # the first ends of 1,024 at or after 2,500, 5,000, 7,500, 10,000
+
+
+def test_a_check_that_passes_ends_the_run_with_a_row_and_a_checkpoint(tmp_path):
+    config = ppo.configuration.replaced(RUNS["kernels"][1], {"eval_every": 1})
+    run = ppo.train("cartpole", config, output=tmp_path, check=stops_at(3))
+    assert run.iteration == 3
+    assert int(rows_of(tmp_path)[-1]["iteration"]) == 3
+    assert checkpoint.load(tmp_path / "checkpoint.pt")["states"][0]["iteration"] == 3
+
+
+def test_checkpoints_come_every_so_many_steps(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(checkpoint, "save", lambda path, content: saved.append(content["states"][0]["iteration"]))
+    config = ppo.configuration.replaced(RUNS["kernels"][1], {"save_every": 4096})
+    ppo.train("cartpole", config, output=tmp_path)
+    assert saved == [4, 8, 10]
+    saved.clear()
+    ppo.train("cartpole", ppo.configuration.replaced(config, {"save_every": 0}), output=tmp_path)
+    assert saved == [10]
+
+
+def test_the_run_ends_with_the_last_whole_iteration_below_total_steps():
+    config = ppo.configuration.replaced(RUNS["kernels"][1], {"total_steps": 3 * 1024 + 1023})
+    assert ppo.train("cartpole", config).env_steps == 3 * 1024
+
+
+def test_two_checks_in_succession_solve():
+    class Run:
+        env_steps = 0
+
+        def policy(self, member=0):
+            return "random"
+
+    checks = training.Checks("cartpole", solved=30.0)
+    scores = iter([40.0, 20.0, 30.0, 31.0])
+    checks.episodes.play = lambda policy: evaluation.Episodes(torch.tensor([next(scores)]).numpy(), None)
+    assert [checks(Run()) for _ in range(4)] == [False, False, False, True]
+
+
+def test_quiet_says_nothing_and_otherwise_a_line_is_said(capsys):
+    ppo.train("cartpole", RUNS["kernels"][1])
+    assert capsys.readouterr() == ("", "")
+    ppo.train("cartpole", RUNS["kernels"][1], quiet=False)
+    out, err = capsys.readouterr()
+    assert out == "" and re.fullmatch(r"iteration 10, 10,240 of 10,240 steps \(100%\), .* steps/s.*\n", err)
+
+
+def test_on_a_terminal_there_is_a_bar():
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    arguments = ("cartpole", "--total-steps", "10240", "--recipe", "solve")
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, env=ENVIRONMENT, stdout=follower, stderr=follower)
+    os.close(follower)
+    said = b""
+    with contextlib.suppress(OSError):  # at the end of the process
+        while part := os.read(leader, 4096):
+            said += part
+    os.close(leader)
+    assert process.wait(timeout=30) == 0
+    assert b"100%|" in said and b"10.2k/10.2k" in said
+    assert b"random" in said
+
+
+# ---- interruption ----------------------------------------------------------------------------------------------------
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen:
+    """The command line in a process of its own, once it has written a row."""
+    command = [*COMMAND, "cartpole", "--output", folder, *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 40
+    while not (folder / "progress.csv").exists() or len(rows_of(folder)) < 1:
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(process.communicate()[1])
+        time.sleep(0.05)
+    return process
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    try:
+        said = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
+    process = started(tmp_path, "--total-steps", "99000000")
+    process.send_signal(number)
+    found, said = ended(process)
+    path = tmp_path / "checkpoint.pt"
+    assert found == status
+    steps = re.search(r"interrupted after ([\d,]+) steps; saved in", said)[1]
+    assert said.endswith(f"; to go on: python -m agents.ppo cartpole --device cpu --resume {path}\n")
+    state = checkpoint.load(path)["states"][0]
+    assert int(rows_of(tmp_path)[-1]["iteration"]) == state["iteration"] > 0
+    assert int(steps.replace(",", "")) == 2048 * state["iteration"]
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    with training.interruption() as received:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)  # as soon as this, it means the same
+        assert received == [signal.SIGINT]
+        time.sleep(training.PATIENCE_S + 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupted_run_without_a_folder_says_that_nothing_was_kept():
+    class Signalled(ppo.PPO):
+        def iterate(self):
+            signal.raise_signal(signal.SIGTERM)
+            super().iterate()
+
+    with pytest.raises(
+        training.Interrupted, match="after 1,024 steps; nothing was kept, for no output folder"
+    ) as error:
+        training.train(Signalled, *RUNS["kernels"])
+    assert error.value.number == signal.SIGTERM and error.value.path is None
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["cartpol"], "no environment 'cartpol'; did you mean 'cartpole'?"),
+        (["cartpole", "--recipe", "solv"], "recipe='solv' must be one of 'cleanrl', 'continuous', 'solve', 'wide'"),
+        (["cartpole", "--gamma", "2"], "gamma=2.0 must lie in [0, 1]"),
+        (["cartpole", "--total-steps", "5"], "total_steps=5 must be at least one iteration, num_envs x horizon = 2048"),
+        (["cartpole", "--device", "gpu"], "device='gpu' must be 'cpu', 'cuda' or 'cuda:<index>'"),
+        (["cartpole", "--minibatches", "7"], "minibatches=7 must divide the 2048 rows that a learner has"),
+        (["cartpole", "--resume", "nowhere/checkpoint.pt"], "checkpoint nowhere/checkpoint.pt: there is no such file"),
+        (["cartpole", "--output", "README.md"], "README.md"),
+        (["cartpole", "--precision", "tf32"], "precision='tf32' needs device='cuda'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(ROOT)
+    status, out, _ = main(monkeypatch, capsys, *arguments)
+    assert status.startswith("error: ") and said in status and "\n" not in status
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: environment"),
+        (["cartpole", "--num-ens", "3"], "no option --num-ens; did you mean '--num-envs'?"),
+        (["cartpole", "--num-env=3"], "no option --num-env=3; did you mean '--num-envs'?"),
+        (["cartpole", "--epochs", "many"], "argument --epochs: invalid int value: 'many'"),
+        (["cartpole", "pendulum"], "'pendulum' belongs to no option"),
+    ],
+)
+def test_what_is_no_option_is_said_in_one_line(monkeypatch, capsys, arguments, said):
+    status, _, err = main(monkeypatch, capsys, *arguments)
+    assert status == 2
+    assert err == f"error: {said} (--help lists what there is)\n"
+
+
+def test_help_names_environments_recipes_and_every_setting(monkeypatch, capsys):
+    status, out, _ = main(monkeypatch, capsys, "--help")
+    assert status == 0
+    for word in (*envs.names(), *ppo.RECIPES, "--resume", "--num-envs", "--no-bootstrap"):
+        assert word in out, word
+
+
+def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
+    arguments = ("cartpole", "--total-steps", "20480", "--output", str(tmp_path), "--quiet", "--threads", "1")
+    status, out, err = main(monkeypatch, capsys, *arguments)
+    assert (status, err) == (0, "")
+    first, *rows = out.splitlines()
+    assert first == "20,480 steps; mean return of 100 episodes in the original:"
+    scores = {row.split()[0]: float(row.split()[1]) for row in rows}
+    assert list(scores) == ["greedy", "sampled", "random"]
+    assert 15 < scores["random"] < 30  # some 22 by anyone's count
+    assert scores["greedy"] > scores["sampled"] > 2 * scores["random"]
+    # A finished run that is resumed has nothing to do; its settings and its folder are known.
+    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--quiet") == (0, out, "")
+    status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--gamma", "0.9")
+    assert "gamma is 0.99 in the checkpoint and 0.9 here; only" in status
+
+
+def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):
+    arguments = ("cartpole", "--total-steps", "204800", "--stop-at", "9", "--eval-every", "2048", "--quiet")
+    status, out, _ = main(monkeypatch, capsys, *arguments)
+    assert status == 0 and out.startswith("4,096 steps; ")
