@@ -65,12 +65,12 @@ class Experience:
         self.T, self.B, self.A = horizon, env.num_envs, getattr(env, "num_agents", None) or 1
         self.N, self.n = self.B * self.A, env.single_observation_space.shape[-1]
         self.seeds, self.shards, self.bootstrap, self.device = seeds, shards, bootstrap, networks.device
-        self._index(per_agent)
         self._ids = torch.eye(self.A, device=self.device).repeat(self.B, 1) if agent_id else None  # [N, A]
         self._policy = modules(networks) if in_kernel else None
         self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment so far
         obs, first = self._reset()
         self._allocate(first)
+        self._index(per_agent)
         if in_kernel:
             trajectory = env.rollout(self.T, self._policy, "trajectory")  # buffers that each roll-out fills anew
             self.rows |= trajectory | {"action": self._stored(trajectory["action"])}
@@ -192,7 +192,10 @@ class Experience:
         if "active" in self.rows:
             self.rows["active"][t].view(self.B, self.A).copy_(info["active"].view(self.B, -1))
         if "mask" in self.rows:
-            self.rows["mask"][t] = info["action_mask"].reshape(self.N, -1)
+            mask = self.rows["mask"][t].copy_(info["action_mask"].reshape(self.N, -1))
+            if self.device.type == "cpu":  # elsewhere a check would wait for the device
+                of_inactive = ~self.rows["active"][t].unsqueeze(1) if "active" in self.rows else False
+                self.distribution.check_mask(mask | of_inactive)
 
     def _seen(self, t: int) -> torch.Tensor:
         """Step t's observations as the networks see them; those of inactive rows, which may be anything, are 0."""

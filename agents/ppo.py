@@ -174,7 +174,9 @@ class PPO:
         if config.norm_obs:
             n = self.env.single_observation_space.shape[-1]
             self.normaliser = Normaliser(n, config.members, self.device, shards // self.ranks.size)
-        self._choose_kernels()
+        port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
+        self._portable = port and self._plain() and not config.norm_obs  # the environment's kernel knows the policy
+        portable = self._portable and self.networks.learners == 1
         self.experience = Experience(
             self.env,
             self.networks,
@@ -183,7 +185,7 @@ class PPO:
             horizon=config.horizon,
             shards=shards // self.ranks.size,
             per_agent=per_agent,
-            in_kernel=self._in_kernel,
+            in_kernel=self._chosen("rollout", portable, "a port in float32, members=1, no norm_obs"),
             normaliser=self.normaliser,
             bootstrap=config.bootstrap,
             agent_id=config.agent_id,
@@ -256,17 +258,12 @@ class PPO:
             self.device,
         )
 
-    def _choose_kernels(self):
-        """Whether roll-out and gradient run in kernels, which know one shape of networks."""
+    def _plain(self) -> bool:
+        """Whether networks and distribution are of the kind that kernels know."""
         config, hidden = self.config, self.config.hidden
-        plain = len(hidden) == 2 and hidden[0] == hidden[1] and hidden[0] in envs.policies.HIDDEN
-        plain = plain and not config.shared and config.precision == "fp32" and config.box == "clipped"
-        port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
-        self._portable = plain and port and not config.norm_obs  # the kernel knows the policy
-        alone = self.networks.learners == 1
-        explicit = plain and self.agents == 1 and self.device.type == "cpu" and learner.fits(self.distribution)
-        self._in_kernel = self._chosen("rollout", self._portable and alone, "a port in float32, members=1, no norm_obs")
-        self._explicit = self._chosen("gradient", explicit, "device='cpu' and one agent")
+        equal = len(hidden) == 2 and hidden[0] == hidden[1] and hidden[0] in envs.policies.HIDDEN
+        known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
+        return equal and known and not config.shared and config.precision == "fp32"
 
     def _chosen(self, name: str, fits: bool, needs: str) -> bool:
         asked = getattr(self.config, name)
@@ -304,7 +301,9 @@ class PPO:
         batch = experience.batch()
         batch |= {"advantage": self.estimate.advantage.flatten(), "target": self.estimate.target.flatten()}
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
-        if self._explicit:
+        explicit = self.device.type == "cpu" and self._plain() and learner.fits(self.distribution)
+        explicit = explicit and not {"mask", "valid"} & set(batch)
+        if self._chosen("gradient", explicit, "device='cpu', all agents active, all actions allowed, at most 8"):
             rows = count // config.minibatches
             self.optimizer = learner.Learner(*given, rows=rows, threads=self.threads, **options)
         else:
