@@ -17,7 +17,7 @@ from experiments.statistics import summarise
 DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
-MEASURED, PUBLISHED = "measured", "published"
+MEASURED, PUBLISHED, MISSING = "measured", "published", "not measured"
 RUN = ["environment", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs", "minibatches"]
 RUN += ["hidden", "members"]
 PHASES = ("rollout", "advantage", "update")
@@ -174,3 +174,26 @@ def missing(frame: pd.DataFrame) -> list[Mapping]:
     """Part, agent, variant, device and reason of what was not measured."""
     rows = frame[~frame["status"].isin([MEASURED, PUBLISHED])]
     return rows[["part", "agent", "variant", "device", "reason"]].drop_duplicates().to_dict("records")
+
+
+def report(frame: pd.DataFrame) -> str:
+    """Final scores, time to solve and rates as lines to print."""
+    lines = ["interquartile mean of the return in the original [95 % interval]"]
+    for row in final_summary(frame).itertuples():
+        interval = f" [{row.score_low:.2f}, {row.score_high:.2f}]" if row.seeds > 1 else ""
+        trained = row.env_steps == row.env_steps
+        steps = f", {row.seeds} seeds, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if trained else ""
+        lines.append(f"  {row.agent:12} {row.score:9.2f}{interval}{steps}")
+    for row in solve_summary(frame).itertuples():
+        of = f"{row.solved} of {row.seeds} [{row.share_low:.0%}, {row.share_high:.0%}]"
+        times = f"median {row.env_steps_median:,.0f} steps, {row.wall_s_median:.3f} s"
+        lines.append(f"  {row.agent:12} solved {of}, {row.variant} on {row.device}: {times}")
+    for part in ("rate", "scaling", "ablation"):
+        for row in rate_summary(frame, part).itertuples():
+            shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
+            named = f"  {row.agent:12} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
+            lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
+    lines += [
+        f"  {row['agent']:12} {row['part']} on {row['device']}: {MISSING}: {row['reason']}" for row in missing(frame)
+    ]
+    return "\n".join(lines)

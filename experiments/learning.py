@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
-import pandas as pd
-
 from experiments import ROOT, UserError, command, config, curves, learning_workers, provenance, results, timing
 from experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
 from experiments.results import Journal
@@ -54,7 +52,7 @@ class Bench:
     solved: float | None
     reference: Mapping | None
     scorer: object  # scoring.Scorer
-    warm: set  # devices on which a run to solve has been made
+    warm: set  # what has run once in this process, so that no clock sees a compiler
 
 
 def beside_sources(environment: str) -> dict:
@@ -155,10 +153,27 @@ def measure(group: Group, bench: Bench) -> list[dict]:
         elif group.agent != OURS:
             found = constant(group, bench)
         else:
+            warm_up(group, bench, settings)
             found = by_kind(group)(group, bench, settings)
     except NotMeasured as reason:
         found = [{"status": results.MISSING, "reason": str(reason)}]
     return [about(group, bench, settings) | row for row in found]
+
+
+def warm_up(group: Group, bench: Bench, settings) -> None:
+    """One iteration of what will be timed in this process, or, of a run to solve, a whole run of another seed."""
+    from agents import ppo
+    from experiments.learning_workers import lockstep
+
+    same = (group.part == "solve", group.device, dataclasses.replace(settings, seed=0))
+    if group.variant in ("first", "cold") or same in bench.warm:
+        return
+    bench.warm.add(same)
+    if group.part == "solve":
+        other = dataclasses.replace(settings, seed=SEED_OF_WARM_UP)
+        lockstep.solve(bench.environment, other, group.device, bench.solved)
+    else:
+        ppo.PPO(bench.environment, settings, group.device).iterate()
 
 
 def by_kind(group: Group) -> Callable:
@@ -236,10 +251,6 @@ def solve(group: Group, bench: Bench, settings) -> list[dict]:
         with tempfile.TemporaryDirectory() as empty:
             caches = dict.fromkeys(CACHES, empty) if group.variant == "first" else {}
             return learning_workers.ask(OURS, job(group, bench, settings), **caches)
-    if group.device not in bench.warm:
-        other = dataclasses.replace(settings, seed=SEED_OF_WARM_UP)
-        lockstep.solve(bench.environment, other, group.device, bench.solved)
-        bench.warm.add(group.device)
     row, policy, run = lockstep.solve(bench.environment, settings, group.device, bench.solved)
     row |= scored(bench, settings, [policy])[0] | {"parameters": lockstep.numbers(run)}
     return [row | {"solved": verdict(row, bench.solved)}]
@@ -287,32 +298,6 @@ def job(group: Group, bench: Bench, settings) -> Job:
     )
 
 
-# ---- What it says --------------------------------------------------------------------------------------------------
-
-
-def report(frame: pd.DataFrame) -> str:
-    """Final scores, time to solve and rates as lines to print."""
-    lines = ["interquartile mean of the return in the original [95 % interval]"]
-    for row in curves.final_summary(frame).itertuples():
-        interval = f" [{row.score_low:.2f}, {row.score_high:.2f}]" if row.seeds > 1 else ""
-        steps = f", {row.seeds} seeds, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if row.agent == OURS else ""
-        lines.append(f"  {row.agent:12} {row.score:9.2f}{interval}{steps}")
-    for row in curves.solve_summary(frame).itertuples():
-        of = f"{row.solved} of {row.seeds} [{row.share_low:.0%}, {row.share_high:.0%}]"
-        times = f"median {row.env_steps_median:,.0f} steps, {row.wall_s_median:.3f} s"
-        lines.append(f"  {row.agent:12} solved {of}, {row.variant} on {row.device}: {times}")
-    for part in ("rate", "scaling", "ablation"):
-        for row in curves.rate_summary(frame, part).itertuples():
-            shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
-            named = f"  {row.agent:12} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
-            lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
-    lines += [
-        f"  {row['agent']:12} {row['part']} on {row['device']}: {results.MISSING}: {row['reason']}"
-        for row in curves.missing(frame)
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
     options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
     name = options.environment
@@ -341,7 +326,7 @@ def main() -> None:
             journal.add(label(group), measure(group, bench))
     frame = journal.frame()
     journal.finish({"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"})
-    print(report(frame))
+    print(curves.report(frame))
 
 
 if __name__ == "__main__":
