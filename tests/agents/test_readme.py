@@ -1,0 +1,39 @@
+"""agents/README.md: its table is that of the recipes, its code runs."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents import ppo
+
+TEXT = (Path(__file__).parents[2] / "agents" / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def shown(value) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def test_the_table_shows_in_what_recipes_differ():
+    fields = [field.name for field in dataclasses.fields(ppo.Config)]
+    differing = [name for name in fields if len({getattr(recipe, name) for recipe in ppo.RECIPES.values()}) > 1]
+    rows = [["", *ppo.RECIPES], ["---"] * (1 + len(ppo.RECIPES))]
+    rows += [[name, *(shown(getattr(recipe, name)) for recipe in ppo.RECIPES.values())] for name in differing]
+    section = TEXT.partition("## Recipes")[2].partition("\n## ")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
+    assert found == rows
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["by name", "environment of one's own"])
+def test_the_code_runs(block):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        exec(compile(block, "agents/README.md", "exec"), {})
+    finally:
+        torch.set_num_threads(before)
