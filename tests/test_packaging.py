@@ -24,6 +24,7 @@ OPTIONAL = {
     "envs/adapters/sb3.py": EXTRAS["sb3"],
     "envs/adapters/torchrl.py": EXTRAS["torchrl"],
     "envs/render.py": EXTRAS["render"],
+    "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
     "paper/animation.py": EXTRAS["render"],
     "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
@@ -72,7 +73,7 @@ def imported_packages(file: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("folders", "pins"),
     [
-        (["envs", "experiments", "paper"], PROJECT["dependencies"]),
+        (["agents", "envs", "experiments", "paper"], PROJECT["dependencies"]),
         (["tests"], PROJECT["dependencies"] + EXTRAS["test"] + ADAPTED),
     ],
 )
@@ -84,3 +85,10 @@ def test_whatever_is_imported_is_pinned(folders, pins):
         path = file.relative_to(ROOT).as_posix()
         unpinned[path] = imported_packages(file) - {name(pin) for pin in pins + OPTIONAL.get(path, [])}
     assert {file: packages for file, packages in unpinned.items() if packages} == {}
+
+
+def test_every_package_is_installed_with_its_data():
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    packages = sorted(OURS - {"tests"})
+    assert setuptools["packages"]["find"]["include"] == [f"{package}*" for package in packages]
+    assert setuptools["package-data"] == {"*": ["*"]}  # kernels and recipes
