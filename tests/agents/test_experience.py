@@ -143,7 +143,9 @@ def test_members_live_as_alone():
 )
 def test_every_row_belongs_to_one_learner_and_shard(kinds, expected):
     kinds = dict(kinds)
-    found = made(World(4, agents=kinds.pop("agents", None)), learners=len(expected), **kinds)
+    world = World(4, BOX, near_first, agents=kinds.pop("agents", None))
+    found = made(world, learners=len(expected), **kinds)
+    found.networks.leaves["free"].detach().sub_(0.3 * torch.arange(len(expected)).unsqueeze(1))  # log_std
     first = torch.tensor(expected)
     assert torch.equal(found.of_step, first)
     later = torch.arange(T).view(-1, 1) * found.N  # step by step
@@ -151,8 +153,11 @@ def test_every_row_belongs_to_one_learner_and_shard(kinds, expected):
     found.collect()
     for learner, shards in enumerate(expected):  # each sees its own rows with its own numbers
         rows = torch.tensor(shards).flatten()
-        value = found.networks.some(learner, 1).critic(found.rows["obs"][0, rows][None])[0]
+        out, value = (part[0] for part in found.networks.some(learner, 1)(found.rows["obs"][0, rows][None]))
         torch.testing.assert_close(found.rows["value"][0, rows], value, rtol=0, atol=1e-6)
+        deviation = torch.tensor(-0.7 - 0.3 * learner).exp()
+        log_prob = torch.distributions.Normal(out, deviation).log_prob(found.rows["action"][0, rows]).sum(1)
+        torch.testing.assert_close(found.rows["log_prob"][0, rows], log_prob, rtol=0, atol=1e-4)
 
 
 def test_agents_see_their_number_and_normalised_observations():

@@ -279,10 +279,15 @@ def test_a_seed_decides_every_byte(environment, changes):
 
 @pytest.mark.parametrize("gradient", ["autograd", "kernel"])
 def test_any_number_of_threads_gives_the_same(gradient):
-    changes = {"num_envs": 512, "total_steps": 512 * 16 * 20, "gradient": gradient}
-    one, two, three = (run(threads=threads, **changes) for threads in (1, 2, 3))
-    assert_near(two.networks.parameters, one.networks.parameters, 1e-6)
-    assert_near(three.networks.parameters, one.networks.parameters, 1e-6)
+    changes, before, found = {"num_envs": 512, "total_steps": 512 * 16 * 20}, torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)  # autograd's; the kernels are told
+            found.append(run(threads=threads, gradient=gradient, **changes).networks.parameters)
+    finally:
+        torch.set_num_threads(before)
+    assert_near(found[1], found[0], 1e-6)
+    assert_near(found[2], found[0], 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +308,21 @@ def test_a_member_is_its_own_run(environment, changes):
         assert_near(together.networks.parameters[member], alone.networks.parameters[0], 1e-4)
         obs = normal(5, together.networks.inputs)
         assert_near(together.act(obs, member=member).float(), alone.act(obs).float(), 1e-3)
+
+
+def test_a_member_of_several_learners_is_its_own_run():
+    """Two members, each with two agents that have networks of their own."""
+    table, changes = normal(16, 16, 2, 3), {"share": "none", "norm_obs": True}
+    rates = {"lr": (1e-3, 3e-3), "ent_coef": (0.0, 0.05)}
+    options = {"members": 2, "num_envs": 16, "total_steps": 256 * 20, "seed": 4}
+    together = run(World(16, agents=2, table=table), 5, **options, **rates, **changes)
+    for member in range(2):
+        own = {name: values[member] for name, values in rates.items()}
+        world = World(8, agents=2, table=table[:, 8 * member : 8 * member + 8])
+        alone = run(world, 5, seed=4 + member, **own, **changes)
+        assert_near(together.networks.parameters[2 * member : 2 * member + 2], alone.networks.parameters, 1e-4)
+        obs = normal(30, 2, 3)
+        assert torch.equal(together.act(obs, member=member), alone.act(obs))
 
 
 def test_members_know_nothing_of_each_other():
@@ -456,6 +476,16 @@ def test_samples_have_the_policy_s_frequencies():
     share = float(trainer.act(obs, greedy=False).float().mean())
     assert abs(share - p) < 4 * math.sqrt(p * (1 - p) / 20_000)
     assert (trainer.act(obs) == (p > 0.5)).all()
+
+
+def test_each_agent_s_samples_have_its_own_deviation():
+    trainer = PPO(World(8, BOX, near_first, agents=2), changed(share="none"))
+    trainer.networks.parameters.zero_()
+    trainer.networks.leaves["free"].detach().copy_(torch.tensor([[-3.0], [-1.0]]))
+    torch.manual_seed(0)
+    found = trainer.act(normal(20_000, 2, 3), greedy=False).std(dim=0)
+    for agent, deviation in enumerate((math.exp(-3), math.exp(-1))):  # +- 4 / sqrt(2 n) of it
+        np.testing.assert_allclose(found[agent], deviation, rtol=0.02)
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
