@@ -252,7 +252,7 @@ class PPO:
             config.hidden,
             config.shared,
             config.members * per_member,
-            [seed for seed in self.seeds for _ in range(per_member)],
+            [seed + (agent << 32) for seed in self.seeds for agent in range(per_member)],
             config.precision,
             config.log_std,
             self.device,
