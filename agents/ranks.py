@@ -1,5 +1,6 @@
 """Data-parallel training: which part of the batch a process owns, and sums over all processes (torchrun)."""
 
+import atexit
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ class Ranks:
             torch.cuda.set_device(self.device)
         if not distributed.is_initialized():
             self._call(distributed.init_process_group, "nccl" if local else "gloo")
+            if not local:
+                atexit.register(self.close)  # gloo's threads abort a process that ends before them
 
     @property
     def reduce(self) -> Callable[[torch.Tensor], None] | None:

@@ -82,7 +82,8 @@ def train(
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
 
-    With several processes (torchrun) each calls this; they stop together, and the first alone writes.
+    With several processes (torchrun) each calls this; they stop together, and the first alone writes. A process that
+    is done calls `run.ranks.close()`.
 
     Returns:
         The run.
@@ -152,6 +153,7 @@ def train(
                 tell()
             if signalled:
                 save()
+                run.ranks.close()
                 raise Interrupted(f"interrupted after {run.env_steps:,} steps; {_kept(output)}", signalled, path)
             checks = check is not None and _passed(earlier, run.env_steps, settings.eval_every)
             if checks and run.ranks.most([bool(check(run))])[0]:

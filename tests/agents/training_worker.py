@@ -53,7 +53,8 @@ def in_ranks(what: str, folder: Path):
     """What each of the processes of torchrun does."""
     if what == "equal":
         for name in RUNS:
-            train(name, folder, stop=3)
+            run = train(name, folder, stop=3)
+        run.ranks.close()
         return
     _, config = RUNS["torch"]
     rank = ppo.Ranks("cpu").rank
@@ -69,6 +70,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if what == "resume":
         for name in RUNS:
-            train(name, folder, resume=folder / name / "checkpoint.pt")
+            run = train(name, folder, resume=folder / name / "checkpoint.pt")
+        run.ranks.close()
     else:
         in_ranks(what, folder)
