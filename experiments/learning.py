@@ -317,12 +317,11 @@ def main() -> None:
     agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
     asked = beside | {"ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
     output = options.output or command.output_path("learning", name)
-    journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
-    waiting = [group for group in todo if label(group) not in journal]
-    with Scorer() as scorer:
+    with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
+        journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
         common = learning.get("solved"), learning.get("reference"), scorer, set()
         bench = Bench(name, envs.port(name).gymnasium_id, *common)
-        for group in command.progress(waiting, label):
+        for group in command.progress([group for group in todo if label(group) not in journal], label):
             journal.add(label(group), measure(group, bench))
     frame = journal.frame()
     journal.finish({"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"})
