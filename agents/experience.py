@@ -238,9 +238,14 @@ class Experience:
         return state
 
     def load_state(self, state: Mapping) -> None:
+        """Continues from what `state` gave; ValueError where the environment cannot."""
+        if "environment" not in state:
+            raise ValueError(
+                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued nor "
+                "captured in a CUDA graph (graph='off')"
+            )
         self.clock.copy_(state["clock"])
-        if "environment" in state:
-            self.env.set_state(state["environment"])
+        self.env.set_state(state["environment"])
         for name in ("obs", "active", "mask"):
             if name in state:
                 self.rows[name][self.T].copy_(state[name])

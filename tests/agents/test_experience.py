@@ -8,7 +8,7 @@ from agents import distributions
 from agents.experience import Experience
 from agents.networks import Networks
 from agents.normaliser import Normaliser
-from tests.agents.worlds import BOX, PERIOD, THREE_TWO, World, near_first, normal
+from tests.agents.worlds import BOX, PERIOD, THREE_TWO, Clock, World, near_first, normal
 from tests.envs.batches import NAMES, B, spread
 
 T = 12
@@ -104,6 +104,12 @@ def test_a_rollout_goes_on_from_a_state(in_kernel):
     other.collect()
     for name in ("obs", "action", "log_prob", "reward", "value", "bootstrap"):
         assert torch.equal(first.rows[name], other.rows[name]), name
+
+
+def test_an_environment_without_a_state_cannot_go_on():
+    found = made(Clock(4))
+    with pytest.raises(ValueError, match=r"Clock has no state\(\) and set_state\(\)"):
+        found.load_state(found.state())
 
 
 def test_any_split_of_a_batch_draws_the_same():
