@@ -53,6 +53,7 @@ class Bench:
     reference: Mapping | None
     scorer: object  # scoring.Scorer
     warm: set  # what has run once in this process, so that no clock sees a compiler
+    threads: int  # for whoever trains
 
 
 def beside_sources(environment: str) -> dict:
@@ -142,11 +143,16 @@ def label(group: Group) -> str:
 
 def measure(group: Group, bench: Bench) -> list[dict]:
     """The rows of a group, whole."""
+    import torch
+
     from agents import ppo
 
     settings = ppo.config_of(bench.environment, **group.ppo)
+    settings = dataclasses.replace(settings, threads=group.threads or settings.threads or bench.threads)
     if group.seeds:
         settings = dataclasses.replace(settings, seed=group.seeds[0])
+    # Of torch's own threads those that wait spin, and but for its autograd there is no work for them.
+    torch.set_num_threads(settings.threads if settings.gradient == "autograd" else 1)
     try:
         if group.agent in PEERS:
             found = peer(group, bench, settings)
@@ -194,15 +200,9 @@ def about(group: Group, bench: Bench, settings) -> dict:
         filled |= {
             name: getattr(settings, name) for name in ("num_envs", "horizon", "epochs", "minibatches", "members")
         }
-        filled |= {"threads": group.threads or threads(), "version": installed(group.agent)}
+        filled |= {"threads": settings.threads, "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled
-
-
-def threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
 
 
 def installed(agent: str) -> str | None:
@@ -294,7 +294,7 @@ def job(group: Group, bench: Bench, settings) -> Job:
         group.blocks,
         bench.solved or 0.0,
         group.device,
-        group.threads or threads(),
+        settings.threads,
     )
 
 
@@ -311,6 +311,8 @@ def main() -> None:
         resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
     except ValueError as error:
         raise UserError(str(error)) from error
+    import torch
+
     import envs
     from experiments.scoring import Scorer
 
@@ -319,7 +321,7 @@ def main() -> None:
     output = options.output or command.output_path("learning", name)
     with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
         journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
-        common = learning.get("solved"), learning.get("reference"), scorer, set()
+        common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
         bench = Bench(name, envs.port(name).gymnasium_id, *common)
         for group in command.progress([group for group in todo if label(group) not in journal], label):
             journal.add(label(group), measure(group, bench))

@@ -144,9 +144,9 @@ def numbers(run: ppo.PPO) -> int:
 
 def measure(job: Job) -> list[dict]:
     """Time to solve of one seed in a process of its own: the clock began before it was started."""
+    torch.set_num_threads(1)  # its waiting threads spin, and there is no work for them
     config = configuration.replaced(ppo.Config(), job.ppo | {"seed": job.seeds[0]})
     row, _, run = solve(job.environment, config, job.device, job.solved, job.started)
-    torch.set_num_threads(1)  # waiting threads spin, and so small a network has no work for them
     try:
         score = float(evaluation.in_original(job.environment, run.act, EPISODES).returns.mean())
     except ImportError:  # Gymnasium is missing

@@ -302,7 +302,7 @@ def test_a_normalised_policy_is_scored_with_its_normaliser(scorer):
 
 def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
     monkeypatch.setattr(scorer, "present", False)
-    bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set())
+    bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
     curve, final = learning.measure(Group("curve", "lockstep", "cpu", TINY, seeds=(0,), points=1, episodes=4), bench)
     assert (curve["score"], final["score"], final["reason"]) == (None, None, learning.UNSCORED)
     (random,) = learning.measure(Group("final", "random", "cpu", {}), bench)
