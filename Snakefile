@@ -124,7 +124,6 @@ use rule throughput as learning with:
     input:
         sources=lambda wildcards: sources.of("experiments.learning", wildcards.environment),
         recipe="agents/recipes/{environment}.yaml",
-        kernels=sorted(map(str, Path("agents").glob("*.cuh"))),
         packages="environment.yml",
     output:
         rows="results/{environment}/learning.csv",

@@ -241,8 +241,8 @@ class Experience:
         """Continues from what `state` gave; ValueError where the environment cannot."""
         if "environment" not in state:
             raise ValueError(
-                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued nor "
-                "captured in a CUDA graph (graph='off')"
+                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued "
+                "nor captured in a CUDA graph (graph='off')"
             )
         self.clock.copy_(state["clock"])
         self.env.set_state(state["environment"])

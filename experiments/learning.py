@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
-from experiments import ROOT, UserError, command, config, curves, learning_workers, provenance, results, timing
+from experiments import UserError, command, config, curves, learning_workers, results, timing
 from experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
 from experiments.results import Journal
 
@@ -56,17 +56,12 @@ class Bench:
     threads: int  # for whoever trains
 
 
-def beside_sources(environment: str) -> dict:
-    """What a result depends on beside the files of experiments/sources.py: the recipe, and hashes of agents/*.cuh.
-
-    Raises:
-        UserError: a recipe that is missing or says what it may not.
-    """
+def recipe_of(environment: str) -> dict:
+    """What agents/recipes/<environment>.yaml says; UserError where it is missing or says what it may not."""
     from agents import recipes  # here, because the paper reads learning.csv without torch
 
-    kernels = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "agents").glob("*.cuh"))
     try:
-        return {"recipe": recipes.load(environment), "kernels": provenance.hashes(kernels)}
+        return recipes.load(environment)
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -90,6 +85,9 @@ def groups(learning: Mapping, devices: list[str]) -> list[Group]:
         for peer in asked.get("peers", []):
             more = {"seeds": tuple(range(peer["seeds"])), "threads": peer.get("threads", 0)}
             found.append(Group("solve", peer["agent"], "cpu", {}, **more))
+    for asked in learning.get("together", []):
+        on = [device for device in devices if device in asked.get("devices", devices)]
+        found += [Group("solve", OURS, device, asked["ppo"], "at once") for device in on]
     for asked in learning.get("rates", []):
         for agent in asked["agents"]:
             on = [device for device in devices if device in asked.get("devices", devices)]
@@ -244,9 +242,11 @@ def final(group: Group, bench: Bench, settings) -> list[dict]:
 
 
 def solve(group: Group, bench: Bench, settings) -> list[dict]:
-    """One row: the time of one seed, in this process once it is warm, or in a new one."""
+    """One row: the time of one seed, in this process once it is warm, or in a new one; or a row per member."""
     from experiments.learning_workers import lockstep
 
+    if "members" in group.ppo:
+        return lockstep.together(bench.environment, settings, group.device, bench.solved)
     if group.variant != "warm":
         with tempfile.TemporaryDirectory() as empty:
             caches = dict.fromkeys(CACHES, empty) if group.variant == "first" else {}
@@ -301,8 +301,8 @@ def job(group: Group, bench: Bench, settings) -> Job:
 def main() -> None:
     options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
     name = options.environment
-    beside = beside_sources(name)
-    learning = config.at_scale(beside["recipe"]["learning"], options.scale)
+    recipe = recipe_of(name)
+    learning = config.at_scale(recipe["learning"], options.scale)
     present = command.devices(options.devices)
     todo = groups(learning, present)
     from agents import ppo
@@ -317,7 +317,7 @@ def main() -> None:
     from experiments.scoring import Scorer
 
     agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
-    asked = beside | {"ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
+    asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
     output = options.output or command.output_path("learning", name)
     with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
         journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)

@@ -143,11 +143,10 @@ def is_current(folder: Path, output: Path, experiment: str, environment: str | N
 
 
 def has_same_recipe(described: dict, environment: str) -> bool:
-    """Does a result of learning depend on what is there now, in what its sources do not show?"""
+    """Was a result of learning made by the recipe that is there now?"""
     from experiments import learning  # here, because whoever verifies a folder needs none of it
 
-    beside = learning.beside_sources(environment)
-    return beside == {name: described.get("config", {}).get(name) for name in beside}
+    return described.get("config", {}).get("recipe") == learning.recipe_of(environment)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ PEER = {"agent": TEXT, "seeds": COUNT, "threads?": COUNT}
 SCALE = {
     "curves?": {"seeds": COUNT, "points": COUNT, "episodes": COUNT},
     "solve?": {"warm": COUNT, "cold?": COUNT, "first?": COUNT, "peers?": [PEER]},
+    "together?": [{"ppo": PPO, "devices?": [TEXT]}],
     "rates?": [{"ppo": PPO, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT], "threads?": COUNT}],
     "scaling?": {"ppo": PPO, "num_envs": [COUNT], "blocks": COUNT, "seeds": COUNT, "seconds?": NUMBER},
     "ablations?": [{"variant": TEXT, "ppo": PPO, "seeds?": COUNT, "blocks?": COUNT, "devices?": [TEXT]}],

@@ -1,6 +1,7 @@
 """Our own PPO: learning curves, time to solve, rates with their phases."""
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -77,6 +78,29 @@ def solve(
     wall_s = time.monotonic() - started
     reached = len(check.scores) >= CHECKS and all(score >= solved for _, score in check.scores[-CHECKS:])
     return {"env_steps": run.env_steps, "wall_s": wall_s, "solved": int(reached)}, policy_of(run), run
+
+
+def together(environment: str, config: ppo.Config, device: str, solved: float) -> list[dict]:
+    """Trains all members at once, to the end; a row per member, whose seconds are those of all.
+
+    Its score is of episodes in the port, for thousands of agents take hours to play in the original.
+    """
+    ppo.PPO(environment, config, device).iterate()  # compiles
+    clock = Clock(device)
+    with clock.running():
+        run = ppo.PPO(environment, config, device)
+        while run.iteration < run.iterations:
+            run.iterate()
+        run.statistics()
+    episodes = evaluation.PortEpisodes(environment, EPISODES, device=device)
+    same = {"env_steps": run.env_steps // config.members, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}
+    same |= {"parameters": numbers(run) // config.members, "reason": "scored in the port"}
+    rows = []
+    for member in range(config.members):
+        play = run.policy(member=member) or functools.partial(run.act, member=member)
+        score = float(episodes.play(play).returns.mean())
+        rows.append(same | {"seed": config.seed + member, "score": score, "solved": int(score >= solved)})
+    return rows
 
 
 def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tuple[list[dict], ppo.PPO]:

@@ -118,13 +118,10 @@ def test_every_recipe_can_be_run_and_its_groups_are_told_apart(name, scale):
 
 def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
     found = set(sources.of("experiments.learning", "cartpole"))
-    of_agents = {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.py")}
+    of_agents = {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.*")} - {"agents/README.md"}
     folder = ROOT / "experiments" / "learning_workers"
     workers = {f"experiments/learning_workers/{file.name}" for file in folder.glob("*.*")}
     assert of_agents | workers | {"agents/recipes/__init__.py", "envs/cartpole/kernel.cuh"} <= found
-    beside = learning.beside_sources("cartpole")
-    assert set(beside["kernels"]) == {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.cuh")}
-    assert beside["recipe"] == recipes.load("cartpole")
     others = [f"experiments.{name}" for name in ("throughput", "correctness", "compilation", "peers", "transfer")]
     assert not any("learning" in path for other in others for path in sources.of(other, "cartpole"))
 
@@ -309,6 +306,16 @@ def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
     assert (random["status"], random["reason"]) == ("not measured", learning.UNSCORED)
     (solved,) = learning.measure(Group("solve", "lockstep", "cpu", TINY, "warm", (0,)), bench)
     assert (solved["env_steps"], solved["solved"]) == (256, None)
+
+
+def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
+    ppo_fields = {**TINY, "members": 2, "num_envs": 16, "total_steps": 512}
+    bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
+    rows = learning.measure(Group("solve", "lockstep", "cpu", ppo_fields, "at once"), bench)
+    assert [row["seed"] for row in rows] == [0, 1] and {row["env_steps"] for row in rows} == {256}
+    assert rows[0]["wall_s"] == rows[1]["wall_s"] and rows[0]["score"] != rows[1]["score"]
+    (found,) = curves.solve_summary(pd.DataFrame(rows)).to_dict("records")
+    assert (found["members"], found["seeds"], found["solved"]) == (2, 2, 2)  # any policy balances for five steps
 
 
 # ---- The command line ----
