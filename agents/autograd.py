@@ -97,7 +97,7 @@ class Autograd:
         valid = self.batch["valid"][rows] if "valid" in self.batch else None
         if valid is not None:  # what stands in other rows may be anything, NaN as well
             for name, tensor in given.items():
-                given[name] = torch.where(valid.view(*valid.shape, *[1] * (tensor.dim() - 2)), tensor, 0)
+                given[name] = tensor.masked_fill(~valid.view(*valid.shape, *[1] * (tensor.dim() - 2)), 0)
         out, value = self.networks(given["obs"])
         free = self.networks.leaves.get("free")
         log_prob, entropy = self.distribution.log_prob_entropy(

@@ -23,6 +23,11 @@ def modules(networks: Networks, learner: int = 0, greedy: bool = False) -> envs.
     return envs.MLP(*networks.sequential(learner), log_std=None if free is None else free[learner], greedy=greedy)
 
 
+def wide(action: torch.Tensor) -> torch.Tensor:
+    """Actions of eight bits, as they are kept, as int64: an environment may calculate with them."""
+    return action.long() if action.dtype == torch.uint8 else action
+
+
 class Experience:
     """Buffers of an iteration, and `collect`, which fills them.
 
@@ -68,6 +73,10 @@ class Experience:
         self._ids = torch.eye(self.A, device=self.device).repeat(self.B, 1) if agent_id else None  # [N, A]
         self._policy = modules(networks) if in_kernel else None
         self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment so far
+        self._episodes = None  # number and sums of return and length of those that ended, where nobody else counts
+        if not hasattr(env, "statistics"):
+            self._episodes = torch.zeros(3, dtype=torch.float64, device=self.device)
+            self._unfinished = torch.zeros(2, self.N, dtype=torch.float64, device=self.device)  # return and length
         obs, first = self._reset()
         self._allocate(first)
         self._index(per_agent)
@@ -146,11 +155,18 @@ class Experience:
     def collect(self) -> None:
         """T steps of every environment; nothing waits for the device."""
         if self._policy is not None:
-            self.env.rollout(self.T, self._policy, "trajectory")
+            rows = self.env.rollout(self.T, self._policy, "trajectory")
+            if rows["reward"].data_ptr() != self.rows["reward"].data_ptr():
+                raise RuntimeError(
+                    "the environment keeps its roll-outs elsewhere since somebody else called its rollout(); "
+                    "a run needs an environment of its own"
+                )
             if not self.bootstrap:
                 self.rows["bootstrap"].zero_()
         else:
             self._collect_in_torch()
+        if self._episodes is not None:
+            self._count_episodes()
         self.clock += self.T
 
     def _collect_in_torch(self):
@@ -170,6 +186,7 @@ class Experience:
             mask = rows["mask"][t] if "mask" in rows else None
             rows["action"][t], rows["log_prob"][t] = self.distribution.sample(out, free, variates[t], mask)
             action = self.distribution.to_environment(rows["action"][t])
+            action = action if isinstance(self.env, envs.BatchedEnv) else wide(action)
             action = action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])
             obs, reward, terminated, truncated, info = self.env.step(action)
             rows["reward"][t] = reward.view(-1)
@@ -178,6 +195,8 @@ class Experience:
             rows["final_obs"][t] = info["final_obs"].reshape(self.N, self.n)
             self._keep(t + 1, obs, info)
         rows["value"][T] = self._forward(self._seen(T))[1]
+        if "active" in rows:
+            rows["value"][T].mul_(rows["active"][T])  # who has finished has nothing to come
         if self.bootstrap:
             cut = rows["truncated"] & ~rows["terminated"]
             x = self.as_networks_see(rows["final_obs"]).flatten(0, 1)
@@ -216,6 +235,30 @@ class Experience:
         for s in range(self.shards):
             out[self.of_step[:, s]], value[self.of_step[:, s]] = self.networks(x[self.of_step[:, s]])
         return out, value
+
+    def _count_episodes(self):
+        """Takes the episodes that ended, and what the others have so far, into the statistics."""
+        ended = self.rows["terminated"] | self.rows["truncated"]
+        lived = torch.ones_like(ended) if self.active is None else self.active
+        steps = torch.stack([torch.where(lived, self.rows["reward"], 0.0), lived.float()]).double()  # [2, T, N]
+        sums = steps.cumsum(1) + self._unfinished.unsqueeze(1)
+        # The sums where the last episode before had ended, which are subtracted.
+        place = torch.where(ended, torch.arange(1, self.T + 1, device=self.device).unsqueeze(1), 0).cummax(0).values
+        base = torch.cat([torch.zeros_like(sums[:, :1]), sums], dim=1)
+        earlier = torch.cat([torch.zeros_like(place[:1]), place[:-1]])
+        totals = sums - base.gather(1, earlier.expand_as(sums))
+        counted = ended & (totals[1] > 0)
+        self._episodes += torch.stack([counted.double(), *torch.where(counted, totals, 0.0)]).sum(dim=(1, 2))
+        self._unfinished.copy_(sums[:, -1] - base.gather(1, place[-1:].expand(2, 1, self.N))[:, 0])
+
+    def statistics(self) -> dict[str, torch.Tensor]:
+        """Episodes since the last call, of environments that keep no statistics themselves: their number, and means.
+
+        Of several agents each has episodes of its own. A mean over none is NaN.
+        """
+        count, returns, lengths = self._episodes.clone()
+        self._episodes.zero_()
+        return {"episodes": count, "return_mean": returns / count, "length_mean": lengths / count}
 
     def finite(self) -> torch.Tensor:
         """[4] bool: whether observations, rewards, log p and values of all rows that count are finite."""

@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 
 from envs.kernels import compile
+from envs.policies import HIDDEN
 
 from .autograd import ADAM_BETAS, ADAM_EPS, FIGURES, STATE
 from .distributions import Categorical, Distribution, Gaussian
 from .networks import Networks
 
 SOURCE = Path(__file__).with_name("learner.cuh")
-HIDDEN = (16, 32, 64)
 MOST_ACTIONS = 8  # of a Categorical
 FEWEST_ROWS_TO_PART, ROWS_OF_A_PART, MOST_PARTS = 128, 512, 32
 MEANS = 8  # places behind a gradient: five figures and padding

@@ -139,15 +139,18 @@ class Networks:
     @contextlib.contextmanager
     def arithmetic(self) -> Iterator[None]:
         """The precision of the matrix products; a captured graph keeps what held at its capture."""
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
+        products = torch.backends.cuda.matmul if self.device.type == "cuda" else None
+        before = products and products.fp32_precision
+        if products:
+            products.fp32_precision = "tf32" if self.precision == "tf32" else "ieee"
         try:
             with torch.autocast(
                 self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False
             ):
                 yield
         finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
+            if products:
+                products.fp32_precision = before
 
     def some(self, start: int, count: int) -> "Networks":
         """Learners start .. start + count - 1 by themselves; they share their numbers with these."""

@@ -8,7 +8,6 @@ with roll-out and gradient in C++ where a kernel carries the policy.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from . import config as configuration
 from . import distributions, learner, recipes, training
 from .autograd import FIGURES, Autograd
 from .config import setting
-from .experience import Experience, modules
+from .experience import Experience, modules, wide
 from .networks import PRECISIONS, Networks
 from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
@@ -37,9 +36,7 @@ class Config:
 
     num_envs: int = setting(4, "B, environments, over all processes", least=1)
     horizon: int = setting(128, "T, steps of each environment per iteration", least=1)
-    total_steps: int = setting(
-        500_000, "environment steps of the whole run; the last iteration begins below it", least=1
-    )
+    total_steps: int = setting(500_000, "environment steps of the whole run, rounded down to whole iterations", least=1)
     epochs: int = setting(4, "passes over a batch", least=1)
     minibatches: int = setting(4, "equal parts of each pass", least=1)
     lr: float | tuple[float, ...] = setting(2.5e-4, "learning rate, one or one per member", least=0)
@@ -175,7 +172,8 @@ class PPO:
             n = self.env.single_observation_space.shape[-1]
             self.normaliser = Normaliser(n, config.members, self.device, shards // self.ranks.size)
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
-        self._portable = port and self._plain() and not config.norm_obs  # the environment's kernel knows the policy
+        raw = not config.norm_obs and not config.agent_id
+        self._portable = port and raw and self._plain()  # the environment's kernel knows the policy
         portable = self._portable and self.networks.learners == 1
         self.experience = Experience(
             self.env,
@@ -185,7 +183,7 @@ class PPO:
             horizon=config.horizon,
             shards=shards // self.ranks.size,
             per_agent=per_agent,
-            in_kernel=self._chosen("rollout", portable, "a port in float32, members=1, no norm_obs"),
+            in_kernel=self._chosen("rollout", portable, "a port in float32, members=1, no norm_obs or agent_id"),
             normaliser=self.normaliser,
             bootstrap=config.bootstrap,
             agent_id=config.agent_id,
@@ -204,7 +202,8 @@ class PPO:
             "advantage": self._advantage,
             "update": self._update,
         }
-        if self.device.type == "cuda" and config.graph != "off" and self.ranks.size == 1:
+        restorable = config.graph == "on" or hasattr(self.env, "state")  # a capture must leave no trace
+        if self.device.type == "cuda" and config.graph != "off" and self.ranks.size == 1 and restorable:
             self._capture()
 
     # ---- construction -----------------------------------------------------------------------------------------------
@@ -316,7 +315,7 @@ class PPO:
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):  # compiles and allocates what a capture must not
-                for phase in [*self.phases.values()] * 2:
+                for phase in self.phases.values():
                     phase()
             torch.cuda.current_stream().wait_stream(stream)
             graphs = {name: torch.cuda.CUDAGraph() for name in self.phases}
@@ -357,7 +356,7 @@ class PPO:
     def _update(self):
         config, of_batch = self.config, self.experience.of_batch
         if config.anneal_lr:
-            self.rate.copy_(self.lr * (1 - self._count / self.iterations))
+            self.rate.copy_(self.lr * (1 - self._count / self.iterations).clamp(min=0))
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
             order = order.repeat_interleave(len(of_batch) // config.members, dim=0)
@@ -405,10 +404,7 @@ class PPO:
         return {name: number for name, number in zip(names, told, strict=False) if name}
 
     def _episodes(self) -> dict[str, torch.Tensor]:
-        if hasattr(self.env, "statistics"):
-            return self.env.statistics()
-        unknown = torch.tensor(math.nan, device=self.device)
-        return {"episodes": unknown, "return_mean": unknown, "length_mean": unknown}
+        return self.env.statistics() if hasattr(self.env, "statistics") else self.experience.statistics()
 
     def _explained_variance(self) -> torch.Tensor:
         target, error, active = self.estimate.target, self.estimate.advantage, self.experience.active
@@ -454,7 +450,7 @@ class PPO:
         else:
             words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
             action = self.distribution.sample(out, free, words.int(), mask)[0]
-        action = self.distribution.to_environment(action)
+        action = wide(self.distribution.to_environment(action))
         return action.view(*obs.shape[:-1], *action.shape[1:])
 
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:

@@ -25,6 +25,8 @@ class Ranks:
             self.device = find_device(device)
             return
         local = str(device).startswith("cuda")  # each process of a machine has a GPU of its own
+        if local and str(device) != "cuda":
+            raise ValueError(f"device={str(device)!r}: of several processes each takes its own GPU; say 'cuda'")
         self.device = find_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if local else device)
         if local:
             torch.cuda.set_device(self.device)

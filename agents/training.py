@@ -163,6 +163,10 @@ def train(
             if saves:
                 save()
         save()
+        if received:  # while that was written
+            raise Interrupted(
+                f"interrupted after the last of {run.env_steps:,} steps; {_kept(output)}", received[0], path
+            )
     return run
 
 

@@ -17,7 +17,19 @@ from experiments.results import Journal
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
-COLUMNS += ["advantage_s", "update_s", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
+COLUMNS += [
+    "advantage_s",
+    "update_s",
+    "first_call_s",
+    "gpu_memory_mib",
+    "score",
+    "score_sampled",
+    "solved",
+    "parameters",
+    "version",
+    "status",
+    "reason",
+]
 OF_THE_SETTINGS = ("num_envs", "horizon", "epochs", "minibatches", "members")
 OURS = "lockstep"
 PEERS = {module.TITLE: module for module in (sb3, sb3_adapter, rejax)}
@@ -149,8 +161,10 @@ def measure(group: Group, bench: Bench) -> list[dict]:
     settings = dataclasses.replace(settings, threads=group.threads or settings.threads or bench.threads)
     if group.seeds:
         settings = dataclasses.replace(settings, seed=group.seeds[0])
-    # Of torch's own threads those that wait spin, and but for its autograd there is no work for them.
-    torch.set_num_threads(settings.threads if settings.gradient == "autograd" else 1)
+    if group.blocks:  # a rate is measured for longer than a run takes
+        settings = dataclasses.replace(settings, anneal_lr=False)
+    # Of torch's own threads those that wait spin, and but for autograd and many networks there is no work for them.
+    torch.set_num_threads(settings.threads if settings.gradient == "autograd" or settings.members > 1 else 1)
     try:
         if group.agent in PEERS:
             found = peer(group, bench, settings)
@@ -170,7 +184,7 @@ def warm_up(group: Group, bench: Bench, settings) -> None:
     from experiments.learning_workers import lockstep
 
     same = (group.part == "solve", group.device, dataclasses.replace(settings, seed=0))
-    if group.variant in ("first", "cold") or same in bench.warm:
+    if group.variant in ("first", "cold", "at once") or same in bench.warm:
         return
     bench.warm.add(same)
     if group.part == "solve":
@@ -195,9 +209,7 @@ def about(group: Group, bench: Bench, settings) -> dict:
     if group.agent in (OURS, *PEERS):
         named = group.ppo or recipes.load(bench.environment)["ppo"]
         filled |= {"recipe": named.get("recipe", "cleanrl"), "hidden": "-".join(map(str, settings.hidden))}
-        filled |= {
-            name: getattr(settings, name) for name in ("num_envs", "horizon", "epochs", "minibatches", "members")
-        }
+        filled |= {name: getattr(settings, name) for name in OF_THE_SETTINGS}
         filled |= {"threads": settings.threads, "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled

@@ -104,8 +104,14 @@ def together(environment: str, config: ppo.Config, device: str, solved: float) -
 
 
 def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tuple[list[dict], ppo.PPO]:
-    """A row per block of whole iterations, figures for the log included, and the seconds of the phases in it."""
-    run = ppo.PPO(environment, config, device)
+    """A row per block of whole iterations, figures for the log included, and the seconds of the phases in it.
+
+    first_call_s is the construction, compilation and capture included, and the first iteration.
+    """
+    start = Clock(device)
+    with start.running():
+        run = ppo.PPO(environment, config, device)  # compiles and captures
+        run.iterate()
     phases = Phases(run, device)
 
     calls = timing.calls_per_block(run.iterate, Clock(device).synchronize, timing.MIN_BLOCK_S)
@@ -122,8 +128,14 @@ def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tup
             more = math.ceil(calls / 16)  # a block that came out short goes on in small pieces
         return {"env_steps": steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s} | phases.seconds()
 
-    timing.warm_up(lambda: 1 / block()["wall_s"])
-    return [{"block": number} | block() for number in range(blocks)], run
+    def speed() -> float:
+        row = block()
+        return row["env_steps"] / row["wall_s"]
+
+    timing.warm_up(speed)
+    memory = {"gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20} if device.startswith("cuda") else {}
+    same = {"first_call_s": start.wall_s} | memory
+    return [same | {"block": number} | block() for number in range(blocks)], run
 
 
 class Phases:

@@ -235,6 +235,14 @@ def test_rows_that_are_not_active_touch_no_other():
             assert torch.equal(found[rubbish][name][:T][active], found[0.5][name][:T][active]), name
 
 
+def test_who_has_finished_has_nothing_to_come():
+    """After T = 12 steps of episodes of five the second agent, there for two of them, has finished: V is 0."""
+    world = World(4, agents=2, active=lambda step: torch.tensor([[True, step < 2]]).repeat(4, 1))
+    found = made(world)
+    found.collect()
+    assert found.rows["value"][T].view(4, 2)[:, 1].eq(0).all() and found.rows["value"][T].view(4, 2)[:, 0].ne(0).all()
+
+
 @pytest.mark.parametrize("active", [None, lambda step: torch.ones(4, dtype=torch.bool)])
 def test_what_is_not_finite_is_noticed(active):
     found = made(World(4, active=active))

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 import envs
 from agents import evaluation, ppo, training
@@ -413,10 +413,37 @@ def test_statistics_are_of_the_time_since_the_last_ones():
     assert math.isnan(trainer.statistics()["episode_return"])  # nothing has happened since
 
 
-def test_an_environment_that_keeps_no_statistics_has_no_figures_of_episodes():
-    told = run(World(8), 1).statistics()
-    assert all(math.isnan(told[name]) for name in ("episodes", "episode_return", "episode_length"))
-    assert math.isfinite(told["policy_loss"])
+@pytest.mark.parametrize("horizon", [4, 16])
+def test_episodes_are_counted_where_the_environment_keeps_no_statistics(horizon):
+    """Eight environments, each step of which is worth 1, with episodes of five steps: 48 steps hold nine of them."""
+    world = World(8, reward=lambda obs, action: torch.ones(obs.shape[:-1]))
+    told = run(world, 48 // horizon, horizon=horizon).statistics()
+    assert (told["episodes"], told["episode_return"], told["episode_length"]) == (72, 5, 5)
+
+
+def test_an_agent_that_has_finished_has_a_shorter_episode():
+    """Agent 1 is there for two of five steps: 72 episodes of five steps, and as many of two."""
+    world = World(8, agents=2, reward=lambda obs, action: torch.ones(obs.shape[:-1]), ends=("terminated",))
+    world.active = lambda step: torch.tensor([[True, step < 2]]).repeat(8, 1)
+    told = run(world, 3).statistics()
+    assert (told["episodes"], told["episode_return"], told["episode_length"]) == (144, 3.5, 3.5)
+
+
+@pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([2, 3])])
+def test_agents_that_finish_may_have_forbidden_actions(space):
+    masks = torch.tensor([True, False, True] if isinstance(space, Discrete) else [True, False, False, True, True])
+    world = World(8, space, agents=2, mask=masks, reward=lambda obs, action: obs[..., 0])
+    world.active = lambda step: torch.tensor([[True, step < 2]]).repeat(8, 1)
+    trainer = run(world, 3)
+    assert torch.isfinite(trainer.networks.parameters).all() and trainer.statistics()["entropy"] > 0
+
+
+def test_a_number_of_another_run_on_the_same_environment_is_noticed():
+    env = envs.make("cartpole", 8, seed=0)
+    trainer = run(env, 1)
+    env.rollout(3, trainer.policy(), "trajectory")
+    with pytest.raises(RuntimeError, match="needs an environment of its own"):
+        trainer.iterate()
 
 
 @pytest.mark.parametrize(("place", "quantity"), [("obs", "observation"), ("reward", "reward")])
