@@ -21,7 +21,7 @@ TABLES += ["learning_ablations", "learning_curves"]
 
 def row(part, agent="lockstep", **about):
     """A row of learning.csv; what is not said is that of CleanRL's recipe on one thread."""
-    work = {"recipe": "cleanrl", "device": "cpu", "threads": 1, "num_envs": 256, "horizon": 128, "hidden": "64 64"}
+    work = {"recipe": "cleanrl", "device": "cpu", "threads": 1, "num_envs": 1024, "horizon": 32, "hidden": "64 64"}
     work |= {"epochs": 4, "minibatches": 4, "members": 1}
     return {"environment": "cartpole", "part": part, "agent": agent, "status": "measured"} | work | about
 
@@ -139,7 +139,7 @@ def test_rates_end_to_end_over_peers_that_did_the_same_work(datasets):
     sb3 = found["Stable-Baselines3 2.9.0", "1"]
     assert sb3["Lockstep over it"] == f"40.0{TIMES} [40.0{TIMES}, 40.0{TIMES}]"  # on two threads
     assert (sb3[f"B {TIMES} T"], sb3[f"epochs {TIMES} minibatches"]) == (
-        f"256{SPACE}{TIMES}{SPACE}128",
+        f"1,024{SPACE}{TIMES}{SPACE}32",
         f"4{SPACE}{TIMES}{SPACE}4",
     )
     # Another batch is other work.
@@ -155,7 +155,7 @@ def test_rates_end_to_end_over_peers_that_did_the_same_work(datasets):
 
 
 def test_where_the_time_of_an_iteration_goes(datasets):
-    """256 x 128 steps at 200,000 a second take 164 ms, of which half a second in two is roll-out."""
+    """1,024 x 32 steps at 200,000 a second take 164 ms, of which half a second in two is roll-out."""
     line = next(line for line in shown("training_iteration", datasets) if line["threads"] == "1")
     assert line["one iteration"] == f"164{SPACE}ms"
     assert line["rollout"] == f"25{SPACE}% (41.0{SPACE}ms)"
