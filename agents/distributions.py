@@ -2,8 +2,8 @@
 
 Sampling is a function of noise that is handed in: words of Philox4x32-10 shifted right by 8, integers k of 24 bits
 that stand for u = k 2^-24. One of n actions is drawn by inverse distribution function, a normal number by Box and
-Muller, both as `envs/kernels/mlp.cuh` does, so that a rollout in the kernel and one in torch draw alike. Only Beta,
-whose sampling takes an unknown number of words, draws from torch's generator.
+Muller, both as `envs/kernels/mlp.cuh` does, so that a rollout in the kernel and one in torch draw alike. A beta number
+is made of two gamma numbers, each the first of a fixed number of proposals that is accepted.
 
 Axes: [...] any leading axes (learners, steps, environments, agents), m components of a Box, d of a MultiDiscrete.
 Nothing here waits for the device or depends on values for its shapes, so a CUDA graph can capture all but `check_mask`,
@@ -26,6 +26,7 @@ BOXES = ("clipped", "squashed", "beta")
 UNIT = 2.0**-24  # of the noise
 FORBIDDEN = -1e8  # logit: exp is exactly 0, and 0 times it is 0, where -inf would give NaN
 HALF_LN_2PI = 0.5 * math.log(2 * math.pi)
+PROPOSALS = 4  # for each gamma number
 
 
 class Distribution(ABC):
@@ -57,7 +58,7 @@ class Distribution(ABC):
         """The numbers that `sample` makes of noise first; a rollout of many small steps makes them once for all.
 
         Returns:
-            float32 [..., words], uniform in [0, 1); of a Gaussian [..., m], normal.
+            float32 [..., words], uniform in [0, 1); of a Gaussian [..., m], normal; of a Beta [..., 2, 4, 2m].
         """
         return noise[..., : self.words] * UNIT
 
@@ -221,8 +222,7 @@ class Gaussian(OnBox):
 
     def variates(self, noise):
         """Box and Muller: words 2j and 2j + 1 make normal j, the first uniform number lies in (0, 1]."""
-        radius = (noise[..., 0 : self.words : 2] * UNIT).add_(UNIT).log_().mul_(-2).sqrt_()
-        return (noise[..., 1 : self.words : 2] * (2 * math.pi * UNIT)).cos_().mul_(radius)
+        return _normal(noise[..., 0 : self.words : 2], noise[..., 1 : self.words : 2])
 
     def sample(self, out, free, noise, mask=None):
         normal = noise if noise.is_floating_point() else self.variates(noise)
@@ -275,30 +275,51 @@ class Beta(OnBox):
 
     The outputs are alpha's of all components, then beta's, before 1 + softplus. x is stored; log p and entropy are
     those of a.
+
+    x = g / (g + h), gamma numbers of shapes alpha and beta by the method of Marsaglia and Tsang (ACM TOMS 26, 2000),
+    which accepts a proposal with probability e^d Gamma(a) d^(1/2 - a) / sqrt(2 pi) for shape a, d = a - 1/3: at a >= 1
+    at least 0.9516. Of a fixed number of proposals, 4, none is accepted with probability 5.5e-6 at most; the first
+    is then taken all the same. So the law of a component's x is off by at most 1.1e-5 in total variation.
     """
 
     outputs = property(lambda self: 2 * self.m)
-    words = 0
+    words = property(lambda self: 3 * PROPOSALS * self.outputs)
+
+    def variates(self, noise):
+        """A normal number n for each proposal, of shape [4, 2m], and n^2 / 2 - ln u, which its test needs.
+
+        The first third of the words are the normals' first, the second their second, the last u in (0, 1].
+        """
+        first, second, last = noise[..., : self.words].unflatten(-1, (3, PROPOSALS, self.outputs)).unbind(-3)
+        normal = _normal(first, second)
+        bound = torch.addcmul((last * UNIT).add_(UNIT).log_().neg_(), normal, normal, value=0.5)
+        return torch.stack((normal, bound), dim=-3)
 
     def sample(self, out, free, noise, mask=None):
-        unit = self._unit(out)
-        x = unit.sample()
-        return x, self._log_prob(unit, x)
+        normal, bound = (noise if noise.is_floating_point() else self.variates(noise)).unbind(-3)
+        shape = 1 + softplus(out)
+        d = (shape - 1 / 3).unsqueeze(-2)
+        # The proposal is d (1 + r)^3. Clamping makes it positive: its logarithm, -50, is as good as always rejected.
+        r = (normal * (9 * d).rsqrt()).clamp_min(UNIT - 1)
+        accepted = bound + 3 * d * (r.log1p() - r * (1 + r * (1 + r / 3))) > 0  # ln v + 1 - v, without cancellation
+        first = accepted.view(torch.uint8).argmax(dim=-2, keepdim=True)
+        gamma, other = (d * (1 + r.gather(-2, first)) ** 3).squeeze(-2).chunk(2, dim=-1)
+        x = gamma / (gamma + other)
+        return x, self._log_prob(self._unit(shape), x)
 
     def mode(self, out, free=None, mask=None):
         alpha, beta = softplus(out).clamp_min(1e-30).chunk(2, dim=-1)  # less 1; both may underflow
         return alpha / (alpha + beta)
 
     def log_prob_entropy(self, out, free, action, mask=None):
-        unit = self._unit(out)
+        unit = self._unit(1 + softplus(out))
         return self._log_prob(unit, action), unit.entropy().sum(dim=-1) + self._log_volume
 
     def to_environment(self, action):
         return torch.lerp(*self._bounds(action.device), action)
 
-    def _unit(self, out) -> torch.distributions.Beta:
-        alpha, beta = (1 + softplus(out)).chunk(2, dim=-1)
-        return torch.distributions.Beta(alpha, beta, validate_args=False)  # to validate is to synchronise
+    def _unit(self, shape) -> torch.distributions.Beta:
+        return torch.distributions.Beta(*shape.chunk(2, dim=-1), validate_args=False)  # to validate is to synchronise
 
     def _log_prob(self, unit, x):
         """At 0 and 1, where rounding may put x, log p can be infinite and its gradient NaN."""
@@ -331,6 +352,12 @@ def _known(logits, action):
     log_probs = logits.log_softmax(dim=-1)
     log_prob = log_probs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
     return log_prob, -(log_probs.exp() * log_probs).sum(dim=-1)
+
+
+def _normal(first, second):
+    """Box and Muller: a normal number of two words each."""
+    radius = (first * UNIT).add_(UNIT).log_().mul_(-2).sqrt_()
+    return (second * (2 * math.pi * UNIT)).cos_().mul_(radius)
 
 
 def _normal_log_prob(normal, log_std):

@@ -68,7 +68,7 @@ def assert_frequencies(counts: np.ndarray, probabilities: np.ndarray):
         (Box(-2, 2, (1,)), "clipped", (1, 1, 0, 2, 1, (1,), torch.float32)),
         (Box(-np.inf, np.inf, (3,)), "clipped", (3, 3, 0, 6, 2, (3,), torch.float32)),
         (Box(-2, 2, (3,)), "squashed", (3, 3, 0, 6, 2, (3,), torch.float32)),
-        (Box(-2, 2, (3,)), "beta", (6, 0, 0, 0, 0, (3,), torch.float32)),
+        (Box(-2, 2, (3,)), "beta", (6, 0, 0, 72, 18, (3,), torch.float32)),
     ],
 )
 def test_a_space_says_what_a_network_and_a_batch_must_hold(space, box, expected):
@@ -398,8 +398,7 @@ def test_a_beta_agrees_with_its_closed_forms():
 def test_beta_samples_have_their_moments_and_lie_in_the_interval():
     found, n = many("beta"), 100_000
     out = torch.tensor([0.5, -1.0, 2.0, 1.0])  # alpha of both components, then beta
-    torch.manual_seed(0)
-    x, log_prob = found.sample(out.expand(n, 4), None, None)
+    x, log_prob = found.sample(out.expand(n, 4), None, words(n, 4 * found.blocks))
     alpha, beta = np.split(1 + np.log1p(np.exp(out.double().numpy())), 2)
     mean = alpha / (alpha + beta)
     variance = mean * (1 - mean) / (alpha + beta + 1)
@@ -410,6 +409,80 @@ def test_beta_samples_have_their_moments_and_lie_in_the_interval():
     torch.testing.assert_close(a, low + (high - low) * x)
     assert ((a >= low) & (a <= high)).all()
     assert abs(float(-log_prob.double().mean() - found.log_prob_entropy(out, None, x[0])[1])) < 0.01
+
+
+def outputs_of(alpha: float, beta: float) -> torch.Tensor:
+    """Inverse of 1 + softplus; a parameter of 1 is approached."""
+    return torch.tensor([math.log(math.expm1(one - 1)) if one > 1 else -200.0 for one in (alpha, beta)])
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (1, 3), (5, 2), (50, 80)])
+def test_beta_samples_follow_the_distribution_function(alpha, beta):
+    """Moments within 4 standard errors; Kolmogorov and Smirnov's test against the incomplete beta, p > 1e-3."""
+    found, n = distributions.of(Box(0, 1, (1,)), "beta"), 200_000
+    k = words(n, 4 * found.blocks, seed=alpha + beta)
+    x = found.sample(outputs_of(alpha, beta).expand(n, 2), None, k)[0].double().squeeze(-1).sort().values.numpy()
+    assert x[0] > 0 and x[-1] <= 1
+    raw = [float(mpmath.beta(alpha + power, beta) / mpmath.beta(alpha, beta)) for power in range(5)]
+    mean, variance = raw[1], raw[2] - raw[1] ** 2
+    fourth = raw[4] - 4 * raw[3] * mean + 6 * raw[2] * mean**2 - 3 * mean**4  # central
+    assert abs(x.mean() - mean) < 4 * math.sqrt(variance / n)
+    assert abs(((x - mean) ** 2).mean() - variance) < 4 * math.sqrt((fourth - variance**2) / n)
+    every = np.arange(0, n, 400)  # between two of them the empirical function rises by 400 / n
+    exact = np.array([float(mpmath.betainc(alpha, beta, 0, one, regularized=True)) for one in x[every]])
+    assert np.abs(exact - every / n).max() < 1.95 / math.sqrt(n)
+
+
+def test_a_beta_number_is_that_of_the_first_accepted_proposals_of_marsaglia_and_tsang():
+    """By hand in float64, the ratio test v > 0 and ln u < n^2 / 2 + d - d v + d ln v as in the paper."""
+    found, rows = many("beta"), 5000
+    out, k = scores(rows, 4), words(rows, 4 * many("beta").blocks)
+    k[:3] = LARGEST  # u = 1 and a normal number near 0
+    u = ((k.double().numpy() + 1) * 2.0**-24).reshape(rows, 3, 4, 4)
+    normal = np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * (u[:, 1] - 2.0**-24))
+    d = (1 + np.log1p(np.exp(out.double().numpy())) - 1 / 3)[:, None]
+    v = (1 + normal / np.sqrt(9 * d)) ** 3
+    accepted = (v > 0) & (np.log(u[:, 2]) < normal**2 / 2 + d - d * v + d * np.log(np.where(v > 0, v, 1)))
+    assert 0.95 < accepted[3:].mean() < 1 and (~accepted[:, 0]).any(axis=1).sum() > 100
+    first = accepted.argmax(axis=1)[:, None]
+    gamma, other = np.split((d * np.take_along_axis(v, first, axis=1))[:, 0], 2, axis=1)
+    x, _ = found.sample(out, None, k)
+    np.testing.assert_allclose(x, gamma / (gamma + other), rtol=0, atol=1e-5)
+
+
+def test_a_beta_number_lies_in_the_interval_where_no_proposal_is_accepted():
+    """Of shapes near 1: all proposals are negative, -5.8 / sqrt(6), and u is 1; then as far above."""
+    found = distributions.of(Box(-1, 3, (1,)), "beta")
+    k = torch.zeros(2, 3, 8, dtype=torch.int32)
+    k[0, 1], k[:, 2] = 2**23, LARGEST
+    x, log_prob = found.sample(torch.full((2, 2), -200.0), None, k.flatten(1))
+    assert x.flatten().tolist() == [0.5, 0.5]  # both gamma numbers alike
+    np.testing.assert_allclose(log_prob.exp(), 0.25, rtol=1e-6)
+    k[0, 1, 0] = 0  # alpha's first proposal is far above, still too improbable
+    assert float(found.sample(torch.full((1, 2), -200.0), None, k[:1].flatten(1))[0]) == 1
+
+
+@pytest.mark.parametrize("shape", [1, 1.5, 3])
+def test_a_proposal_is_as_often_accepted_as_the_docstring_says(shape):
+    d = mpmath.mpf(shape) - mpmath.mpf(1) / 3
+    closed = mpmath.exp(d) * mpmath.gamma(shape) * d ** (0.5 - shape) / mpmath.sqrt(2 * mpmath.pi)
+
+    def density(n):  # of an accepted proposal
+        v = (1 + n / mpmath.sqrt(9 * d)) ** 3
+        return mpmath.exp(d - d * v + d * mpmath.log(v)) / mpmath.sqrt(2 * mpmath.pi)
+
+    assert abs(mpmath.quad(density, [-mpmath.sqrt(9 * d), 0, 10]) - closed) < 1e-6
+    assert closed > 0.9516 and (1 - closed) ** distributions.PROPOSALS < 5.5e-6
+
+
+def test_equal_noise_gives_equal_beta_numbers_whatever_torch_s_generator():
+    found, k = many("beta"), words(500, 4 * many("beta").blocks)
+    out, drawn = scores(500, 4), []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        drawn.append(found.sample(out, None, k)[0])
+    assert torch.equal(*drawn)
+    assert (found.sample(out, None, words(500, k.shape[-1], seed=1))[0] != drawn[0]).all()
 
 
 def test_a_beta_stays_finite_at_its_bounds_and_where_its_outputs_underflow():
@@ -423,9 +496,9 @@ def test_a_beta_stays_finite_at_its_bounds_and_where_its_outputs_underflow():
     assert found.mode(out.detach())[1:, 0].tolist() == pytest.approx([0.5, 0.0], abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MANY if kind != "beta"])
+@pytest.mark.parametrize("kind", MANY)
 def test_numbers_made_beforehand_draw_the_same(kind):
-    found, k = many(kind), words(7, 50, 4)
+    found, k = many(kind), words(7, 50, 4 * many(kind).blocks)
     out, free = parameters(found, 50)
     beforehand = found.variates(k)
     assert beforehand.dtype == torch.float32
@@ -436,7 +509,7 @@ def test_numbers_made_beforehand_draw_the_same(kind):
 
 @pytest.mark.parametrize("kind", MANY)
 def test_leading_axes_are_rows_and_learners_have_free_parameters_of_their_own(kind):
-    found, k = many(kind), words(2, 30, 4)
+    found, k = many(kind), words(2, 30, 4 * many(kind).blocks)
     out = scores(2, 30, found.outputs)
     free = scores(2, 1, found.free, scale=0.5) if found.free else None
     mask = torch.ones(2, 30, found.masks, dtype=torch.bool) if found.masks else None
@@ -485,7 +558,7 @@ def test_samples_are_those_of_the_policy_in_the_kernel(name):
 def test_a_cuda_graph_draws_what_the_cpu_draws(kind):
     found, rows = many(kind), 1000
     out, free = parameters(found, rows)
-    k = words(rows, 4)
+    k = words(rows, 4 * found.blocks)
     mask = scores(rows, found.masks, seed=9) > 0 if kind == "discrete" else None
     there = [None if one is None else one.cuda() for one in (out, free, k, mask)]
 
@@ -505,9 +578,8 @@ def test_a_cuda_graph_draws_what_the_cpu_draws(kind):
             captured = everything(*there)
         graph.replay()
         here = everything(out, free, k, mask)
-        if kind == "beta":  # its draws are the generator's: the rest for the same draws
-            action = captured[0].cpu()
-            known = found.log_prob_entropy(out, free, action)
-            here = (action, known[0], *known, found.mode(out), found.to_environment(action))
+        if kind == "beta":  # near a bound, log p magnifies how actions differ by rounding: it for the same actions
+            known = found.log_prob_entropy(out, free, captured[0].cpu())
+            here = (here[0], known[0], *known, *here[4:])
     for one, other in zip(captured, here, strict=True):
         torch.testing.assert_close(one.cpu(), other, atol=2e-5, rtol=1e-5)

@@ -222,7 +222,6 @@ NO_FIRST = torch.tensor([True, True, False, True, True])  # the third of three a
     ],
 )
 def test_a_trivial_task_is_learnt(world, changes, before, after):
-    torch.manual_seed(0)  # a beta distribution draws by torch's generator
     config = changed(lr=3e-3, gamma=0.5, total_steps=128 * 50, epochs=4, ent_coef=0.0, **changes)
     world = world()
     trainer, means = PPO(world, config), []
@@ -372,6 +371,17 @@ def test_a_run_goes_on_from_a_state(environment, changes):
         other.iterate()
     assert torch.equal(first.networks.parameters, other.networks.parameters)
     assert first.env_steps == other.env_steps == 6 * 128
+
+
+def test_a_run_of_beta_numbers_is_decided_by_its_seed_and_goes_on_from_a_state():
+    changes = {"box": "beta", "rollout": "torch"}
+    first, same = (run("pendulum", 2, **changes) for _ in range(2))
+    half, other = run("pendulum", 1, **changes), PPO("pendulum", changed(**changes))
+    other.load_state(half.state())
+    other.iterate()
+    for trainer in (same, other):
+        assert torch.equal(first.networks.parameters, trainer.networks.parameters)
+        assert torch.equal(first.experience.rows["action"], trainer.experience.rows["action"])
 
 
 # ---- what a run says of itself ---------------------------------------------------------------------------------------
