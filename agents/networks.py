@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import nn
 
+from .distributions import Distribution
+from .normaliser import CLIP
+
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 
@@ -175,3 +178,19 @@ class Networks:
                 layers += [layer, nn.Tanh()]
             networks.append(nn.Sequential(*layers[:-1]))
         return networks[0], networks[1]
+
+
+class Greedy(nn.Module):
+    """An actor's likeliest actions, from observations [B, n] that it normalises first where its training did."""
+
+    def __init__(self, actor: nn.Sequential, distribution: Distribution, shift=None, scale=None):
+        super().__init__()
+        self.actor, self.distribution = actor, distribution
+        self.register_buffer("shift", None if shift is None else shift.clone())
+        self.register_buffer("scale", None if scale is None else scale.clone())
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        x = obs.float()
+        if self.shift is not None:
+            x = ((x - self.shift) * self.scale).clamp(-CLIP, CLIP)
+        return self.distribution.to_environment(self.distribution.mode(self.actor(x)))

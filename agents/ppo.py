@@ -7,6 +7,7 @@ with roll-out and gradient in C++ where a kernel carries the policy.
     python -m agents.ppo cartpole --recipe solve --seed 1 --output runs/cartpole
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from . import distributions, learner, recipes, training
 from .autograd import FIGURES, Autograd
 from .config import setting
 from .experience import Experience, modules, wide
-from .networks import PRECISIONS, Networks
+from .networks import PRECISIONS, Greedy, Networks
 from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
 from .rollout import Advantage, Order
@@ -456,6 +457,18 @@ class PPO:
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:
         """The policy as `env.rollout` takes it, sharing the numbers being trained; None where no kernel carries it."""
         return modules(self.networks, member, greedy) if self._portable else None
+
+    def module(self, member: int = 0) -> Greedy:
+        """The greedy policy by itself: a module of torch from observations [B, n] to actions, a copy as it is now.
+
+        Raises:
+            ValueError: actor and critic share layers, or agents have numbers or networks of their own.
+        """
+        if self.config.agent_id or self.networks.learners > self.config.members:
+            raise ValueError("agents have numbers or networks of their own: use run.act")
+        normaliser = self.normaliser and self.normaliser.of(member)
+        bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
+        return Greedy(copy.deepcopy(self.networks.sequential(member)[0]), self.distribution, *bounds)
 
     # ---- state ------------------------------------------------------------------------------------------------------
 

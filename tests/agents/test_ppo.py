@@ -622,6 +622,22 @@ def test_a_gpu_learns_what_a_cpu_learns(name):
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["cartpole", "pendulum", "mountain_car_continuous"])
+def test_the_policy_as_a_module_acts_as_the_run_does(name, tmp_path):
+    trainer = run(name, 2, norm_obs=name == "mountain_car_continuous", rollout="auto")
+    module, obs = trainer.module(), normal(50, trainer.env.single_observation_space.shape[0])
+    torch.save(module.state_dict(), tmp_path / "policy.pt")
+    before = trainer.act(obs)
+    trainer.iterate()
+    module.load_state_dict(torch.load(tmp_path / "policy.pt", weights_only=True))
+    assert torch.equal(module(obs).to(before.dtype), before)
+
+
+def test_a_policy_of_many_networks_is_no_module():
+    with pytest.raises(ValueError, match="use run.act"):
+        run(World(8, agents=2), 0, share="none").module()
+
+
 @pytest.mark.slow
 def test_cartpole_is_solved_in_gymnasium_by_nearly_every_seed():
     """Each of 20 runs stops at two checks of at least 475 in succession; 100 episodes in the original decide."""
