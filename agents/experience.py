@@ -131,7 +131,9 @@ class Experience:
                 layout["mask"] = ((T + 1, N, self.distribution.masks), torch.bool)
         if self.normaliser is not None or self._ids is not None or "active" in layout:
             layout["seen"] = ((T, N, self.networks.inputs), float32)
-        needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+        kernels = self.env.trajectory_layout(T, self._policy) if self._policy is not None else {}
+        needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in [*layout.values(), *kernels.values()])
+        needed += 4 * 8 * T * N  # which row is whose, orders, advantages and targets
         require_memory(needed, self.device, "num_envs x horizon", self.B * T)
         self.rows = {name: torch.zeros(shape, dtype=kind, device=self.device) for name, (shape, kind) in layout.items()}
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import nn
 
+from envs.checks import require_memory
+
 from .distributions import Distribution
 from .normaliser import CLIP
 
@@ -55,6 +57,8 @@ class Networks:
             self.places["free"] = (width, (free,))
         width += max(4, -(-free // 4) * 4)
         self.size = self._place("critic", [hidden[-1], 1] if shared else [inputs, *hidden, 1], width)
+        needed = 6 * 4 * self.size * learners  # numbers, their gradient twice, Adam's moments and what makes the first
+        require_memory(needed, self.device, "hidden layers with parameters", self.size * learners)
         first = torch.stack([self._initial(seed, log_std) for seed in seeds])  # [L, P]
         self.parameters = first.to(self.device)
         # Leaves of the autograd graph that share the memory of `parameters`.
