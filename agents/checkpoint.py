@@ -91,6 +91,40 @@ def load(path: str | os.PathLike) -> dict:
     return stored["content"]
 
 
+def of_run(path: str | os.PathLike) -> dict:
+    """A checkpoint that `training.train` wrote: a dict with config, states (one for each process) and wall_s.
+
+    Raises:
+        ValueError: as `load`, or one of these is missing or of another kind; names file and key.
+    """
+    content = load(path)
+    kinds = {"config": (dict, "a dict"), "states": (list, "a list"), "wall_s": (float, "a number of seconds")}
+    for key, (kind, words) in kinds.items():
+        if not isinstance(content, dict) or key not in content:
+            raise ValueError(f"checkpoint {path}: has no {key!r}, so it is not of a run")
+        if not isinstance(content[key], kind):
+            raise ValueError(f"checkpoint {path}: {key!r} must be {words}, is {type(content[key]).__name__}")
+    if not isinstance(content["config"].get("environment"), str):
+        raise ValueError(f"checkpoint {path}: 'config' names no 'environment'")
+    if not content["states"] or not all(isinstance(state, dict) for state in content["states"]):
+        raise ValueError(f"checkpoint {path}: 'states' must hold a dict for each process")
+    return content
+
+
+def require_like(state: Mapping, like: Mapping, name: str = "state") -> None:
+    """Raises ValueError that names the first key of `like` that `state` lacks or has in another kind or shape."""
+    for key, own in like.items():
+        if key not in state:
+            raise ValueError(f"{name} has no {key!r}")
+        found, place = state[key], f"{name}[{key!r}]"
+        if not isinstance(found, type(own)):
+            raise ValueError(f"{place} must be a {type(own).__name__}, is a {type(found).__name__}")
+        if isinstance(own, Mapping):
+            require_like(found, own, place)
+        elif isinstance(own, torch.Tensor) and found.shape != own.shape:
+            raise ValueError(f"{place} must have the shape {list(own.shape)}, has {list(found.shape)}")
+
+
 def differences(saved: Mapping, config: Mapping, may_differ: Collection[str] = ()) -> list[str]:
     """One sentence for each field in which two configurations differ, in the order of `config`.
 

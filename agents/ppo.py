@@ -498,6 +498,11 @@ def train(environment, config: Config = CLEANRL, device: torch.device | str = "c
     return training.train(PPO, environment, config, device, **options)
 
 
+def load(path, device: torch.device | str = "cpu", environment=None) -> PPO:
+    """`training.load` with this algorithm: what a checkpoint holds, ready for `act`."""
+    return training.load(PPO, Config, path, device, environment)
+
+
 def main() -> None:
     training.command_line("ppo", PPO, Config, RECIPES, config_of)
 

@@ -100,17 +100,15 @@ def train(
     described |= dataclasses.asdict(settings)
     kept = None
     if resume is not None:
-        kept = checkpoint.load(resume)
+        resume = file_of(resume)
+        kept = checkpoint.of_run(resume)
         checkpoint.require_same(kept["config"], described, MAY_DIFFER)
     run = algorithm(environment, settings, device)
     if kept is not None:
         states = kept["states"]
         if len(states) != run.ranks.size:
             raise ValueError(f"checkpoint {resume} is of {len(states)} processes; this run has {run.ranks.size}")
-        try:
-            run.load_state(states[run.ranks.rank])
-        except ValueError as error:  # a port takes no state that is not finite
-            raise ValueError(f"checkpoint {resume} cannot be continued: {error}") from error
+        restore(run, states[run.ranks.rank], resume)
     writes = output is not None and run.ranks.rank == 0
     path = Path(output) / CHECKPOINT if writes else None
     start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)
@@ -168,6 +166,51 @@ def train(
                 f"interrupted after the last of {run.env_steps:,} steps; {_kept(output)}", received[0], path
             )
     return run
+
+
+def load(algorithm: type, settings: type, path: str | Path, device="cpu", environment=None):
+    """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
+
+    Args:
+        algorithm: `PPO`; settings: its `Config`.
+        path: a checkpoint of one process, or its folder.
+        device: where the run is to be, whichever it was trained on.
+        environment: as the algorithm takes it; None: the one whose name the checkpoint has.
+
+    Raises:
+        ValueError: names the file and what does not fit.
+    """
+    path = file_of(path)
+    kept = checkpoint.of_run(path)
+    if len(kept["states"]) != 1:
+        raise ValueError(f"checkpoint {path} is of {len(kept['states'])} processes; only one of one process is loaded")
+    given = dict(kept["config"])
+    name = given.pop("environment")
+    if environment is None and name not in envs.names():
+        raise ValueError(f"checkpoint {path}: {name!r} is no environment of envs; give yours as environment=...")
+    try:
+        run = algorithm(name if environment is None else environment, config.replaced(settings(), given), device)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path} does not fit: {error}") from error
+    restore(run, kept["states"][0], path)
+    return run
+
+
+def restore(run, state: Mapping, path: Path) -> None:
+    """Continues from a checkpoint's state; ValueError names the file and what does not fit."""
+    try:
+        checkpoint.require_like(state, run.state() | {"experience": {}})  # whose parts the environment decides
+        if not state["parameters"].isfinite().all():
+            raise ValueError("state['parameters'] must be finite")
+        run.load_state(state)
+    except (ValueError, KeyError) as error:  # a port takes no state that is not finite
+        problem = f"state['experience'] has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"checkpoint {path} cannot be continued: {problem}") from error
+
+
+def file_of(path: str | Path) -> Path:
+    """The checkpoint itself, where its folder was given."""
+    return Path(path) / CHECKPOINT if Path(path).is_dir() else Path(path)
 
 
 class Rows:

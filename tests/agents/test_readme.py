@@ -4,7 +4,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-import pytest
 import torch
 
 from agents import ppo
@@ -29,11 +28,12 @@ def test_the_table_shows_in_what_recipes_differ():
     assert found == rows
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["by name", "environment of one's own"])
-def test_the_code_runs(block):
+def test_the_code_runs_in_its_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        exec(compile(block, "agents/README.md", "exec"), {})
+        for block in BLOCKS:
+            exec(compile(block, "agents/README.md", "exec"), {})
     finally:
         torch.set_num_threads(before)

@@ -120,6 +120,57 @@ def test_another_configuration_is_refused_field_by_field(tmp_path):
     assert ppo.train(environment, allowed, resume=path).iteration == 10
 
 
+# ---- loading ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    environment, config = RUNS["normalised"]
+    return ppo.train(environment, config, output=folder), folder
+
+
+def test_a_loaded_run_acts_as_the_trained_one(trained):
+    run, folder = trained
+    obs = torch.rand(5, 3, generator=torch.Generator().manual_seed(0))
+    for path in (folder / "checkpoint.pt", str(folder)):
+        loaded = ppo.load(path)
+        assert loaded.config == run.config and loaded.iteration == 10
+        assert torch.equal(loaded.act(obs), run.act(obs))
+    given = envs.make("pendulum", 64)
+    assert ppo.load(folder, environment=given).env is given
+
+
+def test_a_checkpoint_that_does_not_fit_is_named(trained, tmp_path):
+    _, folder = trained
+    content = checkpoint.load(folder / "checkpoint.pt")
+    path, state = tmp_path / "other.pt", content["states"][0]
+    bad = torch.full_like(state["parameters"], torch.nan)
+    cases = [
+        ({name: content[name] for name in content if name != "config"}, "has no 'config'"),
+        ({name: content[name] for name in content if name != "states"}, "has no 'states'"),
+        ({name: content[name] for name in content if name != "wall_s"}, "has no 'wall_s'"),
+        (content | {"states": [state, state]}, "is of 2 processes; only one of one process is loaded"),
+        (content | {"states": []}, "'states' must hold a dict for each process"),
+        (content | {"config": {"seed": 1}}, "'config' names no 'environment'"),
+        (content | {"config": content["config"] | {"environment": "Corridor"}}, "'Corridor' is no environment of envs"),
+        (content | {"config": content["config"] | {"gamma": 2.0}}, "gamma=2.0 must lie in [0, 1]"),
+        (content | {"states": [state | {"parameters": bad[:, :8]}]}, "state['parameters'] must have the shape ["),
+        (content | {"states": [state | {"parameters": bad}]}, "state['parameters'] must be finite"),
+        (content | {"states": [state | {"optimizer": {}}]}, "state['optimizer'] has no '"),
+        (content | {"states": [state | {"experience": {"environment": {}}}]}, "state['experience'] has no 'clock'"),
+        (content | {"states": [state | {"iteration": "10"}]}, "state['iteration'] must be a int, is a str"),
+    ]
+    for changed, said in cases:
+        checkpoint.save(path, changed)
+        with pytest.raises(ValueError, match=re.escape(said)) as error:
+            ppo.load(path)
+        assert str(error.value).startswith(f"checkpoint {path}"), said
+    checkpoint.save(path, content | {"states": [state | {"parameters": bad}]})
+    with pytest.raises(ValueError, match=re.escape(f"checkpoint {path} cannot be continued: state['parameters']")):
+        ppo.train(*RUNS["normalised"], resume=path)
+
+
 # ---- checks, checkpoints, rows ---------------------------------------------------------------------------------------
 
 
