@@ -30,7 +30,9 @@ def check(config) -> None:
             raise ValueError(f"{field.name}={value!r} must be one of {', '.join(map(repr, choices))}")
         for number in value if isinstance(value, tuple) else (value,):
             is_number = isinstance(number, int | float) and not isinstance(number, bool)
-            if is_number and not (least <= number <= most and math.isfinite(number)):
+            if is_number and not math.isfinite(number):
+                raise ValueError(f"{field.name}={value!r} must be finite")
+            if is_number and not least <= number <= most:
                 raise ValueError(
                     f"{field.name}={value!r} must lie in [{least:g}, {most:g}]".replace(", inf]", ", ...]")
                 )

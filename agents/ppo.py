@@ -18,7 +18,7 @@ import envs
 from envs.spaces import AutoresetMode
 
 from . import config as configuration
-from . import distributions, learner, recipes, training
+from . import contract, distributions, learner, recipes, training
 from .autograd import FIGURES, Autograd
 from .config import setting
 from .experience import Experience, modules, wide
@@ -131,7 +131,7 @@ def config_of(environment: str, recipe: str | None = None, **changes) -> Config:
     Raises:
         ValueError: an unknown recipe, environment or field, or a value that is not allowed.
     """
-    chosen = {"recipe": recipe} if recipe else dict(recipes.load(environment)["ppo"])
+    chosen = {"recipe": recipe} if recipe is not None else dict(recipes.load(environment)["ppo"])
     name = chosen.pop("recipe", "cleanrl")
     if name not in RECIPES:
         raise ValueError(f"recipe={name!r} must be one of {', '.join(map(repr, RECIPES))}")
@@ -233,6 +233,8 @@ class PPO:
                 "check_actions": False,  # they come from a distribution over the space
             }
             environment = envs.make(environment, num_envs, self.device, **options)
+        if not isinstance(environment, envs.BatchedEnv):
+            contract.require_attributes(environment)
         mode = AutoresetMode(getattr(environment, "autoreset_mode", AutoresetMode.SAME_STEP))
         if mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"autoreset_mode={mode.value!r}: PPO needs 'SameStep'")

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import math
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -77,8 +78,9 @@ def train(
     Args:
         algorithm: `PPO`.
         environment, settings, device: what it is made of.
-        output: a folder for progress.csv and checkpoint.pt; None: nothing is written.
-        resume: a checkpoint to continue from, bit for bit on the same device.
+        output: a folder for progress.csv and checkpoint.pt; None: nothing is written. Without `resume` it must hold no
+            checkpoint.
+        resume: a checkpoint to continue from, or its folder; bit for bit on the same device.
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
 
@@ -99,6 +101,8 @@ def train(
     described = {"environment": environment if isinstance(environment, str) else type(environment).__name__}
     described |= dataclasses.asdict(settings)
     kept = None
+    if output is not None:
+        _require_free(Path(output), resume)
     if resume is not None:
         resume = file_of(resume)
         kept = checkpoint.of_run(resume)
@@ -272,6 +276,13 @@ def interruption() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+def _require_free(output: Path, resume: str | Path | None) -> None:
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"output={str(output)!r} is a file; it must be a folder")
+    if resume is None and (output / CHECKPOINT).exists():
+        raise ValueError(f"output={str(output)!r} already holds a checkpoint; resume it, or choose another folder")
+
+
 def _kept(output: str | Path | None) -> str:
     return "nothing was kept, for no output folder was given" if output is None else f"saved in {output}"
 
@@ -302,6 +313,22 @@ class Parser(argparse.ArgumentParser):
         return vars(given)
 
 
+def _path(word: str) -> Path:
+    if not word:
+        raise argparse.ArgumentTypeError("a path must not be empty")
+    return Path(word)
+
+
+def _finite(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{word!r} must be a finite number")
+    return number
+
+
 def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
     """`python -m agents.<name> <environment>`: trains, then plays 100 episodes in the original."""
     program = f"python -m agents.{name}"
@@ -315,10 +342,12 @@ def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, s
     parser.add_argument("--recipe", help=f"{known}; without it what agents/recipes/<environment>.yaml says")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index> (default: cpu)")
     parser.add_argument(
-        "--output", type=Path, help=f"folder for {PROGRESS} and {CHECKPOINT}; with --resume that of the checkpoint"
+        "--output", type=_path, help=f"folder for {PROGRESS} and {CHECKPOINT}; with --resume that of the checkpoint"
     )
-    parser.add_argument("--resume", type=Path, help="checkpoint to continue from; its settings need not be repeated")
-    parser.add_argument("--stop-at", type=float, help="stop once two checks in succession reach this mean return")
+    parser.add_argument(
+        "--resume", type=_path, help="checkpoint to continue from, or its folder; its settings need not be repeated"
+    )
+    parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     config.add_options(parser.add_argument_group("settings, which replace the recipe's"), settings)
     given = parser.parse()
@@ -331,10 +360,13 @@ def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, s
             chosen = settings_of(environment, recipe, **given)
         else:
             fields = {field.name for field in dataclasses.fields(settings)}
-            kept = {name: value for name, value in checkpoint.load(resume)["config"].items() if name in fields}
+            kept = {
+                name: value for name, value in checkpoint.of_run(file_of(resume))["config"].items() if name in fields
+            }
             chosen = config.replaced(settings(), kept | given)
-        output = resume.parent if resume is not None and output is None else output
+        output = file_of(resume).parent if resume is not None and output is None else output
         if output is not None:
+            _require_free(output, resume)
             output.mkdir(parents=True, exist_ok=True)
         check = Checks(environment, stop_at, device) if stop_at is not None else None
         run = train(algorithm, environment, chosen, device, output=output, resume=resume, check=check, quiet=quiet)
@@ -344,8 +376,10 @@ def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, s
     except Interrupted as error:
         if int(os.environ.get("RANK", 0)) == 0:
             size = os.environ.get("WORLD_SIZE", "1")
-            start = program if size == "1" else f"torchrun --nproc-per-node {size} -m agents.{name}"
-            again = f"; to go on: {start} {environment} --device {device} --resume {error.path}" if error.path else ""
+            start = program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m agents.{name}"
+            rest = [environment, "--device", device, "--resume", str(error.path)]
+            rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
+            again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
             print(f"{error}{again}", file=sys.stderr)
         raise SystemExit(128 + error.number) from None
     except KeyboardInterrupt:

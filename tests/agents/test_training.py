@@ -268,13 +268,14 @@ def ended(process: subprocess.Popen) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
-    process = started(tmp_path, "--total-steps", "99000000")
+    tmp_path = tmp_path / "a folder"
+    process = started(tmp_path, "--total-steps", "99000000", "--stop-at", "600")
     process.send_signal(number)
     found, said = ended(process)
     path = tmp_path / "checkpoint.pt"
     assert found == status
     steps = re.search(r"interrupted after ([\d,]+) steps; saved in", said)[1]
-    assert said.endswith(f"; to go on: python -m agents.ppo cartpole --device cpu --resume {path}\n")
+    assert said.endswith(f"; to go on: python -m agents.ppo cartpole --device cpu --resume '{path}' --stop-at 600.0\n")
     state = checkpoint.load(path)["states"][0]
     assert int(rows_of(tmp_path)[-1]["iteration"]) == state["iteration"] > 0
     assert int(steps.replace(",", "")) == 2048 * state["iteration"]
@@ -317,7 +318,8 @@ def test_an_interrupted_run_without_a_folder_says_that_nothing_was_kept():
         (["cartpole", "--device", "gpu"], "device='gpu' must be 'cpu', 'cuda' or 'cuda:<index>'"),
         (["cartpole", "--minibatches", "7"], "minibatches=7 must divide the 2048 rows that a learner has"),
         (["cartpole", "--resume", "nowhere/checkpoint.pt"], "checkpoint nowhere/checkpoint.pt: there is no such file"),
-        (["cartpole", "--output", "README.md"], "README.md"),
+        (["cartpole", "--output", "README.md"], "output='README.md' is a file; it must be a folder"),
+        (["cartpole", "--recipe", ""], "recipe='' must be one of"),
         (["cartpole", "--precision", "tf32"], "precision='tf32' needs device='cuda'"),
     ],
 )
@@ -335,6 +337,9 @@ def test_what_is_wrong_is_said_in_one_line(monkeypatch, capsys, arguments, said)
         (["cartpole", "--num-ens", "3"], "no option --num-ens; did you mean '--num-envs'?"),
         (["cartpole", "--num-env=3"], "no option --num-env=3; did you mean '--num-envs'?"),
         (["cartpole", "--epochs", "many"], "argument --epochs: invalid int value: 'many'"),
+        (["cartpole", "--output", ""], "argument --output: a path must not be empty"),
+        (["cartpole", "--resume", ""], "argument --resume: a path must not be empty"),
+        (["cartpole", "--stop-at", "nan"], "argument --stop-at: 'nan' must be a finite number"),
         (["cartpole", "pendulum"], "'pendulum' belongs to no option"),
     ],
 )
@@ -363,6 +368,9 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
     assert scores["greedy"] > scores["sampled"] > 2 * scores["random"]
     # A finished run that is resumed has nothing to do; its settings and its folder are known.
     assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--quiet") == (0, out, "")
+    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path), "--quiet") == (0, out, "")
+    status, _, _ = main(monkeypatch, capsys, *arguments)
+    assert status.endswith("already holds a checkpoint; resume it, or choose another folder")
     status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--gamma", "0.9")
     assert "gamma is 0.99 in the checkpoint and 0.9 here; only" in status
 
