@@ -11,6 +11,7 @@ import torch
 import envs
 from envs.checks import require_memory
 
+from . import contract
 from .distributions import Distribution
 from .networks import Networks
 from .normaliser import Normaliser
@@ -77,7 +78,12 @@ class Experience:
         if not hasattr(env, "statistics"):
             self._episodes = torch.zeros(3, dtype=torch.float64, device=self.device)
             self._unfinished = torch.zeros(2, self.N, dtype=torch.float64, device=self.device)  # return and length
-        obs, first = self._reset()
+        self._own = not isinstance(env, envs.BatchedEnv)  # which has to show that it keeps the contract
+        answer = self._reset()
+        if self._own:
+            contract.require_reset(env, answer, distribution.masks, self.device)
+        obs, first = answer
+        self._first = frozenset(first) if self._own else None  # names of its infos, until the first step was looked at
         self._allocate(first)
         self._index(per_agent)
         if in_kernel:
@@ -188,10 +194,14 @@ class Experience:
             mask = rows["mask"][t] if "mask" in rows else None
             rows["action"][t], rows["log_prob"][t] = self.distribution.sample(out, free, variates[t], mask)
             action = self.distribution.to_environment(rows["action"][t])
-            action = action if isinstance(self.env, envs.BatchedEnv) else wide(action)
+            action = wide(action) if self._own else action
             action = action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])
-            obs, reward, terminated, truncated, info = self.env.step(action)
-            rows["reward"][t] = reward.view(-1)
+            answer = self.env.step(action)
+            if self._first is not None:
+                contract.require_step(self.env, answer, self._first, self.distribution.masks, self.device)
+                self._first = None
+            obs, reward, terminated, truncated, info = answer
+            rows["reward"][t] = reward.reshape(-1)  # may be a team's, expanded
             for name, flag in (("terminated", terminated), ("truncated", truncated)):
                 rows[name][t].view(self.B, self.A).copy_(flag.view(self.B, -1))
             rows["final_obs"][t] = info["final_obs"].reshape(self.N, self.n)

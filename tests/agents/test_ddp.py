@@ -142,7 +142,10 @@ def test_sigterm_saves_and_the_run_goes_on_only_in_as_many_processes(tmp_path):
         said, status = outcome(process)
     assert status != 0
     assert said.count("interrupted after") == 1
-    assert f"to go on: torchrun --nproc-per-node 2 -m agents.ppo cartpole --device cpu --resume {tmp_path}" in said
+    assert (
+        f"to go on: torchrun --standalone --nproc-per-node 2 -m agents.ppo cartpole --device cpu --resume {tmp_path}"
+        in said
+    )
     content = checkpoint.load(tmp_path / "checkpoint.pt")
     first, second = content["states"]
     assert first["iteration"] == second["iteration"] > 0
