@@ -141,7 +141,7 @@ def config_of(environment: str, recipe: str | None = None, **changes) -> Config:
 class PPO:
     """A run: `iterate` until `iteration == iterations`.
 
-    An environment is a name of `envs`, or an object with the contract of `agents/README.md`: SAME_STEP autoreset, tensors
+    An environment is a name of `envs`, or an object as `agents/README.md` describes it: SAME_STEP autoreset, tensors
     on one device. With an attribute `num_agents` = A its observations are [B, A, n], actions and rewards [B, A]; flags
     are [B] or [B, A]. Its infos may carry `active` [B, A], rows of finished agents (or, [B], inert environments) being
     left out of everything, and `action_mask` [B, (A,) masks].
