@@ -11,9 +11,12 @@ import dataclasses
 import re
 from pathlib import Path
 
+import pandas as pd
+
 import paper
 from experiments import ROOT, UserError, command
 from paper import figures, quantities, rung, tables, typeset
+from paper.learning import OURS
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE = Path("results", "recorded", "headline.svg")
@@ -47,11 +50,29 @@ def family_table(datasets: list) -> str:
 
     Nothing where only one environment is recorded.
     """
-    about = tables.TABLES["family"]
-    frame = about.frame(datasets)
-    frame = frame[frame["status"] != paper.NOT_MEASURED]
-    if frame["environment"].nunique() < 2:
-        return ""
+    frame = measured("family", datasets)
+    return captioned("family", frame) if frame["environment"].nunique() >= 2 else ""
+
+
+def learning(datasets: list) -> str:
+    """What training reaches, and how long it takes in a process that has trained before, beside other libraries."""
+    shown = []
+    for name, column, kept in (("learning_final", "agent", OURS), ("time_to_solve", "variant", "warm")):
+        frame = measured(name, datasets)
+        if len(frame):
+            shown.append(captioned(name, frame[frame[column] == kept]))
+    return "\n\n".join(shown or [f"Training on recorded machines: {ABSENT}."]) + "\n"
+
+
+def measured(name: str, datasets: list) -> pd.DataFrame:
+    """A table's rows that hold something."""
+    frame = tables.TABLES[name].frame(datasets)
+    return frame[frame["status"] != paper.NOT_MEASURED]
+
+
+def captioned(name: str, frame: pd.DataFrame) -> str:
+    """Rows of a table as Markdown under its caption, without columns that hold nothing."""
+    about = tables.TABLES[name]
     columns, rows = about.seen(frame)
     full = [j for j in range(len(columns)) if any(row[j] != typeset.DASH for row in rows)]
     shown = typeset.markdown([columns[j] for j in full], [[row[j] for j in full] for row in rows])
@@ -84,7 +105,7 @@ def figure(found, any_other: bool) -> str:
     return typeset.si(best["rate"]) + ratio
 
 
-PARTS = {"headline": headline}
+PARTS = {"headline": headline, "learning": learning}
 
 
 def filled(text: str, datasets: list) -> str:

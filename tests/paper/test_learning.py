@@ -7,7 +7,7 @@ import yaml
 
 import paper
 from experiments import curves
-from paper import build, figures, learning, quantities, tables
+from paper import build, figures, learning, quantities, readme, tables
 from paper.tables.training import PUBLISHED
 from paper.typeset import DASH, GREATER, MINUS, SPACE, TIMES
 from tests.paper import handwritten
@@ -335,3 +335,12 @@ def test_a_page_without_learning_says_so(nothing, tmp_path):
     build.build(tmp_path / "report.html", nothing)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "No training has been measured yet." in text[text.index(">Learning</h2>") :]
+
+
+def test_the_readme_has_what_training_reaches_and_how_long_it_takes(datasets):
+    words = readme.learning(datasets)
+    final = next(line for line in words.splitlines() if "| Lockstep |" in line and "| 490 |" in line)
+    assert f"| 131{SPACE}k |" in final
+    assert sum("| warm |" in line for line in words.splitlines()) == 2  # ours and that of Stable-Baselines3
+    assert "| first |" not in words and "random policy" not in words
+    assert readme.learning([]) == "Training on recorded machines: not measured yet.\n"
