@@ -59,8 +59,9 @@ def learning(datasets: list) -> str:
     shown = []
     for name, column, kept in (("learning_final", "agent", OURS), ("time_to_solve", "variant", "warm")):
         frame = measured(name, datasets)
+        frame = frame[frame[column] == kept] if len(frame) else frame
         if len(frame):
-            shown.append(captioned(name, frame[frame[column] == kept]))
+            shown.append(captioned(name, frame))
     return "\n\n".join(shown or [f"Training on recorded machines: {ABSENT}."]) + "\n"
 
 
