@@ -112,7 +112,7 @@ RETURN = (
     number("return", "score"),
     Column("95 % interval", lambda row: between(row, "score_low", "score_high", significant), "number"),
 )
-REMARK = Column("remark", remark, "long")
+REMARK = Column("remark", remark, "long", merge=True)
 
 
 @table(
