@@ -57,7 +57,9 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
     """An option --field-name per field, absent from the parsed names unless it was given."""
     for field in dataclasses.fields(config):
         option = "--" + field.name.replace("_", "-")
-        shown = {"dest": field.name, "default": argparse.SUPPRESS, "help": field.metadata["help"]}
+        choices = ", ".join(field.metadata["choices"])
+        explained = f"{field.metadata['help']} ({choices})" if choices else field.metadata["help"]
+        shown = {"dest": field.name, "default": argparse.SUPPRESS, "help": explained}
         if field.type is bool:
             parser.add_argument(option, action=argparse.BooleanOptionalAction, **shown)
         elif get_origin(field.type) is tuple:

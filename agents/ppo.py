@@ -157,6 +157,8 @@ class PPO:
     """
 
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
+        if not isinstance(config, Config):
+            raise ValueError(f"config must be a ppo.Config, as ppo.config_of makes it, not a {type(config).__name__}")
         self.config, self.ranks = config, Ranks(device)
         self.device = self.ranks.device
         shards = config.shards or self.ranks.size

@@ -207,7 +207,7 @@ def about(group: Group, bench: Bench, settings) -> dict:
     filled = {"environment": bench.environment, "part": group.part, "agent": group.agent, "variant": group.variant}
     filled |= {"device": group.device, "status": curves.MEASURED}
     if group.agent in (OURS, *PEERS):
-        named = group.ppo or recipes.load(bench.environment)["ppo"]
+        named = group.ppo if "recipe" in group.ppo else recipes.load(bench.environment)["ppo"]
         filled |= {"recipe": named.get("recipe", "cleanrl"), "hidden": "-".join(map(str, settings.hidden))}
         filled |= {name: getattr(settings, name) for name in OF_THE_SETTINGS}
         filled |= {"threads": settings.threads, "version": installed(group.agent)}

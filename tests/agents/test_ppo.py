@@ -633,6 +633,11 @@ def test_the_policy_as_a_module_acts_as_the_run_does(name, tmp_path):
     assert torch.equal(module(obs).to(before.dtype), before)
 
 
+def test_a_dict_is_no_configuration():
+    with pytest.raises(ValueError, match="config must be a ppo.Config, as ppo.config_of makes it, not a dict"):
+        PPO("cartpole", {"num_envs": 8})
+
+
 def test_a_policy_of_many_networks_is_no_module():
     with pytest.raises(ValueError, match="use run.act"):
         run(World(8, agents=2), 0, share="none").module()
