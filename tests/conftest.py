@@ -8,6 +8,17 @@ hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True
 hypothesis.settings.load_profile("lockstep")
 
 
+@pytest.fixture
+def one_thread():
+    """One thread for torch: networks as small as the tests' are slower on more, above all beside other tests."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def pytest_collection_modifyitems(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

@@ -30,7 +30,6 @@ def batch_of(networks: Networks, distribution, rows: int = N, seed: int = 0) -> 
     obs = normal(rows, networks.inputs, seed=seed)
     noise = torch.randint(0, 2**24, (rows, 4 * distribution.blocks), generator=torch.Generator().manual_seed(seed))
     free = networks.leaves.get("free")
-    torch.manual_seed(seed)  # a beta distribution draws by torch's generator
     with torch.no_grad():
         out, value = networks.some(0, 1)(obs[None])
         action, log_prob = distribution.sample(out[0], None if free is None else free[0], noise.int())

@@ -41,14 +41,6 @@ def worker(what: str, folder: Path) -> tuple[str, int]:
     return outcome(torchrun("-m", "tests.agents.training_worker", what, str(folder)))
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ddp")

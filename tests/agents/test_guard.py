@@ -12,12 +12,7 @@ CONFIG = dataclasses.replace(RUNS["kernels"][1], minibatches=8)  # 2 x 8 updates
 TORCH = dataclasses.replace(CONFIG, rollout="torch", gradient="autograd", total_steps=6 * 1024)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def nan_in_advantages(run):

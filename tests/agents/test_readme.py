@@ -4,7 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-import torch
+import pytest
 
 from agents import ppo
 
@@ -28,12 +28,8 @@ def test_the_table_shows_in_what_recipes_differ():
     assert found == rows
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_the_code_runs_in_its_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for block in BLOCKS:
-            exec(compile(block, "agents/README.md", "exec"), {})
-    finally:
-        torch.set_num_threads(before)
+    for block in BLOCKS:
+        exec(compile(block, "agents/README.md", "exec"), {})

@@ -5,7 +5,6 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
-import torch
 
 import envs
 
@@ -20,14 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonito
 
 from envs.adapters import sb3
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on more, above all beside other tests."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def random_actions(venv, steps, seed=0):
