@@ -1,0 +1,251 @@
+"""Parameters, switches and sizes of the vehicular edge, and the layout of its state."""
+
+import functools
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+
+from . import published
+
+BITS = 8e6  # of a MB
+SERVER_PROBABILITY = 0.3  # that a vehicle serves others
+FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queues
+DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the drift
+POSITIVE = {"positive": True}
+DERIVED = {"derived": True}  # 0 is what the published drawing gives
+
+
+def _count(default: int = 0, **metadata) -> int:
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Params:
+    """One configuration; sizes that are 0 become what the published drawing with `size_seed` gives."""
+
+    # Sizes.
+    slots: int = _count(50)  # T, slots per episode, 1 s each
+    vehicles: int = _count(70)  # N, clients and servers
+    edges: int = _count(9)  # Ne
+    types: int = _count(100)  # K, task types
+    server_choices: int = _count(5)  # S, servers a client can choose from
+    components: int = _count(10)  # PCA scores of each kind of distance
+    size_seed: int = _count(264)
+    type_slots: int = _count(**DERIVED)  # M, task types of a client: a tenth of all
+    clients: int = _count(**DERIVED)  # Nc
+    servers: int = _count(**DERIVED)  # Ns
+    tasks: int = _count(**DERIVED)  # J, task slots per client and slot
+    cap_local: int = _count(**DERIVED)  # tasks admitted per slot: by a client,
+    cap_server: int = _count(**DERIVED)  # a server vehicle,
+    cap_edge: int = _count(**DERIVED)  # an edge node,
+    cap_cloud: int = _count(**DERIVED)  # the cloud
+
+    # What a scenario is drawn from.
+    draw: Literal["philox", "published"] = "philox"
+    size_low_mb: float = field(default=0.01, metadata=POSITIVE)  # of a type's range of task sizes
+    size_high_mb: float = field(default=5.0, metadata=POSITIVE)
+    density_low: float = field(default=100.0, metadata=POSITIVE)  # cycles/bit
+    density_high: float = field(default=500.0, metadata=POSITIVE)
+    vehicle_low_ghz: float = field(default=10.0, metadata=POSITIVE)
+    vehicle_high_ghz: float = field(default=50.0, metadata=POSITIVE)
+    power_low_mw: float = field(default=500.0, metadata=POSITIVE)
+    power_high_mw: float = field(default=1000.0, metadata=POSITIVE)
+    arrival_low: float = field(default=0.5, metadata=POSITIVE)  # tasks/s of a type slot
+    arrival_high: float = field(default=1.0, metadata=POSITIVE)
+    deadline_low_s: float = field(default=5.0, metadata=POSITIVE)
+    deadline_high_s: float = field(default=10.0, metadata=POSITIVE)
+    edge_slow_ghz: float = field(default=50.0, metadata=POSITIVE)  # with probability 0.3,
+    edge_medium_ghz: float = field(default=275.0, metadata=POSITIVE)  # 0.4,
+    edge_fast_ghz: float = field(default=500.0, metadata=POSITIVE)  # 0.3
+    cloud_ghz: float = field(default=1000.0, metadata=POSITIVE)
+    v2v_range_m: float = field(default=100.0, metadata=POSITIVE)
+    edge_range_low_m: float = field(default=100.0, metadata=POSITIVE)
+    edge_range_high_m: float = field(default=300.0, metadata=POSITIVE)
+
+    # Radio, wire and reward.
+    bandwidth_v2v_mhz: float = field(default=20.0, metadata=POSITIVE)
+    bandwidth_v2i_mhz: float = field(default=20.0, metadata=POSITIVE)
+    noise_dbm: float = -90.0
+    path_loss_exponent: float = field(default=3.0, metadata=POSITIVE)
+    fading_scale: float = field(default=1.0, metadata=POSITIVE)  # of the Rayleigh amplitude
+    edge_wire_mbps: float = field(default=100.0, metadata=POSITIVE)  # R_I, between edge nodes
+    cloud_wire_mbps: float = field(default=1000.0, metadata=POSITIVE)  # R_C, to the cloud
+    edge_wire_mps: float = field(default=2e8, metadata=POSITIVE)  # v_I, speed of a signal
+    cloud_wire_mps: float = field(default=2.25e8, metadata=POSITIVE)  # v_C
+    penalty_weight: float = field(default=1.0, metadata=POSITIVE)  # omega
+
+    # Behaviour of the published code that `physical` corrects; README.md has a line on each.
+    cloud_only_at_one: bool = False  # Q1
+    interference_in_mw: bool = False  # Q2
+    rate_weighted_bits: bool = False  # Q3
+    slot_tandem: bool = False  # Q4
+    slow_cpu_serves: bool = False  # Q5
+    edge_range_is_v2v: bool = False  # Q6
+    index_clash: bool = False  # Q7
+    one_bit_wire: bool = False  # Q8
+    cpu_virtual_queues: bool = False  # Q9
+    unsigned_drift: bool = False  # Q10
+    running_scales: bool = False  # Q11
+    frozen_scenario: bool = False  # Q12
+    silent_overflow: bool = False  # Q13
+    idle_last_slot: bool = False  # Q14
+    jumping_tracks: bool = False  # Q15
+    local_time_window: bool = False  # Q16
+    fixed_priority: bool = False  # Q17
+    silent_ties: bool = False  # Q18
+    zero_max_is_one: bool = False  # Q19
+    rejected_transmit: bool = False  # Q20
+    all_covering_pay: bool = False  # Q21
+    idle_power_paid: bool = False  # Q22
+    empty_places_idle: bool = False  # Q23
+    hindsight_means: bool = False  # Q24
+    shared_slot_size: bool = False  # Q25
+    raw_observation: bool = False  # Q26
+
+    def __post_init__(self):
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            least = 0 if spec.metadata.get("derived") or spec.name == "size_seed" else 2 if spec.name == "slots" else 1
+            least = 2 if spec.name in ("vehicles",) else least
+            if spec.type is int and value < least:
+                raise ValueError(f"{spec.name}={value} must be at least {least}")
+        for low, high in (("size", "mb"), ("vehicle", "ghz"), ("power", "mw"), ("edge_range", "m"), ("deadline", "s")):
+            self._require_order(f"{low}_low_{high}", f"{low}_high_{high}")
+        self._require_order("density_low", "density_high")
+        self._require_order("arrival_low", "arrival_high")
+        self._derive()
+        if self.clients + self.servers != self.vehicles:
+            raise ValueError(
+                f"clients={self.clients} and servers={self.servers} must add up to vehicles={self.vehicles}"
+            )
+        most = min(self.slots, self.clients * self.servers, self.clients * self.edges)
+        if self.components > most:
+            raise ValueError(f"components={self.components} must be at most {most}, of so many slots and links")
+
+    def _require_order(self, low: str, high: str):
+        if getattr(self, low) > getattr(self, high):
+            raise ValueError(f"{low}={getattr(self, low)} must not exceed {high}={getattr(self, high)}")
+
+    def _derive(self):
+        def give(name: str, value: int):
+            if getattr(self, name) == 0:
+                object.__setattr__(self, name, value)
+
+        give("type_slots", max(1, int(0.1 * self.types)))
+        found = _published_sizes(
+            self.size_seed, self.vehicles, self.types, self.type_slots, self.slots,
+            (self.size_low_mb, self.size_high_mb), (self.arrival_low, self.arrival_high),
+        )  # fmt: skip
+        if (self.clients == 0) != (self.servers == 0):  # one of them was given
+            give("clients", self.vehicles - self.servers)
+            give("servers", self.vehicles - self.clients)
+        for name, value in found.items():
+            give(name, value)
+        for name in ("clients", "servers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1 of vehicles={self.vehicles}")
+
+    # ---- what follows from the sizes
+
+    @property
+    def options(self) -> int:
+        """O: local, the server choices, the edges, the cloud."""
+        return 1 + self.server_choices + self.edges + 1
+
+    @property
+    def target_length(self) -> int:
+        """A0: numbers of an action that choose a target."""
+        return self.clients * self.tasks
+
+    @property
+    def share_length(self) -> int:
+        """A1: numbers of an action that share CPU and power."""
+        return (
+            self.clients * (self.cap_local + 2)
+            + self.servers * self.cap_server
+            + self.edges * self.cap_edge
+            + self.cap_cloud
+        )
+
+    @property
+    def action_length(self) -> int:
+        """A: of both agents, the longer one's."""
+        return max(self.target_length, self.share_length)
+
+    @property
+    def observation_length(self) -> int:
+        """D."""
+        Nc, Ns, Ne = self.clients, self.servers, self.edges
+        return 2 * self.tasks * Nc + Nc + self.components + 2 * Ns + self.components + 3 * Ne + 2
+
+    @property
+    def noise_watt(self) -> float:
+        """N0."""
+        return 10.0 ** (self.noise_dbm / 10.0 - 3.0)
+
+
+SWITCHES = tuple(spec.name for spec in fields(Params) if spec.type is bool)  # SWITCHES[n - 1] is Qn
+PRESETS = {
+    "physical": {},
+    "original": dict.fromkeys(SWITCHES, True) | {"draw": "published"},
+}
+
+
+def queue_shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    """Shape of each family of real queues: pooled, or routed by destination (a access edge, d destination)."""
+    Nc, Ns, Ne = params.clients, params.servers, params.edges
+    pooled = params.slot_tandem
+    return {
+        "lc": (Nc,),
+        "v2v": (Ns,),
+        "vc": (Ns,),
+        "v2i": (Ne,) if pooled else (Ne, Ne + 1),  # [a, d], d = Ne is the cloud
+        "i2i": (Ne,) if pooled else (Ne, Ne),  # of target e; routed: [a, e]
+        "ec": (Ne,),
+        "i2c": (1,) if pooled else (Ne,),
+        "cc": (1,),
+    }
+
+
+def state_shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    """Shape of every field of the state, in order; its vector is their concatenation.
+
+    Backlogs and virtual queues in Mbit, `cpu_*` in Gcycles, `max_*` and `drift_*` in the unit of what they bound.
+    """
+    Nc, Ns, Ne = params.clients, params.servers, params.edges
+    shapes = dict(queue_shapes(params)) | {"delay": (Nc,)}
+    if params.cpu_virtual_queues:
+        shapes |= {"cpu_lc": (Nc,), "cpu_vc": (Ns,), "cpu_ec": (Ne,), "cpu_cc": (1,)}
+    if params.running_scales:
+        reported = {"lc": Nc, "v2v": Ns, "vc": Ns, "v2i": Ne, "i2i": Ne, "ec": Ne, "i2c": 1, "cc": 1}
+        shapes |= {f"max_{name}": (n,) for name, n in reported.items()}  # of the observed backlogs
+        costs = {"power_v2v": Nc, "power_v2i": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "i2i": Ne, "i2c": Ne, "cc": 1}
+        shapes |= {f"cost_{name}": (n,) for name, n in costs.items()}  # largest so far, of each cost
+        entities = {"delay": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "cc": 1}
+        shapes |= {f"drift_min_{name}": (entities[name],) for name in DRIFTS}
+        shapes |= {f"drift_max_{name}": (entities[name],) for name in DRIFTS}
+    return shapes
+
+
+def state_length(params: Params) -> int:
+    return sum(int(np.prod(shape)) for shape in state_shapes(params).values())
+
+
+@functools.cache
+def _published_sizes(seed, vehicles, types, type_slots, slots, size_mb, arrival) -> dict[str, int]:
+    """Clients, servers, task slots and caps, from the tasks that the published drawing generates."""
+    drawn = published.tasks(seed, vehicles, types, type_slots, slots, size_mb, arrival, SERVER_PROBABILITY)
+    counts = drawn.counts.sum(axis=2)  # [T, Nc]
+    mean, most = counts.mean(), counts.max()
+    in_slot = counts.sum(axis=1)
+    load = (in_slot.mean() + in_slot.max()) / 2
+    return {
+        "clients": counts.shape[1],
+        "servers": vehicles - counts.shape[1],
+        "tasks": max(1, int((2 * mean + most) / 3)),
+        "cap_local": max(1, int(mean / 2)),
+        "cap_server": max(1, int(2 * mean)),
+        "cap_edge": max(1, int(0.1 * load)),
+        "cap_cloud": max(1, int(0.2 * load)),
+    }

@@ -1,0 +1,82 @@
+"""The published way to draw a scenario: Python's generator re-seeded for every entity, and NumPy's global stream.
+
+Facts of `neardws/HARL` at 02ada7ac9089. Which numbers are drawn, from what and in which order, is the contract of this
+file; `scenario.py` gives them their meaning.
+"""
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Tasks(NamedTuple):
+    """Types, vehicles and arrivals: steps 1 to 3. Clients are in the order of the vehicles."""
+
+    size_mb: np.ndarray  # [K, 2] smallest and largest of a type
+    density: np.ndarray  # [K] cycles/bit
+    vehicle_ghz: np.ndarray  # [N]
+    vehicle_mw: np.ndarray  # [N]
+    is_server: np.ndarray  # [N] bool
+    type_of: np.ndarray  # [Nc, M] type of a client's type slot
+    rate: np.ndarray  # [Nc, M] tasks/s
+    counts: np.ndarray  # [T, Nc, M] tasks generated
+    sizes_mb: np.ndarray  # [T, Nc, M] size that the tasks of a type slot share
+    stream: np.random.RandomState  # NumPy's legacy stream, where step 3 has left it
+
+
+def tasks(
+    seed: int,
+    vehicles: int,
+    types: int,
+    type_slots: int,
+    slots: int,
+    size_mb: tuple[float, float] = (0.01, 5.0),
+    arrival: tuple[float, float] = (0.5, 1.0),
+    server_probability: float = 0.3,
+    density: tuple[float, float] = (100.0, 500.0),
+    vehicle_ghz: tuple[float, float] = (10.0, 50.0),
+    vehicle_mw: tuple[float, float] = (500.0, 1000.0),
+    separate_roles: bool = False,
+) -> Tasks:
+    """Draws steps 1 to 3 of the specification.
+
+    Args:
+        separate_roles: draw the role from a stream of its own, instead of from the number that drew the CPU (Q5).
+    """
+    ranges, densities = [], []
+    for k in range(types):
+        draw = random.Random(seed + k)
+        ranges.append(sorted((draw.uniform(*size_mb), draw.uniform(*size_mb))))
+        densities.append(draw.uniform(*density))
+    cpu, power, serves, type_of, rate = [], [], [], [], []
+    for v in range(vehicles):
+        draw = random.Random(seed + types + v)
+        cpu.append(draw.uniform(*vehicle_ghz))
+        draw.uniform(5.0, 10.0)  # drawn, and used for nothing
+        power.append(draw.uniform(*vehicle_mw))
+        draw = random.Random(f"role {seed + types + v}") if separate_roles else random.Random(seed + types + v)
+        serves.append(draw.random() < server_probability)
+        if not serves[-1]:
+            type_of.append(draw.choices(range(types), k=type_slots))
+            rate.append([draw.uniform(*arrival) for _ in range(type_slots)])
+    stream = np.random.RandomState(seed)
+    clients = len(rate)
+    counts = np.zeros((slots, clients, type_slots), dtype=np.int32)
+    sizes = np.zeros((slots, clients, type_slots))
+    for i in range(clients):
+        for m in range(type_slots):
+            counts[:, i, m] = stream.poisson(rate[i][m], slots)
+            sizes[:, i, m] = stream.uniform(*ranges[type_of[i][m]], slots)
+    return Tasks(
+        np.array(ranges),
+        np.array(densities),
+        np.array(cpu),
+        np.array(power),
+        np.array(serves),
+        np.array(type_of, dtype=np.int64).reshape(clients, type_slots),
+        np.array(rate).reshape(clients, type_slots),
+        counts,
+        sizes,
+        stream,
+    )
