@@ -13,14 +13,17 @@ import torch
 
 from .arrays import ArraysEnv
 from .batch import MODES, TILE, BatchedEnv, Graph
+from .checks import choice
 from .kernels import compile
 from .policies import HIDDEN, MLP, Linear
 from .port import Port, nearest
 from .spaces import Box
 
 _FOLDER = Path(__file__).resolve().parent
+KINDS = ("thread", "block")  # what holds one environment: see `names`
 
 __all__ = [
+    "KINDS",
     "MLP",
     "ArraysEnv",
     "BatchedEnv",
@@ -41,9 +44,16 @@ __all__ = [
 ]
 
 
-def names() -> list[str]:
-    """The environments, alphabetically."""
-    return sorted(path.parent.name for path in _FOLDER.glob("*/port.py"))
+def names(kind: str | None = None) -> list[str]:
+    """The environments, alphabetically.
+
+    Args:
+        kind: only those of which one thread holds one environment ("thread": small states, Gymnasium originals), or one
+            block of threads ("block": large states, PettingZoo originals).
+    """
+    choice("kind", kind, (None, *KINDS))
+    found = sorted(path.parent.name for path in _FOLDER.glob("*/port.py"))
+    return [name for name in found if kind is None or _part(name, "port").PORT.kind == kind]
 
 
 def folder(name: str) -> Path:
@@ -60,36 +70,38 @@ def folder(name: str) -> Path:
 
 
 def _part(name: str, role: str):
-    return importlib.import_module(f".{folder(name).name}.{role}", __name__)
+    return importlib.import_module(f".{name}.{role}", __name__)
 
 
-def port(name: str) -> Port:
-    """What an environment's `port.py` declares."""
-    return _part(name, "port").PORT
+def port(name: str):
+    """What an environment's `port.py` declares: a `Port`, or what its kind has in place of one."""
+    return _part(folder(name).name, "port").PORT
 
 
-def make(name: str, num_envs: int, device="cpu", **options) -> BatchedEnv:
-    """A batch of `num_envs` environments; `BatchedEnv` lists the options."""
-    return BatchedEnv(port(name), folder(name), num_envs, device, **options)
+def make(name: str, num_envs: int, device="cpu", **options):
+    """A batch of `num_envs` environments; `BatchedEnv`, or the class that the port names, lists the options."""
+    declared = port(name)
+    batched = BatchedEnv if declared.kind == "thread" else declared.batched
+    return batched(declared, folder(name), num_envs, device, **options)
 
 
 def original(name: str):
-    """An environment's `original.py`: make, get_state, set_state, margin.
+    """An environment's `original.py`: make, get_state, set_state; of Gymnasium's also margin.
 
     Raises:
-        ImportError: Gymnasium is not installed.
+        ImportError: Gymnasium or PettingZoo is not installed.
     """
     try:
-        return _part(name, "original")
+        return _part(folder(name).name, "original")
     except ModuleNotFoundError as error:
         raise ImportError(f"the original of {name!r} needs {error.name}: pip install {error.name}") from error
 
 
 def make_original(name: str, **params):
-    """The original, a Gymnasium environment in float64.
+    """The original in float64: a Gymnasium environment, or one of PettingZoo's parallel API.
 
     Raises:
-        ImportError: Gymnasium is not installed.
+        ImportError: Gymnasium or PettingZoo is not installed.
     """
     return original(name).make(**params)
 
@@ -107,7 +119,7 @@ def arrays_form(name: str):
     """
     if not has_arrays(name):
         raise ValueError(f"{name!r} has no array form (envs/{name}/arrays.py)")
-    return _part(name, "arrays")
+    return _part(folder(name).name, "arrays")
 
 
 def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
@@ -122,9 +134,12 @@ def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
 def units(name: str) -> dict[tuple[str, str, str], str]:
     """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters.
 
-    "obs" is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own.
+    "obs" is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own. A
+    port of another kind than "thread" lists its own, whatever their third word then means.
     """
     declared, found = port(name), {}
+    if declared.kind != "thread":
+        return declared.units(folder(name))
 
     def unit(mode: str, dtype: str, view: bool = False, hidden: int = 0) -> str:
         return compile.unit(
@@ -161,7 +176,7 @@ def _register():
     """
     import gymnasium
 
-    for name in names():
+    for name in names("thread"):
         declared = port(name)
         gymnasium.register(
             id=f"lockstep/{declared.gymnasium_id}",

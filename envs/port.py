@@ -33,6 +33,8 @@ class Port:
     running_return: bool = False  # the return does not follow from length and terminal flag, so rewards are summed
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
 
+    kind = "thread"  # one thread holds one environment
+
     @property
     def policy_shape(self) -> tuple[int, int]:
         """Outputs and inputs of a policy: actions (1 of a Box) and observation components."""

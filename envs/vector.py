@@ -6,6 +6,6 @@ import envs
 
 
 def __getattr__(name: str):
-    if name not in envs.names():
+    if name not in envs.names("thread"):
         raise AttributeError(name)
     return functools.partial(envs.make, name)

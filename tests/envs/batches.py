@@ -6,7 +6,7 @@ import torch
 
 import envs
 
-NAMES = envs.names()
+NAMES = envs.names("thread")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 MODES = ["SameStep", "NextStep", "Disabled"]
 B = 200  # environments; from 129 on every batch is compiled for the same tile, so that few variants are compiled

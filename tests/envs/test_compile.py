@@ -135,7 +135,7 @@ def test_the_python_side_reads_every_field_of_the_structs():
     assert len(compile.struct_fields("Call")) == 16
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 @pytest.mark.parametrize("target", compile.TARGETS)
 def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target):
     continuous = isinstance(envs.port(name).action, Box)

@@ -86,7 +86,7 @@ class Block:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
 import envs
-for name in envs.names():
+for name in envs.names("thread"):
     env = envs.make(name, 200, seed=3, autoreset_mode="NextStep")
     env.reset()
     for _ in range(30):

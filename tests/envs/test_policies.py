@@ -49,7 +49,7 @@ def same(a, b) -> bool:
     return np.array_equal(np.asarray(a).view(np.uint8), np.asarray(b).view(np.uint8))
 
 
-@pytest.fixture(params=envs.names())
+@pytest.fixture(params=envs.names("thread"))
 def name(request):
     return request.param
 

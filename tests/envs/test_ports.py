@@ -13,7 +13,7 @@ import torch
 import envs
 
 CARS = ["mountain_car", "mountain_car_continuous"]
-CLASSIC = [name for name in envs.names() if envs.port(name).gymnasium_id]
+CLASSIC = [name for name in envs.names("thread") if envs.port(name).gymnasium_id]
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:

@@ -44,7 +44,7 @@ def gymnasiums_frame(port, state, **attributes):
     return frame
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_frames_are_gymnasiums_pixel_for_pixel(name):
     env = played(name, 4, 7)
     frames = env.render()

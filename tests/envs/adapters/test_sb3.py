@@ -28,7 +28,7 @@ def random_actions(venv, steps, seed=0):
     return [np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]) for _ in range(steps)]
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_values_are_those_of_the_bare_batch(name):
     venv = sb3.make(name, 16, seed=4, max_episode_steps=20)
     batch = envs.make(name, 16, seed=4, max_episode_steps=20, arrays="numpy")
@@ -147,7 +147,7 @@ class OneOf(gymnasium.Env):
         return last, float(reward[0]), bool(done[0]) and not truncated, truncated, infos[0]
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_stable_baselines_own_environment_check(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
