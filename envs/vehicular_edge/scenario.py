@@ -1,0 +1,192 @@
+"""A scenario: everything that an episode does not decide, and the tables that follow from it.
+
+Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices. Section numbers are the specification's.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from . import drawing, links
+from .params import BITS, DRIFTS, FAMILIES, Params
+from .traffic import box, simulate
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Scales that the random policy reaches; whatever the environment shows or pays is divided by them."""
+
+    backlog: np.ndarray = field(default_factory=lambda: np.ones(len(FAMILIES)))  # Mbit, in the order of FAMILIES
+    cost_i2i: float = 1.0  # MB m
+    cost_i2c: float = 1.0  # MB m
+    drift: np.ndarray = field(default_factory=lambda: np.ones(len(DRIFTS)))  # Mbit^2, in the order of DRIFTS
+    size: float = 1.0  # MB
+    work: float = 1.0  # bits times cycles/bit
+    score_v2v: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m, deviations
+    score_v2i: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m
+
+    @classmethod
+    def ones(cls, params: Params) -> "Calibration":
+        return cls(score_v2v=np.ones(params.components), score_v2i=np.ones(params.components))
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Float64 arrays unless another type stands beside them; a task slot without a task holds 0."""
+
+    params: Params
+    client_cpu: np.ndarray  # [Nc] GHz
+    client_power: np.ndarray  # [Nc] mW
+    server_cpu: np.ndarray  # [Ns] GHz
+    edge_xy: np.ndarray  # [Ne, 2] m
+    edge_cpu: np.ndarray  # [Ne] GHz
+    edge_range: np.ndarray  # [Ne] m
+    cloud_xy: np.ndarray  # [2] m
+    xy_client: np.ndarray  # [T, Nc, 2] m
+    xy_server: np.ndarray  # [T, Ns, 2] m
+    active_client: np.ndarray  # [T, Nc] bool
+    active_server: np.ndarray  # [T, Ns] bool
+    task_count: np.ndarray  # [T, Nc] i4, of generated tasks, those beyond J included
+    task_size: np.ndarray  # [T, Nc, J] MB
+    task_cycles: np.ndarray  # [T, Nc, J] cycles/bit
+    task_rate: np.ndarray  # [T, Nc, J] tasks/s
+    task_mean: np.ndarray  # [T, Nc, J] MB
+    task_deadline: np.ndarray  # [T, Nc, J] s
+    fading_v2v: np.ndarray  # [T, Nc, Ns] amplitude X
+    fading_v2i: np.ndarray  # [T, Nc, Ne]
+    pca_v2v_mean: np.ndarray  # [Nc*Ns] m
+    pca_v2v: np.ndarray  # [components, Nc*Ns]
+    pca_v2i_mean: np.ndarray  # [Nc*Ne] m
+    pca_v2i: np.ndarray  # [components, Nc*Ne]
+    mean_density: float  # cycles/bit, of all types
+    calibration: Calibration = field(default_factory=Calibration)
+    running: dict[str, np.ndarray] | None = None  # first running scales, see `calibration.warm_up`
+    name: str = ""
+    source: dict = field(default_factory=dict)  # where the positions come from
+    index: int = 0
+    seed: int = 264
+
+    @cached_property
+    def distance_v2v(self) -> np.ndarray:
+        """[T, Nc, Ns] m."""
+        return drawing.distances(self.params, self.xy_client, self.xy_server)
+
+    @cached_property
+    def distance_v2i(self) -> np.ndarray:
+        """[T, Nc, Ne] m."""
+        return drawing.distances(self.params, self.xy_client, self.edge_xy)
+
+    @cached_property
+    def gain_v2v(self) -> np.ndarray:
+        """[T, Nc, Ns], 0 where one of the two is inactive."""
+        gain = links.gains(self.distance_v2v, self.fading_v2v, self.params.path_loss_exponent)
+        return gain * self.active_client[:, :, None] * self.active_server[:, None, :]
+
+    @cached_property
+    def gain_v2i(self) -> np.ndarray:
+        """[T, Nc, Ne], 0 where the client is inactive."""
+        gain = links.gains(self.distance_v2i, self.fading_v2i, self.params.path_loss_exponent)
+        return gain * self.active_client[:, :, None]
+
+    @cached_property
+    def in_range(self) -> np.ndarray:
+        """Whether a client reaches a server, [T, Nc, Ns] bool."""
+        near = self.distance_v2v <= self.params.v2v_range_m
+        near &= self.active_client[:, :, None] & self.active_server[:, None, :]
+        if self.params.index_clash:  # Q7: indices of two unrelated lists
+            near &= np.arange(self.params.clients)[:, None] != np.arange(self.params.servers)
+        return near
+
+    @cached_property
+    def covered(self) -> np.ndarray:
+        """Whether a client reaches an edge node, [T, Nc, Ne] bool."""
+        return (self.distance_v2i <= self.edge_range) & self.active_client[:, :, None]
+
+    @cached_property
+    def access(self) -> np.ndarray:
+        """Access edge of a client, the first that covers it, -1 without one: [T, Nc] i4."""
+        return links.first_true(self.covered)
+
+    @cached_property
+    def server_of(self) -> np.ndarray:
+        """The k-th server in range of a client in the order of indices, -1 where there are fewer: [T, Nc, S] i4."""
+        return links.true_indices(self.in_range, self.params.server_choices)
+
+    @cached_property
+    def order_v2v(self) -> np.ndarray:
+        """Clients of every server, strongest gain first: [T, Ns, Nc] i4."""
+        return links.strongest_first(self.gain_v2v)
+
+    @cached_property
+    def order_v2i(self) -> np.ndarray:
+        """Clients of every edge node, strongest gain first: [T, Ne, Nc] i4."""
+        return links.strongest_first(self.gain_v2i)
+
+    @cached_property
+    def wire_edge(self) -> np.ndarray:
+        """Lengths between edge nodes, [Ne, Ne] m."""
+        return links.distances(self.edge_xy, self.edge_xy)
+
+    @cached_property
+    def wire_cloud(self) -> np.ndarray:
+        """Lengths to the cloud, [Ne] m."""
+        return links.distances(self.edge_xy, self.cloud_xy[None])[:, 0]
+
+    @cached_property
+    def scores_v2v(self) -> np.ndarray:
+        """[T, components] m."""
+        return (self.distance_v2v.reshape(len(self.xy_client), -1) - self.pca_v2v_mean) @ self.pca_v2v.T
+
+    @cached_property
+    def scores_v2i(self) -> np.ndarray:
+        """[T, components] m."""
+        return (self.distance_v2i.reshape(len(self.xy_client), -1) - self.pca_v2i_mean) @ self.pca_v2i.T
+
+    @cached_property
+    def task_bits(self) -> np.ndarray:
+        """[T, Nc, J] bit."""
+        return self.task_size * BITS
+
+    @cached_property
+    def task_work(self) -> np.ndarray:
+        """[T, Nc, J] cycles."""
+        return self.task_bits * self.task_cycles
+
+
+def draw(
+    params: Params | None = None,
+    traffic: str = "city",
+    index: int = 0,
+    seed: int = 264,
+    calibration: Calibration | None = None,
+) -> Scenario:
+    """Draws a scenario on synthetic traffic.
+
+    Args:
+        traffic: one of `traffic.TRAFFIC`.
+        index: of the scenario in its pool; with draw="published" it changes the traffic alone.
+        calibration: None takes what `calibration.calibrate` finds for these parameters on this map.
+    """
+    params = params or Params()
+    xy = simulate(traffic, params.vehicles, params.slots, seed, index)
+    return Scenario(
+        params=params,
+        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
+        calibration=calibration or Calibration.ones(params),
+        name=f"{traffic}-{index}",
+        source={"traffic": traffic},
+        index=index,
+        seed=seed,
+    )
+
+
+def draw_pool(
+    params: Params | None = None,
+    traffic: str = "city",
+    count: int = 8,
+    seed: int = 264,
+    calibration: Calibration | None = None,
+) -> list[Scenario]:
+    """Scenarios 0 .. count-1 of `draw`."""
+    return [draw(params, traffic, index, seed, calibration) for index in range(count)]
