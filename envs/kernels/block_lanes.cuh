@@ -1,0 +1,97 @@
+// The lanes of one block: LANES threads of a GPU block, or the one thread that has an environment to itself on the CPU.
+// Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync() wherever a lane reads what another wrote.
+#pragma once
+#include "philox.cuh"
+
+#ifdef __CUDACC__
+#define LANE_WALK 1  // work per node is a walk of one lane over the tasks, not one pass with counters
+FN int lane() { return int(threadIdx.x); }
+FN void sync() { __syncthreads(); }
+#define STAGE __device__ __forceinline__
+#elif defined(LANES_ARE_THREADS)  // the GPU's form run by threads: declared by whoever includes this text
+#define LANE_WALK 1
+int lane();
+void sync();
+#define STAGE static
+#else
+#define LANE_WALK 0
+#undef LANES
+#define LANES 1
+FN constexpr int lane() { return 0; }
+FN void sync() {}
+#define STAGE static __attribute__((noinline))
+#endif
+
+FN constexpr int padded_to(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }
+FN int lowest_set(u64 bits) {  // of bits != 0
+#ifdef __CUDACC__
+    return __ffsll(i64(bits)) - 1;
+#else
+    return __builtin_ctzll(bits);
+#endif
+}
+FN int set_bits(u64 bits) {
+#ifdef __CUDACC__
+    return __popcll(bits);
+#else
+    return __builtin_popcountll(bits);
+#endif
+}
+
+// ln(1 + x) for x >= 0. In float32 from correctly rounded operations alone, so that it vectorises and both compilers agree:
+// the logarithm of the rounded sum, then a first-order term for what the rounding lost.
+FN float log_of_one_plus(float x) {
+    const float sum = 1.0f + x, lost = x - (sum - 1.0f);
+    return logarithm(sum) + lost / sum;
+}
+FN double log_of_one_plus(double x) { return log1p(x); }
+FN float natural_log(float x) { return logarithm(x); }
+FN double natural_log(double x) { return log(x); }
+
+FN real smaller(real a, real b) { return a < b ? a : b; }
+FN real larger(real a, real b) { return a > b ? a : b; }
+
+enum { PARTS = 16 };  // interleaved partial sums
+
+// x[0] + .. + x[n - 1] by one lane, in one order whatever the number of lanes.
+template <typename T>
+FN real sum_of(const T* x, int n) {
+    real part[8] = {};
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+UNROLL
+        for (int k = 0; k < 8; k++) part[k] += x[i + k];
+    }
+    real rest = 0;
+    for (; i < n; i++) rest += x[i];
+    return (((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))) + rest;
+}
+
+// Sums of `count` rows of `pitch` numbers, a multiple of PARTS; the same order and bits for any number of lanes.
+FN void sum_rows(const real* rows, int count, int pitch, real* partial, real* sums) {
+#if LANE_WALK
+    for (int w = lane(); w < count * PARTS; w += LANES) {
+        real sum = 0;
+        for (int i = w % PARTS; i < pitch; i += PARTS) sum += rows[w / PARTS * pitch + i];
+        partial[w] = sum;
+    }
+    sync();
+    for (int r = lane(); r < count; r += LANES) {
+        real* part = partial + r * PARTS;
+        for (int half = PARTS / 2; half; half /= 2)
+            for (int k = 0; k < half; k++) part[k] += part[k + half];
+        sums[r] = part[0];
+    }
+    sync();
+#else
+    (void)partial;
+    for (int r = 0; r < count; r++) {
+        real part[PARTS] = {};
+        for (int i = 0; i < pitch; i += PARTS)
+            for (int k = 0; k < PARTS; k++) part[k] += rows[r * pitch + i + k];
+        for (int half = PARTS / 2; half; half /= 2)
+            for (int k = 0; k < half; k++) part[k] += part[k + half];
+        sums[r] = part[0];
+    }
+#endif
+}
