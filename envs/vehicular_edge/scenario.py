@@ -1,16 +1,20 @@
 """A scenario: everything that an episode does not decide, and the tables that follow from it.
 
-Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices. Section numbers are the specification's.
+Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices. Section numbers are those of the
+specification.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
 
-from . import drawing, links
+from . import drawing, links, scenario_file
 from .params import BITS, DRIFTS, FAMILIES, Params
 from .traffic import box, simulate
+
+HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
+SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,13 @@ class Calibration:
     work: float = 1.0  # bits times cycles/bit
     score_v2v: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m, deviations
     score_v2i: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m
+
+    def __post_init__(self):
+        for spec in fields(self):
+            value = np.asarray(getattr(self, spec.name), dtype=np.float64)
+            if not (np.isfinite(value) & (value > 0)).all():
+                raise ValueError(f"calibration {spec.name} is {value.tolist()}, must be finite and positive")
+            object.__setattr__(self, spec.name, value if value.ndim else float(value))
 
     @classmethod
     def ones(cls, params: Params) -> "Calibration":
@@ -66,6 +77,23 @@ class Scenario:
     source: dict = field(default_factory=dict)  # where the positions come from
     index: int = 0
     seed: int = 264
+
+    def save(self, path):
+        """Writes `<path>.npz` and `<path>.json`."""
+        arrays = {name: getattr(self, name) for name in scenario_file.shapes(self.params)}
+        arrays |= {scenario_file.RUNNING + name: scale for name, scale in (self.running or {}).items()}
+        header = {name: getattr(self, name) for name in HEADER}
+        header["params"] = asdict(self.params)
+        header["calibration"] = {name: np.asarray(value).tolist() for name, value in vars(self.calibration).items()}
+        scenario_file.write(path, arrays, header)
+
+    def check(self, where: str = "scenario") -> "Scenario":
+        """Itself; ValueError names what in it has no meaning, and the array and the first index."""
+        scenario_file.check(vars(self), self.params, where)
+        if self.params.jumping_tracks:
+            scenario_file.check_distances(self.distance_v2v, "distance_v2v", where)
+            scenario_file.check_distances(self.distance_v2i, "distance_v2i", where)
+        return self
 
     @cached_property
     def distance_v2v(self) -> np.ndarray:
@@ -190,3 +218,35 @@ def draw_pool(
 ) -> list[Scenario]:
     """Scenarios 0 .. count-1 of `draw`."""
     return [draw(params, traffic, index, seed, calibration) for index in range(count)]
+
+
+def load(path, params: Params | None = None) -> Scenario:
+    """Reads what `Scenario.save` wrote.
+
+    Args:
+        path: without suffix, or with one of the two.
+        params: what the scenario is played with, None for what it was drawn with; the sizes must agree.
+    """
+    arrays, header = scenario_file.read(path)
+    try:
+        own = Params(**header["params"])
+        calibration = Calibration(**header["calibration"])
+        stated = {name: header[name] for name in HEADER}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path}: the JSON lacks a field or has an unknown one: {error}") from error
+    for name in SIZES if params else ():
+        if getattr(own, name) != getattr(params, name):
+            raise ValueError(f"{path}: {name} is {getattr(own, name)}, Params has {getattr(params, name)}")
+    arrays = scenario_file.check(arrays, own, str(path))
+    running = {
+        name.removeprefix(scenario_file.RUNNING): arrays.pop(name)
+        for name in list(arrays)
+        if name.startswith(scenario_file.RUNNING)
+    }
+    return Scenario(
+        params=params or own,
+        **arrays,
+        **stated,
+        calibration=calibration,
+        running=running or None,
+    ).check(str(path))

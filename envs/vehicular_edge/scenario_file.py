@@ -1,0 +1,151 @@
+"""Scenario files: `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from .params import Params, state_shapes
+
+VERSION = 1
+RUNNING = "running_"  # prefix of the running scales' names
+NOT_NEGATIVE = (
+    "client_cpu", "client_power", "server_cpu", "edge_cpu", "edge_range", "task_count", "task_size", "task_cycles",
+    "task_rate", "task_mean", "task_deadline", "fading_v2v", "fading_v2i",
+)  # fmt: skip
+FLAGS = ("active_client", "active_server")
+
+
+def shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    """Shape of every array of a scenario."""
+    T, Nc, Ns, Ne, J = params.slots, params.clients, params.servers, params.edges, params.tasks
+    per_task = (T, Nc, J)
+    return {
+        "client_cpu": (Nc,),
+        "client_power": (Nc,),
+        "server_cpu": (Ns,),
+        "edge_xy": (Ne, 2),
+        "edge_cpu": (Ne,),
+        "edge_range": (Ne,),
+        "cloud_xy": (2,),
+        "xy_client": (T, Nc, 2),
+        "xy_server": (T, Ns, 2),
+        "active_client": (T, Nc),
+        "active_server": (T, Ns),
+        "task_count": (T, Nc),
+        "task_size": per_task,
+        "task_cycles": per_task,
+        "task_rate": per_task,
+        "task_mean": per_task,
+        "task_deadline": per_task,
+        "fading_v2v": (T, Nc, Ns),
+        "fading_v2i": (T, Nc, Ne),
+        "pca_v2v_mean": (Nc * Ns,),
+        "pca_v2v": (params.components, Nc * Ns),
+        "pca_v2i_mean": (Nc * Ne,),
+        "pca_v2i": (params.components, Nc * Ne),
+    }
+
+
+def dtype(name: str) -> type:
+    return bool if name in FLAGS else np.int32 if name == "task_count" else np.float64
+
+
+def write(path, arrays: dict[str, np.ndarray], header: dict):
+    """Writes both files of `path`, a path without suffix."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(_with(path, ".npz"), **arrays)
+    header = {"version": VERSION} | header | {"sha256_npz": _sha256_of_file(_with(path, ".npz"))}
+    header["sha256"] = _sha256_of(header)
+    _with(path, ".json").write_text(json.dumps(header, indent=1) + "\n")
+
+
+def read(path) -> tuple[dict[str, np.ndarray], dict]:
+    """Arrays and header of a path without suffix, with either suffix too.
+
+    Raises:
+        ValueError: the file is not what was written, or not of this version.
+    """
+    path = Path(path)
+    path = path.with_suffix("") if path.suffix in (".npz", ".json") else path
+    text, binary = _with(path, ".json"), _with(path, ".npz")
+    try:
+        header = json.loads(text.read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{text}: not JSON: {error}") from error
+    if not isinstance(header, dict) or header.get("version") != VERSION:
+        found = header.get("version") if isinstance(header, dict) else None
+        raise ValueError(f"{text}: version is {found}, must be {VERSION}")
+    stated = header.pop("sha256", None)
+    for file, given, found in (
+        (text, stated, _sha256_of(header)),
+        (binary, header.get("sha256_npz"), _sha256_of_file(binary)),
+    ):
+        if given != found:
+            raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
+    with np.load(binary, allow_pickle=False) as stored:
+        return dict(stored), header
+
+
+def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str, np.ndarray]:
+    """The arrays in the types of a scenario.
+
+    Args:
+        where: named by the errors.
+
+    Raises:
+        ValueError: an array is missing, has another shape than Params', or holds a number that means nothing; names
+            the array and the first index.
+    """
+    out = {}
+    for name, shape in shapes(params).items():
+        if name not in arrays:
+            raise ValueError(f"{where}: array {name} is missing")
+        array = out[name] = np.asarray(arrays[name], dtype=dtype(name))
+        _check_shape(array, shape, name, where)
+        _refuse(~np.isfinite(array), array, name, where, "must be finite")
+        if name in NOT_NEGATIVE:
+            _refuse(array < 0, array, name, where, "must not be negative")
+    exists = np.arange(params.tasks) < out["task_count"][:, :, None]
+    for name in ("task_size", "task_cycles"):
+        _refuse(exists & (out[name] <= 0), out[name], name, where, "must be positive, as the slot holds a task")
+    scales = state_shapes(params) if params.running_scales else {}
+    for name in (name for name in arrays if name.startswith(RUNNING)):
+        array = out[name] = np.asarray(arrays[name], dtype=np.float64)
+        shape = scales.get(name.removeprefix(RUNNING))
+        if shape is None:
+            raise ValueError(f"{where}: array {name} is of no running scale of these parameters")
+        _check_shape(array, shape, name, where)
+        _refuse(np.isnan(array), array, name, where, "must be a number")
+    return out
+
+
+def check_distances(distance: np.ndarray, name: str, where: str):
+    """No two ends of a link in one place: the gain would be infinite."""
+    _refuse(distance <= 0, distance, name, where, "must be positive, as nothing keeps the gain finite (Q15)")
+
+
+def _check_shape(array: np.ndarray, shape: tuple[int, ...], name: str, where: str):
+    if array.shape != shape:
+        raise ValueError(f"{where}: array {name} has shape {array.shape}, must have {shape}")
+
+
+def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: str):
+    if wrong.any():
+        index = tuple(int(k) for k in np.argwhere(wrong)[0])
+        raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _sha256_of(header: dict) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
