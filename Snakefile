@@ -62,90 +62,81 @@ for name in ENVIRONMENTS:
 
 
 # ---- Experiments -------------------------------------------------------------------------------------------
-# What is timed takes every core, so nothing else runs beside it. Rules that differ in names alone take over the rest.
+# What is timed takes every core, so nothing else runs beside it. The rules below differ from the first in their
+# names alone; the wildcard `experiment` stands for the name of a rule.
 
 
 rule throughput:
     """Steps per second of an environment: every rung of the ladder, every batch size."""
     input:
-        sources=lambda wildcards: sources.of("experiments.throughput", wildcards.environment),
+        sources=lambda wildcards: sources.of(f"experiments.{wildcards.experiment}", wildcards.environment),
         packages="environment.yml",
     output:
-        rows="results/{environment}/throughput.csv",
-        provenance="results/{environment}/throughput.json",
+        rows="results/{environment}/{experiment,throughput}.csv",
+        provenance="results/{environment}/{experiment,throughput}.json",
     log:
-        "results/logs/{environment}/throughput.log",
+        "results/logs/{environment}/{experiment}.log",
     benchmark:
-        "results/benchmarks/{environment}/throughput.tsv"
+        "results/benchmarks/{environment}/{experiment}.tsv"
     conda:
         "environment.yml"
     threads: workflow.cores
     resources:
         gpu=GPUS,
     params:
-        experiment=lambda wildcards, output: Path(output.rows).stem,
-        environment=lambda wildcards: wildcards.get("environment", ""),
         scale=SCALE,
     shell:
-        "python -m experiments.{params.experiment} {params.environment} --scale {params.scale}"
+        "python -m experiments.{wildcards.experiment} {wildcards.environment} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"
 
 
 use rule throughput as correctness with:
     """Original against port: one step, whole episodes, distributions."""
-    input:
-        sources=lambda wildcards: sources.of("experiments.correctness", wildcards.environment),
-        packages="environment.yml",
     output:
-        rows="results/{environment}/correctness.csv",
-        provenance="results/{environment}/correctness.json",
-    log:
-        "results/logs/{environment}/correctness.log",
-    benchmark:
-        "results/benchmarks/{environment}/correctness.tsv"
+        rows="results/{environment}/{experiment,correctness}.csv",
+        provenance="results/{environment}/{experiment,correctness}.json",
 
 
 use rule throughput as transfer with:
-    """What copies between host and device cost a loop; of environments whose YAML has that section."""
-    input:
-        sources=lambda wildcards: sources.of("experiments.transfer", wildcards.environment),
-        packages="environment.yml",
+    """What copies between host and device cost a loop; where the environment's YAML asks for it."""
     output:
-        rows="results/{environment}/transfer.csv",
-        provenance="results/{environment}/transfer.json",
-    log:
-        "results/logs/{environment}/transfer.log",
-    benchmark:
-        "results/benchmarks/{environment}/transfer.tsv"
+        rows="results/{environment}/{experiment,transfer}.csv",
+        provenance="results/{environment}/{experiment,transfer}.json",
+
+
+use rule throughput as scaling with:
+    """Steps per second and memory over the number of vehicles; where the YAML asks for it."""
+    output:
+        rows="results/{environment}/{experiment,scaling}.csv",
+        provenance="results/{environment}/{experiment,scaling}.json",
+
+
+use rule throughput as breakdown with:
+    """What each operation of a step costs, in every form; where the YAML asks for it."""
+    output:
+        rows="results/{environment}/{experiment,breakdown}.csv",
+        provenance="results/{environment}/{experiment,breakdown}.json",
+
+
+use rule throughput as offloading with:
+    """What policies reach: delays, deadlines, costs; where the YAML asks for it."""
+    output:
+        rows="results/{environment}/{experiment,offloading}.csv",
+        provenance="results/{environment}/{experiment,offloading}.json",
 
 
 use rule throughput as learning with:
     """Agents that learn: curves, time to solve, rates; of environments with a recipe."""
-    input:
-        sources=lambda wildcards: sources.of("experiments.learning", wildcards.environment),
-        recipe="agents/recipes/{environment}.yaml",
-        packages="environment.yml",
     output:
-        rows="results/{environment}/learning.csv",
-        provenance="results/{environment}/learning.json",
-    log:
-        "results/logs/{environment}/learning.log",
-    benchmark:
-        "results/benchmarks/{environment}/learning.tsv"
+        rows="results/{environment}/{experiment,learning}.csv",
+        provenance="results/{environment}/{experiment,learning}.json",
 
 
 use rule throughput as peers with:
     """Other libraries beside the port, of those that `make peers` has installed."""
-    input:
-        sources=lambda wildcards: sources.of("experiments.peers", wildcards.environment),
-        packages="environment.yml",
     output:
-        rows="results/{environment}/peers.csv",
-        provenance="results/{environment}/peers.json",
-    log:
-        "results/logs/{environment}/peers.log",
-    benchmark:
-        "results/benchmarks/{environment}/peers.tsv"
+        rows="results/{environment}/{experiment,peers}.csv",
+        provenance="results/{environment}/{experiment,peers}.json",
 
 
 rule compilation:
@@ -166,7 +157,7 @@ rule compilation:
         "python -m experiments.compilation {wildcards.environment} --output {output.rows} 2>&1 | tee {log}"
 
 
-use rule throughput as ceilings with:
+rule ceilings:
     """What this machine can do at most: copy bandwidth, fp32 rate, cost of a launch."""
     input:
         sources=sources.of("experiments.ceilings"),
@@ -178,6 +169,15 @@ use rule throughput as ceilings with:
         "results/logs/ceilings.log",
     benchmark:
         "results/benchmarks/ceilings.tsv"
+    conda:
+        "environment.yml"
+    threads: workflow.cores
+    resources:
+        gpu=GPUS,
+    params:
+        scale=SCALE,
+    shell:
+        "python -m experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
 
 
 # ---- Paper -------------------------------------------------------------------------------------------------

@@ -76,6 +76,11 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
     return Settings(at_scale(content, scale))
 
 
+def kind(environment: str, folder: Path = FOLDER) -> str:
+    """What kind of port the settings are of: "thread" or "block"."""
+    return parse(folder / f"{environment}.yaml").get("kind", "thread")
+
+
 def check_policy(environment: str, settings: Settings, outputs: int, inputs: int) -> None:
     """ConfigError unless the fixed policy, if there is one, has weights [outputs, inputs] and bias [outputs]."""
     policy = settings.throughput.get("fixed_policy")

@@ -1,6 +1,6 @@
 """Record this machine: run every experiment into results/recorded/<machine>/ and sign it with SHA256SUMS.
 
-Needs no git, Snakemake or Gymnasium; what needs Gymnasium is left out where it is missing. Killed runs go on
+Needs no git, Snakemake, Gymnasium or PettingZoo; what needs one is left out where it is missing. Killed runs go on
 where they were; finished ones whose code and configuration are unchanged are kept.
 """
 
@@ -18,10 +18,11 @@ from experiments.checksums import SUMS, is_signed, sign
 
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
-WITH_A_SECTION = ("transfer",)  # of an environment whose YAML has a section of that name
-WITH_A_RECIPE = ("learning",)  # of an environment that agents/recipes/ has a recipe for
+WITH_A_SECTION = ("transfer", "scaling", "breakdown", "offloading")  # of an environment whose YAML has the section
+WITH_A_RECIPE = ("learning",)  # of an environment whose recipe in agents/recipes/ has that section
 WITH_PEERS = ("peers",)  # where at least one is installed
-AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without Gymnasium
+AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without the library of the originals
+LIBRARIES = {"thread": "Gymnasium", "block": "PettingZoo"}  # of the originals, by kind of environment
 EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *WITH_PEERS]
 
 
@@ -50,7 +51,7 @@ def experiments_of(environment: str) -> list[str]:
     """The experiments that an environment takes part in: by its YAML's sections, its recipe, the peers installed."""
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
     asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
-    asked += WITH_A_RECIPE if recipe_of(environment).exists() else ()
+    asked += [experiment for experiment in WITH_A_RECIPE if experiment in sections_of_recipe(environment)]
     return [*OF_AN_ENVIRONMENT, *asked, *(WITH_PEERS if peer_workers.installed() else ())]
 
 
@@ -58,12 +59,23 @@ def recipe_of(environment: str) -> Path:
     return ROOT / "agents" / "recipes" / f"{environment}.yaml"
 
 
+def sections_of_recipe(environment: str) -> list[str]:
+    """The sections of its recipe, none where there is no recipe."""
+    file = recipe_of(environment)
+    return re.findall(r"^(\w+):", file.read_text(), re.MULTILINE) if file.exists() else []
+
+
 def why_not(experiment: str, environment: str) -> str:
     """Why an environment takes no part in an experiment."""
     if experiment in WITH_PEERS:
         return "no peer is installed; make peers installs them"
     if experiment in WITH_A_RECIPE:
-        return f"there is no {recipe_of(environment).relative_to(ROOT)}"
+        file = recipe_of(environment)
+        return (
+            f"{file.relative_to(ROOT)} has no such section"
+            if file.exists()
+            else f"there is no {file.relative_to(ROOT)}"
+        )
     return f"experiments/{environment}.yaml has no such section"
 
 
@@ -87,8 +99,9 @@ def machine_name(text: str) -> str:
 def run(experiment: str, environment: str | None, scale: str, folder: Path, commit: str | None) -> None:
     """Run one experiment's command line into the folder, unless its result there is of the present code."""
     output = folder / (environment or "") / f"{experiment}.csv"
-    if experiment in AGAINST_ORIGINALS and importlib.util.find_spec("gymnasium") is None:
-        print(f"{experiment} {environment}: left out, Gymnasium is not installed", flush=True)
+    library = LIBRARIES[config.kind(environment)] if experiment in AGAINST_ORIGINALS else None
+    if library and importlib.util.find_spec(library.lower()) is None:
+        print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
         return
     if is_current(folder, output, experiment, environment, scale):
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
@@ -138,15 +151,7 @@ def is_current(folder: Path, output: Path, experiment: str, environment: str | N
         and described.get("sources") == now
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
-        and (experiment not in WITH_A_RECIPE or has_same_recipe(described, environment))
     )
-
-
-def has_same_recipe(described: dict, environment: str) -> bool:
-    """Was a result of learning made by the recipe that is there now?"""
-    from experiments import learning  # here, because whoever verifies a folder needs none of it
-
-    return described.get("config", {}).get("recipe") == learning.recipe_of(environment)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments import ROOT
 
 BY_FOLDER = ("experiments/peer_workers",)  # packages that find their modules by folder, and import none of them
+RECIPES = "agents/recipes"  # a package that reads one file per environment
 
 
 def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[str]:
@@ -18,7 +19,7 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     These are the module, all it imports of ours, and files beside such a module that share its name
     (ceilings.cuh, gymnax.txt). A package of BY_FOLDER comes with all its modules. `envs` finds its environments
     by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no other
-    environment's. With an environment come its YAML and schema.yaml.
+    environment's. With an environment come its YAML and schema.yaml, and where recipes are read its recipe.
     """
     files = imported(module, root)
     if not files:
@@ -33,6 +34,8 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
                 files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
     if environment:
         files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
+        recipe = root / RECIPES / f"{environment}.yaml"
+        files |= {recipe} if root / RECIPES / "__init__.py" in files and recipe.is_file() else set()
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ROOT, UserError, checksums, command, learning, peer_workers, provenance, record, sources
+from experiments import ROOT, UserError, checksums, command, peer_workers, provenance, record, sources
 
 
 def sign_all(folder):
@@ -192,16 +192,15 @@ def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkey
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, monkeypatch, changed):
-    """The recipe is no source file: what the result keeps of it is compared."""
+def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, changed):
     described = {
         "scale": "quick",
         "sources": provenance.hashes(sources.of("experiments.learning", "cartpole")),
         "machine": {"label": "this one"},
-        "config": {"recipe": learning.recipe_of("cartpole")},
     }
+    assert "agents/recipes/cartpole.yaml" in described["sources"]
     if changed:
-        described["config"]["recipe"]["ppo"]["lr"] = 1.0
+        described["sources"]["agents/recipes/cartpole.yaml"] = "another"
     (tmp_path / "cartpole").mkdir()
     (tmp_path / "cartpole" / "learning.json").write_text(json.dumps(described))
     (tmp_path / "cartpole" / "learning.csv").write_text("")

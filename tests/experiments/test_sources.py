@@ -19,9 +19,13 @@ TREE = {
     "experiments/peer_workers/one.txt": "",
     "experiments/peer_workers/notes.txt": "",
     "experiments/pole.yaml": "",
+    "experiments/lessons.py": "def main():\n    from agents import recipes\n",
     "agents/__init__.py": "",
     "agents/ppo.py": "from agents.replay import Replay\n",
     "agents/replay.py": "from .ppo import PPO\n",  # a circle
+    "agents/recipes/__init__.py": "",
+    "agents/recipes/pole.yaml": "",
+    "agents/recipes/car.yaml": "",
     "envs/__init__.py": "from .batch import Batch\n",
     "envs/batch.py": "def build():\n    from envs.kernels import build\n",
     "envs/unused.py": "",
@@ -113,6 +117,14 @@ def test_the_peers_come_with_what_they_import_and_their_requirements(root):
         "experiments/peer_workers/one.txt",
         "experiments/rivals.py",
     ]
+
+
+def test_what_reads_recipes_depends_on_that_of_its_environment(root):
+    recipes = [path for path in sources.of("experiments.lessons", "pole", root) if path.startswith("agents/recipes")]
+    assert recipes == ["agents/recipes/__init__.py", "agents/recipes/pole.yaml"]
+    assert not [path for path in sources.of("experiments.speed", "pole", root) if path.startswith("agents/recipes")]
+    (root / "agents/recipes/pole.yaml").unlink()
+    assert "agents/recipes/pole.yaml" not in sources.of("experiments.lessons", "pole", root)
 
 
 @pytest.mark.parametrize("module", ["experiments.sped", "numpy", ""])

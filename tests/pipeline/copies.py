@@ -3,12 +3,14 @@
 import csv
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+ON_REQUEST = {"transfer", "scaling", "breakdown", "offloading"}  # of an environment whose YAML has the section
 
 
 def copy_of_the_code(folder: Path) -> Path:
@@ -33,15 +35,20 @@ def add_environment(copy: Path, name: str) -> None:
 
 
 def environments(copy: Path) -> list[str]:
-    return sorted(settings.stem for settings in (copy / "experiments").glob("*.yaml") if settings.stem != "schema")
+    """Those with settings and a port."""
+    stems = {settings.stem for settings in (copy / "experiments").glob("*.yaml")}
+    return sorted(name for name in stems if (copy / "envs" / name / "port.py").exists())
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
-    """What an environment takes part in: everything, but where the YAML has to ask or a recipe to be, only then."""
-    settings = (copy / "experiments" / f"{environment}.yaml").read_text()
-    asked = [experiment for experiment in ("transfer",) if f"\n{experiment}:\n" in settings]
-    asked += ["learning"] if (copy / "agents" / "recipes" / f"{environment}.yaml").exists() else []
-    return ["throughput", "correctness", "compilation", *asked]
+    """What an environment takes part in: everything, but where its YAML or a recipe has to ask, only then."""
+
+    def sections(file: Path) -> set[str]:
+        return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE)) if file.exists() else set()
+
+    asked = sections(copy / "experiments" / f"{environment}.yaml") & ON_REQUEST
+    asked |= sections(copy / "agents" / "recipes" / f"{environment}.yaml") & {"learning"}
+    return ["throughput", "correctness", "compilation", *sorted(asked)]
 
 
 def run(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:

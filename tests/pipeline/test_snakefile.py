@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.copies import ROOT, copy_of_the_code, environments, experiments, planned, run, snakemake
+from tests.pipeline.copies import (
+    ON_REQUEST,
+    ROOT,
+    copy_of_the_code,
+    environments,
+    experiments,
+    planned,
+    run,
+    snakemake,
+)
 
 EXPERIMENTS = ("throughput", "correctness", "compilation", "transfer")  # of CartPole, and of a twin without a recipe
-TIMED = {"throughput", "correctness", "transfer", "learning"}
+TIMED = {"throughput", "correctness", "learning", *ON_REQUEST}
 PAPER = "results/report.html"
 
 
@@ -41,14 +50,15 @@ def test_the_snakefile_is_short_and_runs_commands_only():
     assert text.count("\n") <= 210
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
     shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
-    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 8
-    assert len(shells) == text.count("| tee {log}") == 3
+    assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 4
+    assert len(shells) == text.count("| tee {log}") == 4
     assert set(shells) == {"python -m experiments", "python -m paper"}
 
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    assert set(listed) == {"all", "ceilings", "report", "learning", "peers", *environments(measured), *EXPERIMENTS}
+    rules = {"all", "ceilings", "compilation", "report", "peers", *TIMED}
+    assert set(listed) == {*rules, *environments(measured)}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 
@@ -70,7 +80,8 @@ def test_at_first_everything_is_planned(tmp_path):
 def test_what_is_timed_takes_every_core(tmp_path):
     plan = snakemake(copy_of_the_code(tmp_path), "--dry-run", "--cores", "7")
     jobs = re.findall(r"^rule (\w+):\n(.*?)\n\n", plan, re.MULTILINE | re.DOTALL)
-    assert {rule for rule, text in jobs if "threads: 7" in text} == {"ceilings", *TIMED}
+    planned = {rule for rule, _ in jobs}
+    assert {rule for rule, text in jobs if "threads: 7" in text} == planned & {"ceilings", *TIMED}
 
 
 def test_a_second_run_has_nothing_to_do(measured):
@@ -132,6 +143,12 @@ def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
         agent.write("\n")
     learning = (of(name, "learning") for name in environments(copy) if "learning" in experiments(copy, name))
     assert planned(copy) == {PAPER}.union(*learning)
+
+
+def test_a_recipe_that_asks_for_no_learning_is_left_alone(copy):
+    """So that an agent may be configured for an environment whose learning is not measured."""
+    (copy / "agents" / "recipes" / "twin.yaml").write_text("ppo: {recipe: cleanrl}\n")
+    assert not [output for output in planned(copy, "--forceall") if output == "results/twin/learning.csv"]
 
 
 def test_an_environment_with_a_recipe_more_learns(copy):
