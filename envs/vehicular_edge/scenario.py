@@ -11,6 +11,7 @@ import numpy as np
 
 from . import drawing, links, scenario_file
 from .params import BITS, DRIFTS, FAMILIES, Params
+from .traces import Records, fill
 from .traffic import box, simulate
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
@@ -218,6 +219,33 @@ def draw_pool(
 ) -> list[Scenario]:
     """Scenarios 0 .. count-1 of `draw`."""
     return [draw(params, traffic, index, seed, calibration) for index in range(count)]
+
+
+def from_trace(
+    records: Records,
+    params: Params | None = None,
+    index: int = 0,
+    seed: int = 264,
+    calibration: Calibration | None = None,
+    name: str = "trace",
+) -> Scenario:
+    """A scenario on recorded traffic; everything but the positions is drawn as by `draw`.
+
+    Args:
+        records: of the window, see `traces`.
+        calibration: None takes what the random policy reaches on this very scenario.
+    """
+    params = params or Params()
+    xy, active, extent = fill(records, params)
+    return Scenario(
+        params=params,
+        **drawing.fields(params, xy, active, extent, index, seed),
+        calibration=calibration or Calibration.ones(params),
+        name=name,
+        source=records.source,
+        index=index,
+        seed=seed,
+    ).check(records.source.get("file", name))
 
 
 def load(path, params: Params | None = None) -> Scenario:

@@ -1,0 +1,224 @@
+"""Recorded traffic: loaders of three formats, and the filling of what a recording leaves out.
+
+Every loader reads its file in parts, so that it may be larger than memory, and yields `Records` in planar metres.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from xml.etree import ElementTree
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+
+from . import gcj02
+from .params import Params
+
+FOOT_M = 0.3048
+WINDOW_S = 100  # of the published windows on NGSIM
+ROWS = 200_000  # of a file, read at once
+NGSIM = {"Vehicle_ID": "vehicle", "Global_Time": "utc_s", "Local_X": "x", "Local_Y": "y"}
+FCD = {"timestep_time": "utc_s", "vehicle_id": "vehicle", "vehicle_x": "x", "vehicle_y": "y"}
+GAIA = ("driver", "order", "time", "lon", "lat")
+MILLISECONDS = 1e11  # a time above it is not in seconds: as such it would lie in the year 5138
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """R positions of vehicles."""
+
+    vehicle: np.ndarray  # [R] integers or strings
+    utc_s: np.ndarray  # [R] float64
+    x: np.ndarray  # [R] m
+    y: np.ndarray  # [R] m
+    source: dict = field(default_factory=dict)  # file and its SHA-256
+
+
+def ngsim(path, start_s: float | None = None, seconds: float = WINDOW_S, **equal) -> Records:
+    """NGSIM CSV: `Vehicle_ID, Global_Time` in ms (Peachtree: s), `Local_X, Local_Y` in ft.
+
+    Args:
+        start_s, seconds: keeps start_s <= utc < start_s + seconds; None keeps all.
+        equal: keeps rows whose column has this value, as Location="i-80".
+    """
+
+    def metres(part: pd.DataFrame) -> pd.DataFrame:
+        part["utc_s"] = np.where(part["utc_s"] > MILLISECONDS, part["utc_s"] / 1000.0, part["utc_s"])
+        return part.assign(x=part["x"] * FOOT_M, y=part["y"] * FOOT_M)
+
+    return _csv(path, NGSIM, metres, start_s, seconds, equal, thousands=",")
+
+
+def sumo_csv(path, start_s: float | None = None, seconds: float = WINDOW_S) -> Records:
+    """SUMO floating car positions, converted to CSV: `timestep_time`, `vehicle_id`, `vehicle_x`, `vehicle_y`."""
+    return _csv(path, FCD, lambda part: part, start_s, seconds, sep=None, engine="python")
+
+
+def sumo_xml(path, start_s: float | None = None, seconds: float = WINDOW_S) -> Records:
+    """SUMO floating car positions: `timestep@time`, `vehicle@id,x,y`; start_s and seconds as in `ngsim`."""
+    rows = []
+    now = None
+    try:
+        for event, element in ElementTree.iterparse(path, events=("start", "end")):
+            if event == "start" and element.tag == "timestep":
+                now = float(element.attrib["time"])
+            elif event == "end" and element.tag == "vehicle" and (start_s is None or 0 <= now - start_s < seconds):
+                rows.append((element.attrib["id"], now, float(element.attrib["x"]), float(element.attrib["y"])))
+            if event == "end":
+                element.clear()
+    except KeyError as error:
+        raise ValueError(f"{path}: a {element.tag} lacks the attribute {error}") from error
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{path}: not XML: {error}") from error
+    return _records(pd.DataFrame(rows, columns=["vehicle", "utc_s", "x", "y"]), path)
+
+
+def gaia(
+    path, start_s: float | None = None, seconds: float = WINDOW_S, origin: tuple[float, float] | None = None
+) -> Records:
+    """GAIA-like CSV without header: driver, order, unix time, longitude, latitude in GCJ-02; a trip is a vehicle.
+
+    Args:
+        start_s, seconds: as in `ngsim`.
+        origin: longitude, latitude of x = y = 0 in WGS-84, None takes the smallest of the records.
+    """
+    with Path(path).open() as file:
+        head = file.readline().strip().split(",")
+    header = 0 if head == list(GAIA) else None
+    if len(head) != len(GAIA):
+        raise ValueError(f"{path}: has {len(head)} columns, must have {len(GAIA)}: {', '.join(GAIA)}")
+
+    def trips(part: pd.DataFrame) -> pd.DataFrame:
+        longitude, latitude = gcj02.to_wgs84(part["lon"].to_numpy(float), part["lat"].to_numpy(float))
+        vehicle = part["driver"].astype(str) + "/" + part["order"].astype(str)
+        return pd.DataFrame({"vehicle": vehicle, "utc_s": part["time"].astype(float), "x": longitude, "y": latitude})
+
+    columns = {name: name for name in GAIA}
+    found = _csv(path, columns, trips, start_s, seconds, header=header, names=list(GAIA))
+    if origin is None:
+        origin = (found.x.min(), found.y.min()) if len(found.x) else (0.0, 0.0)
+    x, y = gcj02.local_metres(found.x, found.y, origin)
+    return Records(found.vehicle, found.utc_s, x, y, found.source)
+
+
+def window_start(text: str, params: Params, zone: str) -> float:
+    """Unix time of a wall-clock time "YYYY-MM-DD HH:MM:SS" at the site (Q16).
+
+    Args:
+        zone: of the site, as "America/Los_Angeles". The published code takes this machine's zone and adds 15 h, which
+            is the site's time on a machine in China in summer.
+    """
+    moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    if params.local_time_window:
+        return time.mktime(moment.timetuple()) + 15 * 3600.0
+    return moment.replace(tzinfo=ZoneInfo(zone)).timestamp()
+
+
+def fill(records: Records, params: Params) -> tuple[np.ndarray, np.ndarray, tuple[float, float, float, float]]:
+    """Positions of N vehicles in every slot.
+
+    The N vehicles with most records are taken (ties: lower id), in the order of ids. Slot 0 is the earliest record;
+    only whole seconds after it count.
+
+    Returns:
+        Positions [T, N, 2] m; active [T, N] bool; map box x0, y0, x1, y1 in m, the extremes of the taken records.
+
+    Raises:
+        ValueError: fewer than N vehicles.
+    """
+    where = records.source.get("file", "records")
+    taken, second, xy = _densest(records, params.vehicles, where)
+    track = _published_track if params.jumping_tracks else _linear_track  # Q15
+    filled = np.empty((params.slots, params.vehicles, 2))
+    active = np.empty((params.slots, params.vehicles), dtype=bool)
+    for position in range(params.vehicles):
+        mine = taken == position
+        filled[:, position], active[:, position] = track(second[mine], xy[mine], params.slots)
+    return filled, active, (*xy.min(axis=0), *xy.max(axis=0))
+
+
+def _densest(records: Records, vehicles: int, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Records of the taken vehicles: position of the vehicle in the order of ids, whole second, [R, 2] m."""
+    if len(records.utc_s) == 0:
+        raise ValueError(f"{where}: has no record in the window, needs vehicles={vehicles}")
+    # Times of milliseconds: whole seconds after the earliest are found in integers.
+    milliseconds = np.rint(records.utc_s * 1000.0).astype(np.int64)
+    milliseconds -= milliseconds.min()
+    whole = milliseconds % 1000 == 0
+    ids, number, counts = np.unique(records.vehicle, return_inverse=True, return_counts=True)
+    seen = np.zeros(len(ids), dtype=bool)
+    seen[number[whole]] = True
+    counts = np.where(seen, counts, 0)  # one seen between whole seconds alone has no position
+    if seen.sum() < vehicles:
+        raise ValueError(f"{where}: has {seen.sum()} vehicles in the window, needs vehicles={vehicles}")
+    most = np.sort(np.argsort(-counts, kind="stable")[:vehicles])
+    rank = np.full(len(ids), -1)
+    rank[most] = np.arange(vehicles)
+    keep = whole & (rank[number] >= 0)
+    taken, second = rank[number[keep]], milliseconds[keep] // 1000
+    xy = np.stack([records.x[keep], records.y[keep]], axis=1)
+    order = np.lexsort((second, taken))
+    taken, second, xy = taken[order], second[order], xy[order]
+    first = np.ones(len(taken), dtype=bool)  # of several records of a second the first counts
+    first[1:] = (taken[1:] != taken[:-1]) | (second[1:] != second[:-1])
+    return taken[first], second[first], xy[first]
+
+
+def _linear_track(second: np.ndarray, xy: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Linear in gaps; inactive, with the position held, outside the records."""
+    t = np.arange(slots)
+    track = np.stack([np.interp(t, second, xy[:, axis]) for axis in (0, 1)], axis=1)
+    return track, (t >= second[0]) & (t <= second[-1])
+
+
+def _published_track(second: np.ndarray, xy: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gaps arrive a second early, the last velocity goes on, and who comes late jumps back; all active (2.3)."""
+    first, last = int(second[0]), int(second[-1])
+    track = np.empty((max(slots, last + 1), 2))
+    for s, gap, here, there in zip(second[:-1], np.diff(second), xy[:-1], xy[1:], strict=True):
+        share = np.arange(gap) / max(gap - 1, 1)
+        track[s : s + gap] = here + (there - here) * share[:, None]
+    track[last] = xy[-1]
+    velocity = track[last] - track[last - 1] if len(second) > 1 else np.zeros(2)
+    after = np.arange(1, len(track) - last)
+    track[last + 1 :] = xy[-1] + after[:, None] * velocity
+    if first > 0:
+        velocity = (xy[1] - xy[0]) / (second[1] - second[0]) if len(second) > 1 else np.zeros(2)
+        before = np.arange(first)
+        steps = np.where(before == 0, 1, before + 2)
+        track[:first] = xy[0] + steps[:, None] * velocity
+    return track[:slots], np.ones(slots, dtype=bool)
+
+
+def _csv(path, columns: dict, convert, start_s, seconds: float, equal=None, header=0, names=None, **options) -> Records:
+    """Reads a CSV in parts, checks its columns, converts and keeps the rows of the window."""
+    equal = equal or {}
+    parts = []
+    with pd.read_csv(path, chunksize=ROWS, header=header, names=names, **options) as reader:
+        for part in reader:
+            missing = [name for name in (*columns, *equal) if name not in part]
+            if missing:
+                raise ValueError(f"{path}: lacks the column {missing[0]}; it has {', '.join(map(str, part))}")
+            for name, value in equal.items():
+                part = part[part[name] == value]
+            part = convert(part[list(columns)].rename(columns=columns))
+            since = part["utc_s"] - (start_s or 0.0)
+            parts.append(part if start_s is None else part[(since >= 0) & (since < seconds)])
+    return _records(pd.concat(parts, ignore_index=True), path)
+
+
+def _records(rows: pd.DataFrame, path) -> Records:
+    with Path(path).open("rb") as file:
+        source = {"file": Path(path).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    vehicle = rows["vehicle"].to_numpy()
+    if vehicle.dtype.kind not in "iu":
+        vehicle = vehicle.astype(str)
+        vehicle = vehicle.astype(np.int64) if np.strings.isdecimal(vehicle).all() else vehicle
+    numbers = [rows[name].to_numpy(np.float64) for name in ("utc_s", "x", "y")]
+    for name, column in zip(("utc_s", "x", "y"), numbers, strict=True):
+        if not np.isfinite(column).all():
+            raise ValueError(f"{path}: {name} of record {int(np.argmin(np.isfinite(column)))} is not finite")
+    return Records(vehicle, *numbers, source)
