@@ -1,0 +1,349 @@
+"""The sequential original: two agents offload the tasks of vehicles, and share power and CPU among them.
+
+Objects and loops in float64, written like the specification. Every switch of `Params` works on its own, so the
+published model (preset "original"), the corrected one ("physical") and any mixture are one code. All other forms are
+compared with it. `episode.py` holds the model; this file makes it a PettingZoo environment.
+"""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+
+from ..noise import RESET, philox
+from ..port import nearest
+from .episode import Episode
+from .nodes import Network
+from .params import PRESETS, Params, queue_shapes, state_shapes
+from .scales import Scales
+
+__all__ = ["VehicularEdge", "get_state", "make", "set_state"]
+
+AGENTS = ("offloading", "allocation")
+
+
+class VehicularEdge(ParallelEnv):
+    """The environment, for two agents that see the same vector and earn the same reward.
+
+    Args:
+        scenario: a `scenario.Scenario`, or a list of them, of which an episode takes one (Q12).
+        params: None for the scenario's own.
+        indexed: keep lists of what a node was assigned, and means, instead of looking for them whenever they are
+            needed. Changes no bit of any result.
+        signed: actions lie in [-1, 1].
+
+    Raises:
+        ValueError: an action of the wrong shape, not finite or out of range; sizes of scenario and params differ.
+    """
+
+    metadata = {"name": "vehicular_edge", "render_modes": [], "is_parallelizable": True}
+
+    def __init__(self, scenario, params: Params | None = None, indexed: bool = False, signed: bool = False):
+        pool = list(scenario) if isinstance(scenario, list | tuple) else [scenario]
+        self.params = p = params or pool[0].params
+        self.scenarios = [one if one.params == p else dataclasses.replace(one, params=p) for one in pool]
+        for position, one in enumerate(self.scenarios):
+            sizes = (*one.task_size.shape, one.server_cpu.size, one.edge_cpu.size)
+            wanted = (p.slots, p.clients, p.tasks, p.servers, p.edges)
+            if sizes != wanted:
+                raise ValueError(
+                    f"scenario {position} has (slots, clients, tasks, servers, edges) {sizes}, params want {wanted}"
+                )
+        self.indexed, self.signed = indexed, signed
+        self.possible_agents = list(AGENTS)
+        self.agents = []
+        actions = Box(-1.0 if signed else 0.0, 1.0, (p.action_length,), np.float32)
+        self._action_spaces = {"offloading": actions, "allocation": Box(actions.low, actions.high)}
+        self._observation_space = _observation_box(p)
+        self.state_space = Box(0.0, p.slots / (p.slots - 1), (2,), np.float64)
+        self._networks = {}
+        self._start(0)
+        self._open(0)
+
+    # ---- PettingZoo
+
+    def action_space(self, agent: str) -> Box:
+        return self._action_spaces[agent]
+
+    def observation_space(self, agent: str) -> Box:
+        return self._observation_space
+
+    def reset(self, seed: int | None = None, options: dict | None = None):
+        """Opens an episode; a seed restarts what lasts longer, too: the count of episodes and the running scales."""
+        if seed is not None:
+            self._start(seed)
+        chosen = 0
+        if not self.params.frozen_scenario:  # Q12
+            chosen = int(philox((0, self._episode, 0, RESET), self._key)[0]) % len(self.scenarios)
+        self._episode += 1
+        self._open(chosen)
+        self.agents = list(AGENTS)
+        return self._for_agents(self.observe().astype(np.float32)), {agent: {} for agent in AGENTS}
+
+    def step(self, actions: dict):
+        """One slot. `actions` holds a vector [A] of each agent."""
+        self._require_episode()
+        for agent in AGENTS:
+            if agent not in actions:
+                raise ValueError(f"no action of agent {agent!r}: give a vector of {self.params.action_length} numbers")
+            self._check_vector(agent, actions[agent])
+        return self._play(actions)
+
+    def step_decoded(self, target, share):
+        """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] >= 0, not yet divided."""
+        self._require_episode()
+        p = self.params
+        target, share = np.asarray(target), np.asarray(share, dtype=np.float64)
+        if target.shape != (p.clients, p.tasks) or not np.issubdtype(target.dtype, np.integer):
+            raise ValueError(f"target {target.dtype} {target.shape} must be integers {(p.clients, p.tasks)}")
+        if share.shape != (p.share_length,):
+            raise ValueError(f"share {share.shape} must be {(p.share_length,)}")
+        _check_range("target", target, 0, p.options - 1)
+        _check_range("share", share, 0, math.inf)
+        return self._play({"target": target, "share": share})
+
+    def state(self) -> np.ndarray:
+        """[t/(T-1), truncated]."""
+        return np.array([self.t / (self.params.slots - 1), float(self.t == self.params.slots)])
+
+    def _play(self, action: dict):
+        self.offloading(action)
+        self.noma()
+        self.queue_update()
+        self.cost()
+        self.episode.drift()
+        reward = self.episode.reward()
+        self.episode.enter(self.t + 1)
+        truncated = self.t == self.params.slots
+        if truncated:
+            self.agents = []
+        outcome = self.episode.outcome
+        facts = {name: outcome[name] for name in ("tasks_admitted", "dropped", "energy", "jain")}
+        return (
+            self._for_agents(self.observe().astype(np.float32)),
+            dict.fromkeys(AGENTS, reward),
+            dict.fromkeys(AGENTS, False),
+            dict.fromkeys(AGENTS, truncated),
+            {agent: dict(facts) for agent in AGENTS},
+        )
+
+    # ---- the parts of a slot, in their order
+
+    def offloading(self, action: dict):
+        """Decodes an action, raw or in integer form, and admits its tasks."""
+        if "target" in action:
+            target, share = action["target"], action["share"]
+        else:
+            target, share = self.decode(*(action[agent] for agent in AGENTS))
+        self.episode.offloading(target.tolist(), share.tolist())
+
+    def decode(self, offloading, allocation) -> tuple[np.ndarray, np.ndarray]:
+        """Options [Nc, J] and shares [A1] of raw vectors [A] (section 2.5)."""
+        p = self.params
+        vectors = (np.asarray(vector, dtype=np.float64) for vector in (offloading, allocation))
+        if self.signed:
+            vectors = (np.clip((vector + 1.0) / 2.0, 0.0, 1.0) for vector in vectors)
+        choice, share = vectors
+        choice = choice[: p.target_length].reshape(p.clients, p.tasks)
+        if p.cloud_only_at_one:  # Q1
+            target = np.floor(choice * (p.options - 1))
+        else:
+            target = np.minimum(np.floor(choice * p.options), p.options - 1)
+        return target.astype(np.int32), share[: p.share_length]
+
+    def noma(self):
+        """Rates of everybody who sends, at every receiver."""
+        self.episode.noma()
+
+    def queue_update(self):
+        """Real and virtual queues."""
+        self.episode.queue_update()
+
+    def cost(self) -> float:
+        return self.episode.cost()
+
+    # ---- what can be seen
+
+    @property
+    def t(self) -> int:
+        return self.episode.t
+
+    def observe(self) -> np.ndarray:
+        """What both agents see, [D] in float64 (section 2.12)."""
+        p, network = self.params, self.episode.network
+        calibration, found = network.scenario.calibration, network.scenario
+        largest_mb, largest_work = calibration.size, calibration.work
+        if p.running_scales:  # Q11
+            largest_mb, largest_work = network.largest_mb, network.largest_work
+        seen = []
+        for client in network.clients:
+            for task in client.tasks:
+                seen += [task.size_mb / largest_mb, task.mbit * 1e6 * task.density / largest_work]
+            seen += [0.0, 0.0] * (p.tasks - len(client.tasks))
+        slot = min(self.t, p.slots - 1)
+        scores_v2v, scores_v2i = found.scores_v2v[slot], found.scores_v2i[slot]
+        if not p.raw_observation:  # Q26
+            scores_v2v, scores_v2i = scores_v2v / calibration.score_v2v, scores_v2i / calibration.score_v2i
+        Q = self._scales.backlogs(self.episode.reported(), calibration)
+        seen += Q["lc"]
+        seen += scores_v2v.tolist()
+        seen += itertools.chain.from_iterable(zip(Q["v2v"], Q["vc"], strict=True))
+        seen += scores_v2i.tolist()
+        seen += itertools.chain.from_iterable(zip(Q["v2i"], Q["i2i"], Q["ec"], strict=True))
+        seen += Q["i2c"] + Q["cc"]
+        return np.array(seen)
+
+    @property
+    def record(self) -> dict:
+        """The last slot.
+
+        "in", "out", "dep": Mbit by family, in the shapes of the queues; "delay": the "in" and "out" of the virtual one.
+        "rate_v2v" [Nc, Ns], "rate_v2i" [Nc, Ne]: bit/s, 0 where nothing is sent. "target" [Nc, J]: options as tried,
+        0 where there is no task; "admitted" [Nc, J]. "costs": mW, GHz or MB m by kind. "cost", "drift", "success",
+        "reward", "energy" (J), "jain": numbers; "dropped": tasks beyond J, beyond a cap, without an access edge.
+        """
+        p, episode = self.params, self.episode
+        shapes, delay = queue_shapes(p), episode.virtual["delay"]
+        target, admitted = np.zeros((p.clients, p.tasks), np.int32), np.zeros((p.clients, p.tasks), bool)
+        for i, tasks in enumerate(episode.played):
+            for j, task in enumerate(tasks):
+                target[i, j], admitted[i, j] = task.option, task.admitted
+        flows = {
+            name: {family: _column(queues, part).reshape(shapes[family]) for family, queues in episode.queues.items()}
+            for name, part in (("in", "arrived"), ("out", "capacity"), ("dep", "departed"))
+        }
+        return {
+            **episode.outcome,
+            **flows,
+            "delay": {"in": _column(delay, "arrived"), "out": _column(delay, "capacity")},
+            "rate_v2v": _rates(episode.network.servers, p.clients),
+            "rate_v2i": _rates(episode.network.edges, p.clients),
+            "target": target,
+            "admitted": admitted,
+            "costs": {kind: np.array(values) for kind, values in episode.costs.items()},
+        }
+
+    # ---- inside
+
+    def _start(self, seed: int):
+        self._key, self._episode = seed, 0
+        self._scales = Scales(self.params, self.scenarios[0].running)
+
+    def _open(self, chosen: int):
+        if chosen not in self._networks:
+            self._networks[chosen] = Network(self.scenarios[chosen], self.params)
+        self.episode = Episode(self._networks[chosen], self.params, self._scales, self.indexed)
+
+    def _for_agents(self, observation: np.ndarray) -> dict:
+        return {agent: observation.copy() for agent in AGENTS}
+
+    def _require_episode(self):
+        if not self.agents:
+            raise ResetNeeded("no episode is open: call reset() first")
+
+    def _check_vector(self, agent: str, vector):
+        vector, wanted = np.asarray(vector), (self.params.action_length,)
+        if vector.shape != wanted:
+            raise ValueError(f"action of agent {agent!r} has shape {vector.shape}, not {wanted}")
+        _check_range(f"action of agent {agent!r}", vector, -1 if self.signed else 0, 1)
+
+
+def _check_range(what: str, values: np.ndarray, low: float, high: float):
+    wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
+    if wrong.any():
+        index = tuple(np.argwhere(wrong)[0].tolist())
+        raise ValueError(f"{what}: index {index} is {values[index]}, must lie in [{low}, {high}]")
+
+
+def _observation_box(p: Params) -> Box:
+    """[0, 1] as published, or what really bounds each number (Q26)."""
+    if p.raw_observation:
+        return Box(0.0, 1.0, (p.observation_length,), np.float32)
+    low = np.zeros(p.observation_length, np.float32)
+    first = 2 * p.tasks * p.clients + p.clients
+    for start in (first, first + p.components + 2 * p.servers):  # only scores have a sign
+        low[start : start + p.components] = -np.inf
+    return Box(low, np.full_like(low, np.inf), dtype=np.float32)
+
+
+def _column(queues: list, part: str) -> np.ndarray:
+    return np.array([getattr(queue, part) for queue in queues], dtype=np.float64)
+
+
+def _rates(receivers: list, clients: int) -> np.ndarray:
+    """bit/s [Nc, receivers]."""
+    rates = np.zeros((clients, len(receivers)))
+    for receiver in receivers:
+        for i, mbps in receiver.rates.items():
+            rates[i, receiver.index] = 1e6 * mbps
+    return rates
+
+
+def make(
+    preset: str = "physical",
+    traffic: str = "city",
+    scenario=None,
+    index: int = 0,
+    seed: int = 264,
+    indexed: bool = False,
+    signed: bool = False,
+    **params,
+) -> VehicularEdge:
+    """The original on a scenario of `preset`, drawn from `traffic` with (`seed`, `index`); or on a given scenario.
+
+    A given scenario, or list of them, brings its own parameters; `params` replace single ones.
+
+    Raises:
+        ValueError: unknown preset or parameter.
+    """
+    from .scenario import draw  # which calibrates with this module
+
+    if preset not in PRESETS:
+        raise ValueError(f"preset={preset!r} must be one of {', '.join(map(repr, PRESETS))}")
+    known = [field.name for field in dataclasses.fields(Params)]
+    for name in params:
+        if name not in known:
+            raise ValueError(f"no parameter {name!r}{nearest(name, known)}")
+    if scenario is None:
+        scenario = draw(Params(**PRESETS[preset] | params), traffic, index, seed)
+        return VehicularEdge(scenario, indexed=indexed, signed=signed)
+    first = scenario[0] if isinstance(scenario, list | tuple) else scenario
+    return VehicularEdge(scenario, dataclasses.replace(first.params, **params), indexed, signed)
+
+
+def get_state(env: VehicularEdge) -> dict[str, np.ndarray]:
+    """Every field of `params.state_shapes`, in its shape and unit, as float64."""
+    queues, running = env.episode.queues | env.episode.virtual, env._scales.running
+    return {
+        name: (_column(queues[name], "backlog") if name in queues else np.array(running[name])).reshape(shape)
+        for name, shape in state_shapes(env.params).items()
+    }
+
+
+def set_state(env: VehicularEdge, state: dict, t: int):
+    """Puts the environment at the start of slot `t` of its present scenario.
+
+    Raises:
+        ValueError: a field is missing, unknown or of another shape, or t is not in 0..T.
+    """
+    shapes, p = state_shapes(env.params), env.params
+    if set(state) != set(shapes):
+        raise ValueError(f"state must have the fields {', '.join(shapes)}; got {', '.join(state)}")
+    if not 0 <= t <= p.slots:
+        raise ValueError(f"t={t} must lie in 0..{p.slots}")
+    queues = env.episode.queues | env.episode.virtual
+    for name, shape in shapes.items():
+        values = np.asarray(state[name], dtype=np.float64)
+        if values.shape != shape:
+            raise ValueError(f"state field {name!r} has shape {values.shape}, not {shape}")
+        if name in queues:
+            for queue, backlog in zip(queues[name], values.ravel().tolist(), strict=True):
+                queue.put(backlog)
+        else:
+            env._scales.running[name] = values.tolist()
+    env.episode.enter(t)
+    env.agents = list(AGENTS) if t < p.slots else []
