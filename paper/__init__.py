@@ -41,13 +41,24 @@ class Rung:
 NOT_LIVE = "port-cuda-no-reset"  # the one rung whose rate counts steps of environments that have ended
 # Colours: Okabe and Ito, and Tol's muted set; each rung keeps its colour and marker in every figure.
 RUNGS = {
-    "original": Rung("original, one process", "#2b2b2b", "o", "Gymnasium's own environment in a Python loop"),
-    "original-all-cores": Rung("original, all cores", "#8a8a8a", "s", "one such loop per core, rates added"),
+    "original": Rung(
+        "original, one process",
+        "#2b2b2b",
+        "o",
+        "the CPU environment in a Python loop: Gymnasium's own, or the one here",
+    ),
+    "original-indexed": Rung(
+        "original, indexed", "#661100", "d", "the same, with lists stored that it otherwise searches again and again"
+    ),
+    "original-all-cores": Rung("original, all cores", "#8a8a8a", "s", "a loop of the original per core, rates added"),
     "gymnasium-vector": Rung("Gymnasium's vector class", "#CC79A7", "D", "Gymnasium's own batch, in NumPy"),
     "arrays-numpy": Rung("arrays on NumPy", "#E69F00", "^", "the port as array code: batching without fusion"),
     "arrays-cupy": Rung("arrays on CuPy", "#A6761D", "v", "the same on a GPU: one kernel per operation"),
     "port-cpu": Rung("port on CPU, call per step", "#0072B2", "o", "the compiled kernel, one step per call"),
-    "port-cpu-fused": Rung("port on CPU, fused", "#56B4E9", "s", "K steps per call, the state in registers"),
+    "port-cpu-scenarios": Rung(
+        "port on CPU, own scenarios", "#88CCEE", "^", "one step per call, a scenario of its own for every environment"
+    ),
+    "port-cpu-fused": Rung("port on CPU, fused", "#56B4E9", "s", "K steps per call, the state kept at hand"),
     "port-cpu-trajectory": Rung("port on CPU, trajectory", "#332288", "D", "the same, every step written out"),
     "port-cpu-mlp": Rung(
         "port on CPU, networks inside", "#6699CC", "P", "the same, with a 64-64 actor and critic in the kernel"
@@ -59,7 +70,10 @@ RUNGS = {
         "port on GPU, the note's loop, no resets", "#DDCC77", "v", "the same without resets; it counts what has ended"
     ),
     "port-cuda-graph": Rung("port on GPU, CUDA graph", "#117733", "s", "policy and step without the host"),
-    "port-cuda-fused": Rung("port on GPU, fused", "#D55E00", "P", "K steps per launch, the state in registers"),
+    "port-cuda-scenarios": Rung(
+        "port on GPU, own scenarios", "#66A61E", "^", "in a graph, a scenario of its own for every environment"
+    ),
+    "port-cuda-fused": Rung("port on GPU, fused", "#D55E00", "P", "K steps per launch, the state kept at hand"),
     "port-cuda-trajectory": Rung("port on GPU, trajectory", "#882255", "D", "the same, every step written out"),
     "port-cuda-mlp": Rung(
         "port on GPU, networks inside", "#AA4499", "X", "the same, with a 64-64 actor and critic in the kernel"

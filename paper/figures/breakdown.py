@@ -13,18 +13,18 @@ from paper.tables.gains import crossing, gain, steps
 from paper.typeset import times
 
 caption = (
-    "For each machine, above: the way from Gymnasium's single environment to fused steps at the batch size of the "
-    "headline, on the CPU and, where there is one, on the GPU; each bar is one step, with its factor where that fits, "
-    "hollow where it loses. Below: one step per call over the batch size, as a multiple of Gymnasium's single "
-    "environment: a port loses below the grey line, a GPU loses to the port on the CPU left of the diamond."
+    "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "
+    "is one, on the GPU; each bar is one step, with its factor where that fits, hollow where it loses. Below: one step "
+    "per call over the batch size, as a multiple of the original, one environment: a port loses below the grey line, a "
+    "GPU loses to the port on the CPU left of the diamond."
 )
 alt = (
     "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
     "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
     "break-even sizes hold the numbers."
 )
-COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9"}
-COLOURS |= {"batching on GPU": "#b8860b", "one kernel": "#44AA99", "not waiting": "#009E73", "graph": "#DDCC77"}
+COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
+COLOURS |= {"indexing": "#c49a8a", "batching on GPU": "#b8860b", "one kernel": "#44AA99", "not waiting": "#009E73"}
 BAR = ["environment", "way"]  # what one bar is of
 CURVES = ("gymnasium-vector", "port-cpu", "port-cuda", "port-cuda-graph")
 

@@ -7,8 +7,8 @@ from paper.figures import grid, legend, log_axes
 from paper.typeset import missing
 
 caption = (
-    "All environments at the batch size of the headline: live environment steps per second on each machine, from "
-    "Gymnasium's single environment to fused steps, with as many threads as are fastest."
+    "All environments, each at the batch size at which it is told: live environment steps per second on each machine, "
+    "from the original to fused steps, with as many threads as are fastest."
 )
 alt = (
     "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for each of "

@@ -21,7 +21,12 @@ NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline",
 
 
 def draw(datasets: list) -> Figure:
-    runs = quantities.of(datasets, {"environment": tables.declared()["headline"]["environment"]})
+    return of_environment(datasets, tables.declared()["headline"]["environment"])
+
+
+def of_environment(datasets: list, environment: str) -> Figure:
+    """The ladder of one environment, a panel per machine."""
+    runs = quantities.of(datasets, {"environment": environment})
     ladder = tables.ladder(datasets)
     frames = [quantities.matching(ladder, tables.source(run)) for run in runs]
     rows = [len(frame) + 3 for frame in frames] or [1]

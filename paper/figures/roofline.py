@@ -21,7 +21,7 @@ alt = (
 MEMORY = ("port-cpu", "port-cuda-graph")
 ARITHMETIC = ("port-cpu-fused", "port-cuda-fused")
 BOUNDS = {"cpu": {"color": "#b3bcc7", "linewidth": 3}, "cuda": {"color": "#6f7b89", "linewidth": 3}}
-STYLES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+STYLES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 
 def draw(datasets: list) -> Figure:

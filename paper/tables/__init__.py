@@ -40,6 +40,12 @@ def declared() -> dict:
     return yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
 
 
+def told_at(environment: str) -> int:
+    """The batch size at which an environment is told: claims.yaml's for it, else the headline's."""
+    own = {about["environment"]: about["num_envs"] for about in (declared()["headline"], declared()["edge"])}
+    return own.get(environment, declared()["headline"]["num_envs"])
+
+
 # Where a row comes from.
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from experiments import statistics
 from paper import quantities
-from paper.tables import RUN, SETTING, declared, in_ladder_order, label, of_runs, on_cpu, source, table
+from paper.tables import RUN, SETTING, in_ladder_order, label, of_runs, on_cpu, source, table, told_at
 from paper.typeset import (
     DASH,
     Column,
@@ -38,9 +38,9 @@ def roofline(datasets):
         rates = in_ladder_order(run)
         usual = rates["rung"].str.startswith("port") & (rates["policy"] != "fixed") & (rates["obs"] != "view")
         best = rates.loc[rates[usual].groupby(["rung", "num_envs", "threads"], sort=False)["rate"].idxmax()]
-        # The batch of the headline, and the largest of each rung.
+        # The batch at which the environment is told, and the largest of each rung.
         largest = best["num_envs"] == best.groupby("rung")["num_envs"].transform("max")
-        best = best[largest | (best["num_envs"] == declared()["headline"]["num_envs"])]
+        best = best[largest | (best["num_envs"] == told_at(run.provenance["environment"]))]
         rows = []
         for row in best.to_dict("records"):
             size = row["bytes_per_step"] * row["fused_steps"] * row["num_envs"]

@@ -4,7 +4,7 @@ import pandas as pd
 
 import paper
 from paper import quantities
-from paper.tables import ONE_MACHINE, RATES, RATIO, RUN, SETTING, declared, in_ladder_order, label, of_runs, table
+from paper.tables import ONE_MACHINE, RATES, RATIO, RUN, SETTING, in_ladder_order, label, of_runs, table, told_at
 from paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
 
 NAN = float("nan")
@@ -26,13 +26,13 @@ def ladder(datasets):
 
 
 def at_one_size(run) -> list[dict]:
-    """The settings of a run at the headline's batch size, one for each rung and number of threads."""
+    """The settings of a run at the batch size at which it is told, one for each rung and number of threads."""
     rows = []
     for _, group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
         if (group["policy"] == "random").any():
             group = group[group["policy"] == "random"]
         # What was not run at that size (a single original) at the nearest to it.
-        distance = (group["num_envs"] - declared()["headline"]["num_envs"]).abs()
+        distance = (group["num_envs"] - told_at(run.provenance["environment"])).abs()
         at_size = group[distance == distance.min()]
         chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
         rows.append({**chosen, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]})
@@ -44,8 +44,8 @@ def fastest(row) -> str:
 
 
 FAMILY = {  # columns of the overview, and the rungs that they show
-    "Gymnasium, one": "original",
-    "Gymnasium, vector class": "gymnasium-vector",
+    "original": "original",
+    "Gymnasium's vector class": "gymnasium-vector",
     "port, call per step": "port-cpu",
     "port, fused": "port-cpu-fused",
     "GPU, graph": "port-cuda-graph",
@@ -66,16 +66,18 @@ def of_family(heading: str, name: str) -> Column:
 
 
 @table(
-    "All environments, steps per second at one batch size; in brackets, how many times the rate of Gymnasium's single "
-    "environment on the same machine. With as many threads as are fastest.",
+    "All environments, steps per second at one batch size B; in brackets, how many times the rate of the original, one "
+    "environment in one process, on the same machine. With as many threads as are fastest.",
     *ONE_MACHINE,
+    number("B", "num_envs", count),
     *(of_family(heading, name) for heading, name in FAMILY.items()),
     number("fastest, any size", "peak_rate", si),
 )
 def family(datasets):
     def one_line(run) -> list[dict]:
         rows = pd.DataFrame(at_one_size(run))
-        found: dict = {}
+        distance = (rows["num_envs"] - told_at(run.provenance["environment"])).abs()
+        found: dict = {"num_envs": rows.loc[distance.idxmin(), "num_envs"]}
         for name in FAMILY.values():
             of_rung = rows[rows["rung"] == name]
             best = of_rung.loc[of_rung["rate"].idxmax()] if len(of_rung) else {}
@@ -117,7 +119,7 @@ def throughput(datasets):
 def fused_steps(datasets):
     def with_base(run) -> list[dict]:
         rates = in_ladder_order(run)
-        rates = rates[(rates["num_envs"] == declared()["headline"]["num_envs"]) & (rates["obs"] != "view")]
+        rates = rates[(rates["num_envs"] == told_at(run.provenance["environment"])) & (rates["obs"] != "view")]
         rows = []
         for row in rates.to_dict("records"):
             base, _, kind = row["rung"].rpartition("-")

@@ -28,6 +28,15 @@ def only_recorded(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def with_edge(tmp_path_factory):
+    """The same, and on the reader's machine the environment with a large state."""
+    root = tmp_path_factory.mktemp("edge")
+    for write in (handwritten.here, handwritten.big, handwritten.edge):
+        write(root)
+    return root
+
+
+@pytest.fixture(scope="session")
 def nothing(tmp_path_factory):
     """A tree without results."""
     return tmp_path_factory.mktemp("nothing")

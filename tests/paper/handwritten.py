@@ -23,6 +23,9 @@ COLUMNS = {
     "ceilings": "quantity device size_bytes threads block amount unit wall_s",
     "correctness": "environment level pair device dtype quantity cases error tolerance differing allowed "
     "value low high p_value passed",
+    "breakdown": "environment operation form device num_envs threads block steps wall_s cpu_s",
+    "scaling": "environment rung device preset gains dtype vehicles num_envs threads bytes_per_env bytes_per_scenario "
+    "block steps wall_s cpu_s status reason",
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
     "spill_load_bytes stack_bytes shared_bytes",
 }
@@ -130,3 +133,77 @@ def bare(root: Path) -> None:
     """A recorded GPU machine without Gymnasium, measured with other code."""
     rows = rates("port-cuda-graph", 4_000_000, device="cuda") + rates("port-cuda-constant", 819_200, device="cuda")
     write(root, "bare", "throughput", rows, BIG, changed=True)
+
+
+EDGE = "vehicular_edge"
+
+
+def operation(name: str, form: str, milliseconds: float, num_envs: int = 1, device: str = "cpu") -> list[dict]:
+    """Blocks of an operation that takes a slot of one environment so long."""
+    row = {"environment": EDGE, "operation": name, "form": form, "device": device, "num_envs": num_envs}
+    row |= {"threads": "" if device == "cuda" else 1, "steps": 1000, "wall_s": milliseconds, "cpu_s": milliseconds}
+    return [row | {"block": block} for block in range(BLOCKS)]
+
+
+OPERATIONS = [
+    *operation("queue_update", "original", 8.0),
+    *operation("queue_update", "arrays-numpy", 2.0, 64),
+    *operation("queue_update", "port-cpu", 0.02, 1024),
+    *operation("noma", "original", 4.0),
+    *operation("noma", "arrays-numpy", 0.5, 64),
+    *operation("step", "original", 20.0),
+    *operation("step", "arrays-numpy", 4.0, 64),
+    *operation("step", "port-cpu", 0.1, 1024),
+]
+
+
+def fleet(rung: str, rate: int, vehicles: int, num_envs: int, gains: str = "stored", **columns) -> list[dict]:
+    """Blocks of one second each of a fleet of so many vehicles."""
+    row = {"environment": EDGE, "rung": rung, "device": "cpu", "preset": "physical", "gains": gains}
+    row |= {"dtype": "float32", "vehicles": vehicles, "num_envs": num_envs, "threads": 1, "bytes_per_env": 2**14}
+    row |= {"bytes_per_scenario": vehicles * 2**13, "steps": rate, "wall_s": 1.0, "cpu_s": 1.0}
+    return [row | {"status": "measured", "block": block} | columns for block in range(BLOCKS)]
+
+
+FLEETS = [
+    *fleet("original-indexed", 50, 30, 1),
+    *fleet("port-cpu", 5000, 30, 1),
+    *fleet("port-cpu", 20_000, 30, 1024),
+    *fleet("port-cpu", 2000, 150, 1024),
+    *fleet("port-cpu", 1000, 150, 1024, "drawn", bytes_per_scenario=2**17),
+]
+NO_GPU = dict.fromkeys(["block", "steps", "wall_s", "cpu_s", "bytes_per_env", "bytes_per_scenario"], "")
+NO_GPU |= {"status": "not measured", "reason": "no GPU"}
+FLEETS += fleet("port-cuda-graph", 0, 500, 1024, device="cuda", **NO_GPU)[:1]
+
+
+def edge(root: Path) -> None:
+    """The reader's machine with the environment that has a large state."""
+
+    def of_edge(*parts: list[dict]) -> list[dict]:
+        return [row | {"environment": EDGE} for part in parts for row in part]
+
+    measured = of_edge(
+        rates("original", 50, 1),
+        rates("original-indexed", 80, 1),
+        rates("arrays-numpy", 500, 256),
+        rates("port-cpu", 4000, 1) + rates("port-cpu", 20_000, 1024) + rates("port-cpu", 36_000, 1024, threads=2),
+        rates("port-cpu-scenarios", 16_000, 1024),
+        rates("port-cpu-fused", 40_000, 1024, fused_steps=10),
+    )
+    checks = of_edge(
+        [
+            check("transition", "queues (physical)", 500, error=3e-12, tolerance=1e-10, dtype="float64", passed=True),
+            check("transition", "queues (physical)", 500, error=2e-6, tolerance=1e-4, passed=True),
+            check("transition", "reward (original)", 500, error=0.0, tolerance=1e-5, passed=True),
+            check("transition", "admitted", 500, differing=0, allowed=0, passed=True),
+        ]
+    )
+    for experiment, rows in (
+        ("throughput", measured),
+        ("correctness", checks),
+        ("breakdown", OPERATIONS),
+        ("scaling", FLEETS),
+        ("compilation", of_edge(KERNELS)),
+    ):
+        write(root, None, experiment, rows, HERE, environment=EDGE)

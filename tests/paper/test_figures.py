@@ -23,7 +23,7 @@ def test_every_figure_has_words_and_is_short(name):
 
 
 @pytest.mark.parametrize("name", figures.names())
-@pytest.mark.parametrize("tree", ["everything", "only_recorded", "nothing"])
+@pytest.mark.parametrize("tree", ["everything", "only_recorded", "with_edge", "nothing"])
 def test_every_figure_draws_whatever_was_measured(name, tree, request):
     drawing = figures.svg(figures.draw(name, paper.load(request.getfixturevalue(tree))))
     assert drawing.rstrip().endswith("</svg>")

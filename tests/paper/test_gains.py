@@ -119,17 +119,17 @@ def test_break_even_sizes(tmp_path):
             at_sizes("port-cuda", {100: 100, 10_000: 1_000_000}, device="cuda"),
         ),
     )
-    assert row["CPU over Gymnasium, one"] == f"10 (1 {DASH} 100)"
-    assert row["CPU over Gymnasium, vector class"] == f"{LESS}{SPACE}1"  # the one size that both ran
-    assert row["GPU over Gymnasium, one"] == f"{LESS}{SPACE}100"
+    assert row["CPU over the original"] == f"10 (1 {DASH} 100)"
+    assert row["CPU over Gymnasium's vector class"] == f"{LESS}{SPACE}1"  # the one size that both ran
+    assert row["GPU over the original"] == f"{LESS}{SPACE}100"
     assert row["GPU over CPU"] == f"1,000 (100 {DASH} 10,000)"  # a tenth at 100, ten times the two threads at 10,000
     assert row["GPU, graph, over CPU"] == "not measured"
 
 
 def test_a_port_that_never_catches_up_says_up_to_where(tmp_path):
     (row,) = seen("break_even", run_of(tmp_path, rates("original", 100, 1), at_sizes("port-cpu", {1: 10, 64: 90})))
-    assert row["CPU over Gymnasium, one"] == "above 64"
-    assert row["CPU over Gymnasium, vector class"] == DASH  # no such class was run
+    assert row["CPU over the original"] == "above 64"
+    assert row["CPU over Gymnasium's vector class"] == DASH  # no such class was run
     assert row["GPU over CPU"] == "not measured"
 
 

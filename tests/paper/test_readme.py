@@ -47,8 +47,11 @@ def test_several_environments_have_a_table_of_one_line_each(tree):
     handwritten.write(tree, "big", "throughput", other, handwritten.BIG, environment="pendulum")
     readme.update(tree)
     text = (tree / "README.md").read_text()
-    assert "| recorded on big, 2026-01-02 | cartpole | 50.0 | \u2013 | 1.00\u00a0M | 1.00\u00a0M |" in text
-    assert "| recorded on big, 2026-01-02 | pendulum | 10.0 | 1.00\u00a0k (100\u00d7) | \u2013 | 1.00\u00a0k |" in text
+    assert "| recorded on big, 2026-01-02 | cartpole | 8,192 | 50.0 | \u2013 | 1.00\u00a0M | 1.00\u00a0M |" in text
+    assert (
+        "| recorded on big, 2026-01-02 | pendulum | 8,192 | 10.0 | 1.00\u00a0k (100\u00d7) | \u2013 | 1.00\u00a0k |"
+        in text
+    )
     assert "vector class |" not in text.partition("All environments")[2]  # nobody ran it
     assert "| pendulum | original" not in text  # the headline is of one environment
 

@@ -1,0 +1,94 @@
+"""What tables and figures of environments with large states share: operations, fleet sizes, differences.
+
+The environment is that of `edge` in claims.yaml; its experiments are breakdown, scaling and correctness.
+"""
+
+import pandas as pd
+
+import paper
+from experiments import statistics
+
+OPERATIONS = {  # parts of a slot that every form has, as the forms call them, in their order
+    "offloading": "decode and admit",
+    "noma": "rates with interference cancelled",
+    "queue_update": "queues",
+    "cost": "cost",
+    "step": "a whole slot",
+}
+OPERATION = ["operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
+FLEET = ["rung", "device", "preset", "gains", "dtype", "vehicles", "num_envs", "threads"]  # of scaling.csv
+MEMORY = ["bytes_per_env", "bytes_per_scenario"]
+
+
+def operation(name: str) -> str:
+    """An operation in words; an unknown one under its own name."""
+    return OPERATIONS.get(name, name.replace("_", " "))
+
+
+def operation_order(name: str) -> int:
+    """Place of an operation in a slot; unknown ones last."""
+    return list(OPERATIONS).index(name) if name in OPERATIONS else len(OPERATIONS)
+
+
+def operations(run) -> pd.DataFrame:
+    """One row per setting of a breakdown run: `seconds` of a slot of one environment, and `ratio` to the original.
+
+    With seconds_low, seconds_high, ratio_low, ratio_high, cpu_seconds, and `share`, of the same form's whole slot.
+    """
+    frame = run.frame.assign(seconds=run.frame["wall_s"] / run.frame["steps"])
+    frame = frame.assign(cpu_seconds=run.frame["cpu_s"] / run.frame["steps"])
+    known = frame.dropna(subset=["seconds"]).fillna({"threads": 1})
+    groups = {key: part for key, part in known.groupby(OPERATION, sort=False, dropna=False)}
+    originals = {key[0]: part["seconds"] for key, part in groups.items() if key[1] == "original"}
+    rows = []
+    for key, part in groups.items():
+        setting = dict(zip(OPERATION, key, strict=True))
+        found = statistics.summarise(part["seconds"])
+        row = setting | {"seconds": found.median, "seconds_low": found.low, "seconds_high": found.high}
+        row["cpu_seconds"] = part["cpu_seconds"].median()
+        whole = groups.get(("step", *key[1:]))
+        row["share"] = None if whole is None else found.median / whole["seconds"].median()
+        if setting["operation"] in originals and setting["form"] != "original":
+            over = statistics.ratio(originals[setting["operation"]], part["seconds"])
+            row |= dict(zip(("ratio", "ratio_low", "ratio_high"), over, strict=True))
+        rows.append(row)
+    columns = [*OPERATION, "seconds", "seconds_low", "seconds_high", "cpu_seconds", "share"]
+    columns += ["ratio", "ratio_low", "ratio_high"]
+    found = pd.DataFrame(rows, columns=columns)
+    order = found["operation"].map(operation_order).sort_values(kind="stable")
+    return found.loc[order.index].reset_index(drop=True)
+
+
+def scaling(run) -> pd.DataFrame:
+    """One row per setting of a scaling run that was measured, by number of vehicles and of environments.
+
+    With `rate` (slots of one environment per second), its interval, cpu_rate, `vehicle_rate` (vehicles times rate).
+    Columns that a run lacks are empty.
+    """
+    frame = run.frame.reindex(columns=[*dict.fromkeys([*run.frame.columns, *FLEET, *MEMORY])])
+    rows = []
+    for key, part in frame.dropna(subset=["block"]).groupby(FLEET, sort=False, dropna=False):
+        setting = dict(zip(FLEET, key, strict=True))
+        rate = part["steps"] / part["wall_s"]
+        found = statistics.summarise(rate)
+        figures = {"rate": found.median, "rate_low": found.low, "rate_high": found.high}
+        figures["cpu_rate"] = (part["steps"] / part["cpu_s"]).median()
+        figures["vehicle_rate"] = found.median * setting["vehicles"]
+        rows.append(setting | part.iloc[0][MEMORY].to_dict() | figures)
+    columns = [*FLEET, *MEMORY, "rate", "rate_low", "rate_high", "cpu_rate", "vehicle_rate"]
+    found = pd.DataFrame(rows, columns=columns)
+    order = found.assign(place=found["rung"].map(paper.rung_order))
+    return found.loc[order.sort_values(["place", "vehicles", "num_envs", "threads"], kind="stable").index]
+
+
+def open_settings(run) -> pd.DataFrame:
+    """What a scaling run could not measure, with the reason."""
+    if "status" not in run.frame:
+        return run.frame.iloc[:0]
+    rows = run.frame[run.frame["status"] == paper.NOT_MEASURED]
+    return rows[[name for name in [*FLEET, *MEMORY, "reason"] if name in rows]].drop_duplicates()
+
+
+def differences(run) -> pd.DataFrame:
+    """The rows of a correctness run that have an error under a tolerance, whatever their level."""
+    return run.frame[run.frame["error"].notna() & (run.frame["tolerance"] > 0)]

@@ -1,0 +1,73 @@
+"""What each operation of a slot gains in each form, beside what a plan expected of a GPU."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+import paper
+from paper import edge, quantities, rung
+from paper.figures import legend, log_axes, of_runs
+from paper.tables.edge import claimed
+from paper.typeset import count, missing, short_time, times
+
+caption = (
+    "Operations of a slot, one by one: how many times faster than in the original each form computes one slot of one "
+    "environment, with the factor and the batch size. Hatched: the factors that the plan of a GPU port expects. Below "
+    "an operation's name the time that it takes in the original."
+)
+alt = (
+    "Horizontal bars on a logarithmic axis, one panel per machine: for each operation of a slot one bar per form with "
+    "its factor over the original, and a hatched band for what was expected. The table of operations holds the numbers."
+)
+BAND = {"facecolor": "none", "edgecolor": "#b00020", "hatch": "////", "linewidth": 0, "alpha": 0.35, "zorder": 3}
+BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points"}
+
+
+def draw(datasets: list) -> Figure:
+    runs = quantities.of(datasets, {"experiment": "breakdown"})
+    frames = [fastest(edge.operations(run)) for run in runs]
+    rows = [len(frame) + frame["operation"].nunique() + 4 for frame in frames] or [1]
+    height = 0.135 * sum(rows) / len(rows)
+    figure, axes = of_runs(runs, height=height, columns=1, sharex=True, height_ratios=rows)
+    for panel, frame in zip(axes, frames, strict=True):
+        bars(panel, frame)
+        log_axes(panel, "times the original")
+    for panel in axes[:-1]:
+        panel.set_xlabel("")
+    legend(figure, axes)
+    return figure
+
+
+def fastest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each operation and form the setting with the shortest time, the operations in their order."""
+    best = frame.loc[frame.groupby(["operation", "form"], sort=False)["seconds"].idxmin()]
+    order = best.assign(place=best["form"].map(paper.rung_order), of=best["operation"].map(edge.operation_order))
+    return best.loc[order.sort_values(["of", "place"]).index]
+
+
+def bars(panel: Axes, frame: pd.DataFrame) -> None:
+    """A group of bars for each operation, from the top."""
+    place, names = 0.0, {}
+    for operation, rows in frame.groupby("operation", sort=False):
+        top = place
+        for row in rows[rows["form"] != "original"].to_dict("records"):
+            look = rung(row["form"])
+            panel.barh(place, row["ratio"] - 1, 0.84, 1, color=look.colour, label=look.label)
+            words = f"{times(row['ratio'])}, B = {count(row['num_envs'])}"
+            panel.annotate(words, (max(row["ratio"], 1), place), (4, 0), **BEHIND)
+            place += 1
+        ends = claimed(operation)
+        if ends and place > top:
+            box = Rectangle((ends[0], top - 0.5), ends[1] - ends[0], place - top, label="expected of a GPU", **BAND)
+            panel.add_patch(box)
+        base = rows.loc[rows["form"] == "original", "seconds"]
+        time = "" if base.empty or missing(base.iloc[0]) else f"\n{short_time(base.iloc[0])}"
+        names[(top + place - 1) / 2] = edge.operation(operation) + time
+        place += 1
+    panel.set_yticks(list(names), list(names.values()))
+    panel.set_ylim(place - 1.2, -0.8)
+    panel.axvline(1, color="#8a8a8a", linewidth=1.2)
+    panel.tick_params(axis="y", length=0)
+    panel.grid(visible=False, axis="y")
+    panel.set_xlim(0.5, max(10.0, 12 * frame["ratio"].max()))

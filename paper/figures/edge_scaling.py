@@ -1,0 +1,79 @@
+"""Rates and memory over the number of environments and of vehicles."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import paper
+from paper import edge, quantities
+from paper.figures import curve, grid, label_status, legend, log_axes, title
+from paper.tables.edge import MIB
+from paper.typeset import count
+
+caption = (
+    "How far vehicular edge computing grows, one row for each machine. Slots of all environments per second over the "
+    "number of environments, a colour for each number of vehicles (best gains and threads); the best of these over the "
+    "number of vehicles, and times that number; memory of one environment, and of one scenario with stored and with "
+    "drawn gains."
+)
+alt = (
+    "Rows of three line charts for each machine, all axes logarithmic: slots per second over environments for several "
+    "numbers of vehicles; slots and vehicle steps per second over vehicles; memory over vehicles. The table of scaling "
+    "holds the numbers."
+)
+FLEETS = ("#9ecae1", "#4292c6", "#08519c", "#41ab5d", "#e6550d", "#7a0177")  # by number of vehicles
+DEVICES = {"cpu": ("-", "o"), "cuda": ("--", "s")}
+MEMORY = {
+    "one environment": ("bytes_per_env", "#0072B2", "o", None),
+    "scenario, gains stored": ("bytes_per_scenario", "#D55E00", "s", "stored"),
+    "scenario, gains drawn": ("bytes_per_scenario", "#009E73", "^", "drawn"),
+}
+
+
+def draw(datasets: list) -> Figure:
+    runs = quantities.of(datasets, {"experiment": "scaling"})
+    figure, axes = grid([name for run in runs for name in (title(run), "over vehicles", "memory")], 2.3, columns=3)
+    for place, run in enumerate(runs):
+        sizes, fleets, memory = axes[3 * place : 3 * place + 3]
+        found = edge.scaling(run)
+        label_status(sizes, run)
+        over_environments(sizes, found)
+        over_vehicles(fleets, found)
+        bytes_over_vehicles(memory, found)
+    legend(figure, axes)
+    return figure
+
+
+def over_environments(panel: Axes, found) -> None:
+    """Lines of the port, the fastest setting of every size."""
+    ported = found[found["rung"].str.startswith("port")]
+    colours = dict(zip(sorted(found["vehicles"].unique()), FLEETS * len(found), strict=False))
+    best = ported.loc[ported.groupby(["device", "vehicles", "num_envs"])["rate"].idxmax()]
+    for (device, vehicles), rows in best.groupby(["device", "vehicles"]):
+        dash, marker = DEVICES.get(device, ("-", "o"))
+        style = {"color": colours[vehicles], "marker": marker, "linestyle": dash, "markersize": 3}
+        curve(panel, rows["num_envs"], rows, f"{count(vehicles)} vehicles", style)
+    log_axes(panel, "environments B", "slots per second")
+
+
+def over_vehicles(panel: Axes, found) -> None:
+    """The best rate of each rung, and hollow the same times the number of vehicles."""
+    for name, rows in sorted(found.groupby("rung"), key=lambda item: paper.rung_order(item[0])):
+        best = rows.loc[rows.groupby("vehicles")["rate"].idxmax()].sort_values("vehicles")
+        look = paper.rung(name)
+        style = {"color": look.colour, "marker": look.marker, "markersize": 3}
+        curve(panel, best["vehicles"], best, look.label, style)
+        panel.plot(
+            best["vehicles"],
+            best["vehicle_rate"],
+            **style | {"linestyle": ":", "markerfacecolor": "white"},
+            label="times the number of vehicles",
+        )
+    log_axes(panel, "vehicles N", "per second")
+
+
+def bytes_over_vehicles(panel: Axes, found) -> None:
+    for label, (name, colour, marker, gains) in MEMORY.items():
+        rows = found[found[name].notna() & (True if gains is None else found["gains"] == gains)]
+        largest = rows.groupby("vehicles")[name].max() / MIB
+        panel.plot(largest.index, largest, color=colour, marker=marker, markersize=3, label=label)
+    log_axes(panel, "vehicles N", "MiB")
