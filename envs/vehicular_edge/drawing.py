@@ -195,11 +195,16 @@ def _tasks(params: Params, drawn, deadline, active, index: int, seed: int) -> di
     """Task slots [T, Nc, J] from the type slots' arrivals [T, Nc, M]; a slot's tasks are ordered by type slot."""
     T, Nc, J, M = params.slots, params.clients, params.tasks, params.type_slots
     counts = drawn["counts"] * active[:, :, None]
-    until = np.cumsum(counts, axis=2)
-    place = np.arange(J)
-    slot_of = (until[:, :, None, :] <= place[:, None]).sum(axis=3)  # type slot of the j-th task, M where there is none
-    exists = slot_of < M
-    slot_of = np.minimum(slot_of, M - 1)
+    count = counts.sum(axis=2, dtype=np.int32)  # [T, Nc]
+    # One row per task, in the order of (slot, client, type slot); its place counts from its client's first task.
+    of_type_slot = np.repeat(np.tile(np.arange(M), T * Nc), counts.reshape(-1))
+    row = np.repeat(np.arange(T * Nc), count.reshape(-1))
+    place = np.arange(len(row)) - (np.cumsum(count) - count.reshape(-1))[row]
+    seen = place < J
+    slot_of = np.zeros((T * Nc, J), dtype=np.int64)  # type slot of the j-th task
+    slot_of[row[seen], place[seen]] = of_type_slot[seen]
+    slot_of = slot_of.reshape(T, Nc, J)
+    exists = np.arange(J) < count[:, :, None]
     client = np.arange(Nc)[:, None]
     type_of = drawn["type_of"][client, slot_of]  # [T, Nc, J]
     low, high = drawn["size_mb"][:, 0], drawn["size_mb"][:, 1]
@@ -224,7 +229,7 @@ def _tasks(params: Params, drawn, deadline, active, index: int, seed: int) -> di
         rate = drawn["rate"][client, slot_of]
         mean = ((low + high) / 2)[type_of]
     return {
-        "task_count": until[:, :, -1].astype(np.int32),
+        "task_count": count,
         "task_size": size,
         "task_cycles": np.where(exists, drawn["density"][type_of], 0.0),
         "task_rate": np.where(exists, rate, 0.0),

@@ -4,6 +4,7 @@ Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices.
 specification.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from .traffic import box, simulate
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
 SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
+TOGETHER = 64  # scenarios whose traffic is simulated at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +201,23 @@ def draw(
     """
     params = params or Params()
     xy = simulate(traffic, params.vehicles, params.slots, seed, index)
-    return Scenario(
-        params=params,
-        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
-        calibration=calibration or Calibration.ones(params),
-        name=f"{traffic}-{index}",
-        source={"traffic": traffic},
-        index=index,
-        seed=seed,
-    )
+    return _drawn(params, traffic, xy, index, seed, calibration or _calibration(params, traffic))
+
+
+def draw_each(
+    params: Params | None = None,
+    traffic: str = "city",
+    count: int = 8,
+    seed: int = 264,
+    calibration: Calibration | None = None,
+) -> Iterator[Scenario]:
+    """Scenarios 0 .. count-1 of `draw`, one after the other, as thousands of them do not fit in memory."""
+    params = params or Params()
+    calibration = calibration or _calibration(params, traffic)
+    for first in range(0, count, TOGETHER):
+        indices = np.arange(first, min(first + TOGETHER, count))
+        for index, xy in zip(indices, simulate(traffic, params.vehicles, params.slots, seed, indices), strict=True):
+            yield _drawn(params, traffic, xy, int(index), seed, calibration)
 
 
 def draw_pool(
@@ -218,7 +228,23 @@ def draw_pool(
     calibration: Calibration | None = None,
 ) -> list[Scenario]:
     """Scenarios 0 .. count-1 of `draw`."""
-    return [draw(params, traffic, index, seed, calibration) for index in range(count)]
+    return list(draw_each(params, traffic, count, seed, calibration))
+
+
+def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
+    return Scenario(
+        params=params,
+        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
+        calibration=calibration,
+        name=f"{traffic}-{index}",
+        source={"traffic": traffic},
+        index=index,
+        seed=seed,
+    )
+
+
+def _calibration(params: Params, traffic: str) -> Calibration:
+    return Calibration.ones(params)
 
 
 def from_trace(
