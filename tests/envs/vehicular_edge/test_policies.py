@@ -1,0 +1,281 @@
+"""Policies: hand-worked slots, and the one-slot search against full evaluation by the array form."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from envs import noise
+from envs.vehicular_edge import arrays, one_slot, policies
+from envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
+from envs.vehicular_edge.scenario import draw
+from envs.vehicular_edge.tables import tables
+from envs.vehicular_edge.views import Noise, View
+
+TINY = Params(
+    slots=4, vehicles=3, clients=2, servers=1, edges=2, types=10, tasks=4, server_choices=1, components=1,
+    cap_local=1, cap_server=1, cap_edge=1, cap_cloud=2, edge_range_low_m=100, edge_range_high_m=100,
+)  # fmt: skip
+ELSEWHERE = [5000.0, 5000.0]
+
+
+def tiny(counts=(3, 0), client_xy=((0, 0), (60, 0)), edge_xy=((0, 40), (500, 0)), server_xy=(40, 0), **params):
+    """Two clients of 500 mW, a server, two edges, the same in every slot; unit fading, unit scales."""
+    made = draw(dataclasses.replace(TINY, **params), "city")
+    slots, tasks = made.params.slots, made.params.tasks
+    exists = np.arange(tasks) < np.array(counts)[:, None]
+    still = {"xy_client": client_xy, "xy_server": [server_xy]}
+    return dataclasses.replace(
+        made,
+        **{name: np.broadcast_to(np.array(xy, float), getattr(made, name).shape) for name, xy in still.items()},
+        edge_xy=np.array(edge_xy, float),
+        client_power=np.full(2, 500.0),
+        task_count=np.broadcast_to(np.array(counts, np.int32), (slots, 2)),
+        task_size=np.broadcast_to(exists * np.arange(1.0, tasks + 1), (slots, 2, tasks)),
+        task_cycles=np.broadcast_to(exists * 200.0, (slots, 2, tasks)),
+        fading_v2v=np.ones_like(made.fading_v2v),
+        fading_v2i=np.ones_like(made.fading_v2i),
+    )
+
+
+def view_of(scenario, t=0, batch=1, **queues):
+    """A view of `batch` equal environments with empty queues, but for those given in Mbit."""
+    packed = tables(np, [scenario])
+    filled = {name: np.zeros((batch, *shape)) for name, shape in state_shapes(scenario.params).items()}
+    for name, values in queues.items():
+        filled[name] = np.broadcast_to(np.asarray(values, float), filled[name].shape)
+    return View(np, packed, np.zeros(batch, dtype=int), np.full(batch, t), filled)
+
+
+def still(batch=1, seed=0):
+    return Noise(seed, np.arange(batch), np.zeros(batch, dtype=int))
+
+
+def rewards(view, target, share):
+    """The reward of each of n actions [n, ...] in the one state of the view, by the array form."""
+    n = len(target)
+    packed = dataclasses.replace(view.tables, index=np.zeros(n, dtype=int))
+    state = {name: np.repeat(queue, n, axis=0) for name, queue in view.queues.items()}
+    return arrays.step(np, packed, state, {"target": target, "share": share}, int(view.t[0]))[1].reward
+
+
+def reward(view, action):
+    return rewards(view, action["target"], action["share"])[0]
+
+
+def calibrated(scenario):
+    """The scenario with scales about as large as what the random policy reaches, so that every term counts."""
+    scales = dataclasses.replace(
+        scenario.calibration, backlog=np.full(8, 500.0), drift=np.full(5, 2e4), cost_i2i=2e4, cost_i2c=2e5
+    )
+    return dataclasses.replace(scenario, calibration=scales)
+
+
+def loaded(scenario, t, seed, scale=200.0):
+    """A view whose queues hold random backlogs; a fifth of them are empty."""
+    random = np.random.default_rng(seed)
+    shapes = state_shapes(scenario.params)
+    filled = {name: random.exponential(scale, shape) * (random.random(shape) < 0.8) for name, shape in shapes.items()}
+    filled["i2i"] = filled["i2i"] * ~np.eye(scenario.params.edges, dtype=bool)
+    return view_of(scenario, t, **filled)
+
+
+# ---- the simple policies -------------------------------------------------------------------------------------------
+
+
+def test_local_keeps_every_task_and_shares_equally():
+    found = policies.local(view_of(tiny()), still())
+    assert not found["target"].any()
+    assert (found["share"] == 1.0).all()
+    assert found["share"].shape == (1, TINY.share_length)
+
+
+def test_nearest_edge_takes_the_access_edge_and_without_one_the_client():
+    # Client 0 stands under edge 0, client 1 under none: with one server choice edge 0 is option 2.
+    scenario = tiny(client_xy=((0, 0), ELSEWHERE))
+    assert policies.nearest_edge(view_of(scenario), still())["target"].tolist() == [[[2, 2, 2, 2], [0, 0, 0, 0]]]
+
+
+def test_random_is_the_decoded_random_policy_of_the_batch():
+    view, key = view_of(tiny(), batch=3), Noise(7, np.array([0, 1, 5]), np.array([2, 2, 4]))
+    found = policies.random(view, key)
+    A = TINY.action_length
+    for b, (environment, clock) in enumerate(((0, 2), (1, 2), (5, 4))):
+        for element in (0, 3, 5):  # of agent 0: floor(5 u) of 5 options
+            word = noise.philox((environment, element // 4, clock, 1 << 31), 7)[element % 4]
+            assert found["target"][b].ravel()[element] == (int(word) >> 8) * 5 >> 24
+        element = A + 2  # the third of agent 1
+        word = noise.philox((environment, element // 4, clock, 1 << 31), 7)[element % 4]
+        assert found["share"][b, 2] == np.float32((int(word) >> 8) * 2.0**-24)
+
+
+def test_random_never_chooses_the_cloud_where_it_takes_a_one():
+    batch = 2000
+    view = view_of(tiny(cloud_only_at_one=True), batch=batch)
+    assert policies.random(view, still(batch))["target"].max() == TINY.options - 2
+    assert policies.random(view_of(tiny(), batch=batch), still(batch))["target"].max() == TINY.options - 1
+
+
+def test_rounding_draws_each_option_as_often_as_its_weight_says():
+    batch, options = 4000, TINY.options
+    view, key = view_of(tiny(), batch=batch), still(batch)
+    target = policies.rounding(view, key)["target"].reshape(batch, -1)  # [batch, 8 tasks]
+    drawn = key.uniform(np, target.shape[1] * (options + 1)).reshape(batch, -1, options + 1)
+    chance = drawn[..., :options] / drawn[..., :options].sum(axis=-1, keepdims=True)
+    chosen = target[..., None] == np.arange(options)
+    deviation = (chosen - chance).sum(axis=(0, 1)) / np.sqrt((chance * (1 - chance)).sum(axis=(0, 1)))
+    assert (np.abs(deviation) < 4).all()
+    shares = chosen.mean(axis=(0, 1))  # all options are alike, so each is drawn one time in five
+    assert np.abs(shares - 1 / options).max() < 4 * np.sqrt(0.16 / target.size)
+    # A draw that ignored the weights would not prefer the heavy options.
+    assert (chosen * chance).sum() / target.size > 1.2 / options
+
+
+def test_the_same_noise_gives_the_same_action_whatever_the_batch():
+    scenario = tiny(counts=(2, 3))
+    key = Noise(3, np.arange(5), np.full(5, 6))
+    one = Noise(3, np.array([4]), np.array([6]))
+    for name in ("random", "rounding", "greedy"):
+        many = policies.POLICIES[name](view_of(scenario, batch=5), key)
+        alone = policies.POLICIES[name](view_of(scenario), one)
+        assert (many["target"][4] == alone["target"][0]).all()
+        assert (many["share"][4] == alone["share"][0]).all()
+
+
+# ---- greedy --------------------------------------------------------------------------------------------------------
+
+
+def test_greedy_goes_local_first_and_then_where_link_and_queues_are_best_while_there_is_room():
+    # Server and edge 0 stand 40 m from client 0: both links are 1. Empty queues: edges 3, server 2, local and cloud 1.
+    target = policies.greedy(view_of(tiny(counts=(4, 0))), still())["target"]
+    assert target[0, 0].tolist() == [0, 2, 3, 1]  # local, edge 0, edge 1 over the wire, server: each full with one task
+
+
+def test_greedy_avoids_queues():
+    # I2I and EC of edge 0 full: 1 is left of 3; the server has 2.
+    full = {"ec": [1e9, 0.0], "i2i": [[0, 0], [1e9, 0]]}
+    target = policies.greedy(view_of(tiny(counts=(4, 0)), **full), still())["target"]
+    assert target[0, 0].tolist() == [0, 3, 1, 2]
+
+
+def test_greedy_drops_what_has_no_room_and_needs_an_access_edge_for_the_wire():
+    scenario = tiny(counts=(3, 3), client_xy=(ELSEWHERE, ELSEWHERE))
+    found = policies.greedy(view_of(scenario), still())
+    assert not found["target"].any()  # one task each stays, nothing else can be reached
+    assert (found["share"].reshape(-1)[[0, 3]] > 0).all()
+
+
+def test_greedy_shares_cpu_by_work_times_size_and_power_by_the_mean_link():
+    # Edge 0 has room for two tasks; client 1 has no server in range and finds the edge full.
+    scenario = tiny(counts=(3, 2), client_xy=((0, 0), (0, -40)), cap_edge=2, v2v_range_m=45)
+    found = policies.greedy(view_of(scenario), still())
+    assert found["target"][0].tolist() == [[0, 2, 2, 0], [0, 3, 0, 0]]
+    work = np.array([1.0, 2, 3]) * 8e6 * 200 * np.array([1.0, 2, 3])
+    share = found["share"][0]
+    assert share[0] == pytest.approx(work[0])
+    edge_0 = 2 * 3 + 1  # after two clients of 1 + 2 weights and one server of 1
+    assert share[edge_0 : edge_0 + 2] == pytest.approx(work[1:])
+    assert share[1:3].tolist() == [1.0, 1.0]  # server and edge at 40 m: equal links
+    assert share[4:6].tolist() == [0.0, 1.0]  # no server: all power to V2I
+
+
+def test_greedy_serves_in_the_order_of_admission():
+    # At t = 2 of 4 slots client 1 comes first. Of equal edges the first one; then the server has 2, the cloud 1.
+    scenario = tiny(counts=(3, 3))
+    for t, expected in ((0, [[0, 2, 3, 0], [0, 1, 4, 0]]), (2, [[0, 1, 4, 0], [0, 2, 3, 0]])):
+        assert policies.greedy(view_of(scenario, t=t), still())["target"][0].tolist() == expected
+
+
+# ---- the one-slot search -------------------------------------------------------------------------------------------
+
+
+def actions_of_grid(params):
+    """All shares with CPU blocks zero or at a vertex and powers on the grid of eleven, [n, A1]."""
+    clients = [[[*cpu, p, 10 - p] for p in range(11)] for cpu in ([0.0] * params.cap_local, *np.eye(params.cap_local))]
+    pairs = list(itertools.chain.from_iterable(clients))
+    nodes = [
+        np.concatenate([np.zeros((1, cap)), np.eye(cap)])
+        for cap in [params.cap_server] * params.servers + [params.cap_edge] * params.edges + [params.cap_cloud]
+    ]
+    rows = itertools.product(*[pairs] * params.clients, *nodes)
+    return np.array([np.concatenate(row) for row in rows], dtype=np.float32)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_enumeration_is_what_brute_force_finds(seed):
+    scenario = calibrated(tiny(counts=((1, 1), (2, 0), (1, 1))[seed], edge_xy=((0, 40), (50, -50)), cap_cloud=1))
+    view = loaded(scenario, t=1, seed=seed)
+    shares = actions_of_grid(scenario.params)
+    best = -np.inf
+    tasks = [(i, j) for i, j in itertools.product(range(2), range(4)) if j < view.tasks[0, i]]
+    for options in itertools.product(range(scenario.params.options), repeat=len(tasks)):
+        target = np.zeros((2, 4), dtype=np.int32)
+        for task, option in zip(tasks, options, strict=True):
+            target[task] = option
+        best = max(best, rewards(view, np.broadcast_to(target, (len(shares), 2, 4)), shares).max())
+    found = reward(view, policies.drift_plus_penalty(view, still()))
+    assert found == pytest.approx(best, abs=1e-6)  # shares are float32
+
+
+@pytest.mark.parametrize("along_routes", [False, True])
+def test_the_value_of_a_slot_follows_every_move_as_the_reward_does(along_routes):
+    """Differences of values are differences of rewards, with the drift of the queues on the way added by hand."""
+    scenario = calibrated(draw(Params(cap_local=2, cap_server=2, cap_edge=6, cap_cloud=8), "dense"))
+    view = loaded(scenario, t=20, seed=5)
+    slot = one_slot.Slot(view, 0, along_routes)
+    random = np.random.default_rng(1)
+    values, found = [], []
+    for _ in range(12):
+        for _ in range(60):
+            task = int(random.integers(len(slot.tasks)))
+            slot.move(task, int(random.integers(len(slot.options[slot.client[task]]))))
+            slot.set_power(int(random.integers(44)), int(random.integers(11)))
+        target, share = slot.action(view.tables.layout)
+        values.append(slot.value)
+        found.append(full_value(view, target, share, along_routes))
+    assert np.ptp(found) > 1e-3
+    assert np.diff(values) == pytest.approx(np.diff(found), abs=1e-7)
+
+
+def full_value(view, target, share, along_routes):
+    """The reward by the array form, less what the queues on the way add to its drift."""
+    params, Q = view.params, view.queues
+    state = dict(Q)
+    out = arrays.step(np, view.tables, state, {"target": target[None], "share": share[None]}, int(view.t[0]))[1]
+    value = out.reward[0]
+    if along_routes:
+        scale = {name: view.tables.drift_scale[name][0] for name in DRIFTS}
+        term = {name: Q[name][0] * (out.flows["in"][name][0] - out.flows["dep"][name][0]) for name in FAMILIES}
+        v2i, to_cloud = term["v2i"][:, :-1].sum(), term["v2i"][:, -1].sum()
+        at_edges = (v2i + term["i2i"].sum()) / params.edges / scale["ec"]
+        at_servers = term["v2v"].sum() / params.servers / scale["vc"]
+        value -= 0.03 * (at_servers + at_edges + (to_cloud + term["i2c"].sum()) / scale["cc"])
+    return value
+
+
+@pytest.mark.parametrize("traffic", ["city", "dense"])
+def test_drift_plus_penalty_earns_most_in_a_slot(traffic):
+    scenario = calibrated(draw(Params(), traffic))
+    for t, seed in ((0, 0), (17, 1), (49, 2)):
+        view = loaded(scenario, t, seed)
+        found = {name: reward(view, policy(view, still())) for name, policy in policies.POLICIES.items()}
+        del found["backpressure"]  # the same search for another aim, which may end in another local optimum
+        assert max(found, key=found.get) == "drift_plus_penalty", found
+
+
+def test_the_one_slot_reward_never_asks_to_send():
+    """What leaves a radio queue only raises the backlogs that the drift counts, so the best power goes unused."""
+    scenario = calibrated(draw(Params(), "city"))
+    view = loaded(scenario, 10, 3)
+    state = dict(view.queues)
+    sent = {}
+    for policy in (policies.drift_plus_penalty, policies.backpressure):
+        flows = arrays.step(np, view.tables, state, policy(view, still()), 10)[1].flows
+        sent[policy.__name__] = flows["dep"]["v2v"].sum() + flows["dep"]["v2i"].sum()
+    assert sent["drift_plus_penalty"] < 0.05 * sent["backpressure"]
+
+
+def test_the_search_refuses_a_reward_that_is_not_the_physical_one():
+    with pytest.raises(ValueError, match=r"unsigned_drift=True \(Q10\)"):
+        policies.drift_plus_penalty(view_of(tiny(unsigned_drift=True)), still())
