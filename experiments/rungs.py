@@ -1,54 +1,27 @@
-"""The rungs of the ladder: the ways to step an environment, from Gymnasium's loop to fused steps on the GPU.
+"""The rungs of environments of one thread each: from Gymnasium's loop to fused steps on the GPU.
 
-Every rung draws its actions inside the timed loop, on the device it steps on, and counts live steps only; one
-says that it does not: port-cuda-no-reset counts the steps of environments that have ended, as the note did.
-Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls for them than another.
+They count live steps only; one says that it does not: port-cuda-no-reset counts the steps of environments that have
+ended, as the note did. Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls for them than
+another.
 """
 
 import importlib.util
 import itertools
 import math
-import multiprocessing
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 import envs
-from experiments import timing
 from experiments.config import Settings
+from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
 
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
 MAX_CALL_STEPS = 2**24  # of all environments in one call, so that a call at 4 M environments takes no seconds
-ORIGINAL_CALL_STEPS = 1024
+ORIGINAL_CALL_STEPS = 1024  # four times of them are about 20 ms: waiting for the slowest process then costs little
 HIDDEN = 64  # units in both layers of the networks of the MLP rungs
-
-
-@dataclass(frozen=True)
-class Group:
-    """One measurement: a rung at one size and setting."""
-
-    rung: str
-    device: str
-    num_envs: int
-    threads: int  # of the CPU; processes in original-all-cores
-    fused_steps: int  # K steps in one call of the port, else 1
-    policy: str  # random | fixed | constant (always the same action) | mlp
-    obs: str  # copy | view
-
-
-@dataclass
-class Loop:
-    """What a rung hands to the clock."""
-
-    run: Callable[[], int | None]
-    steps_per_call: int | None  # None: `run` returns its live steps
-    dtype: str  # of the state
-    bytes_per_step: float | None = None  # memory traffic of one step of one environment, where it is counted
-    cpu_clock: Callable[[], float] = timing.cpu_seconds
 
 
 # Each of these sets its loop up, yields it, and cleans up.
@@ -57,10 +30,12 @@ class Loop:
 @contextmanager
 def original(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     """Gymnasium's own environment, one, in one process."""
-    env = envs.make_original(name)
-    run = original_loop(env, group.policy, settings)
+    run = original_stepper(name, group, settings)
     yield Loop(lambda: run(ORIGINAL_CALL_STEPS), ORIGINAL_CALL_STEPS, "float64")
-    env.close()
+
+
+def original_stepper(name: str, group: Group, settings: Settings) -> Callable[[int], None]:
+    return original_loop(envs.make_original(name), group.policy, settings)
 
 
 def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]:
@@ -112,47 +87,6 @@ def linear(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Weights [m, n] and bias [m] of the fixed policy."""
     policy = settings.throughput.fixed_policy
     return np.array(policy.weights, dtype=np.float32), np.array(policy.bias, dtype=np.float32)
-
-
-@contextmanager
-def original_all_cores(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-    """One process per core, each stepping one original; pipes carry step counts, no observations."""
-    context = multiprocessing.get_context("spawn")
-    pipes, workers = [], []
-    for number in range(group.threads):
-        pipe, theirs = context.Pipe()
-        arguments = (theirs, name, group.policy, {**settings.plain(), "seed": settings.seed + number})
-        workers.append(context.Process(target=step_on_demand, args=arguments, daemon=True))
-        workers[-1].start()
-        pipes.append(pipe)
-        theirs.close()
-    spent = [0.0] * len(pipes)  # CPU seconds of each worker when it last answered
-    steps = 4 * ORIGINAL_CALL_STEPS  # about 20 ms: waiting for the slowest then costs little
-
-    def run() -> None:
-        for pipe in pipes:
-            pipe.send(steps)
-        for number, pipe in enumerate(pipes):
-            spent[number] = pipe.recv()
-
-    try:
-        yield Loop(run, steps * len(pipes), "float64", cpu_clock=lambda: time.process_time() + sum(spent))
-    finally:
-        for pipe in pipes:
-            pipe.close()
-        for worker in workers:
-            worker.join()
-
-
-def step_on_demand(pipe, name: str, policy: str, settings: dict) -> None:
-    """A worker of original-all-cores: steps as often as it is told, answers with its CPU seconds so far."""
-    run = original_loop(envs.make_original(name), policy, Settings(settings))
-    try:
-        while True:
-            run(pipe.recv())
-            pipe.send(time.process_time())
-    except EOFError:  # the other end is closed: the measurement is over
-        pass
 
 
 @contextmanager
@@ -311,17 +245,15 @@ def steps_per_call(num_envs: int) -> int:
     return max(1, min(DRAWN_STEPS, MAX_CALL_STEPS // num_envs))
 
 
-@dataclass(frozen=True)
-class Rung:
-    """A way to step an environment, and what about it may vary."""
-
-    loop: Callable
-    device: str = "cpu"
-    batched: bool = True  # num_envs varies
-    threaded: bool = False  # threads vary
-    fused: bool = False  # fused_steps vary
-    policies: tuple[str, ...] = ("random", "fixed")
-    missing: Callable[[str, Settings], str | None] = lambda name, settings: None  # why it cannot run for a name here
+def memory_needed(name: str, group: Group, settings: Settings) -> float:
+    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its trajectories."""
+    one = envs.make(name, 1, device=group.device, obs=group.obs)
+    drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
+    stored = 0.0
+    if group.rung.endswith(("trajectory", "mlp")):
+        stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
+    twice = 2 if group.rung.endswith("graph") else 1  # capturing keeps copies of both
+    return group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)
 
 
 def no_gymnasium(name: str, settings: Settings) -> str | None:
@@ -345,12 +277,12 @@ def no_constant_action(name: str, settings: Settings) -> str | None:
     return None if "constant_action" in settings.throughput else "the note has no loop of it (no constant_action)"
 
 
-ON_CPU = {"threaded": True}
-ON_CUDA = {"device": "cuda"}
 AS_IN_THE_NOTE = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
 RUNGS = {
     "original": Rung(original, batched=False, missing=no_gymnasium),
-    "original-all-cores": Rung(original_all_cores, batched=False, missing=no_gymnasium),
+    "original-all-cores": Rung(
+        all_cores(original_stepper, 4 * ORIGINAL_CALL_STEPS), batched=False, missing=no_gymnasium
+    ),
     "gymnasium-vector": Rung(gymnasium_vector, missing=no_gymnasium_vector),
     "arrays-numpy": Rung(arrays, policies=("random",), missing=no_arrays),
     "port-cpu": Rung(port(), **ON_CPU),

@@ -1,9 +1,9 @@
-"""Environment steps per second of every rung of the ladder (rungs.py), over batch sizes."""
+"""Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
 
 import gc
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
@@ -11,23 +11,24 @@ import torch
 
 import envs
 from envs.checks import available_memory
-from experiments import UserError, command, config, provenance, timing
+from experiments import UserError, block_rungs, command, config, provenance, rungs, timing
 from experiments.config import Settings, nearest
+from experiments.ladder import Group, Rung
 from experiments.results import Journal
-from experiments.rungs import RUNGS, Group, policy_of, steps_per_call, stored_bytes
 from experiments.statistics import targets, throughput_summary
 
 LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
 MEMORY_SHARE = 0.8  # of what is free that a group may take
+LADDERS = {"thread": rungs, "block": block_rungs}  # by kind of environment
 COLUMNS = [
     *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
-    *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s"),
+    *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s", "preset"),
 ]
 
 
-def groups(rung_name: str, settings: Settings) -> list[Group]:
+def groups(rung_name: str, rung: Rung, settings: Settings) -> list[Group]:
     """What the settings say to measure of a rung, each once, smallest batch first in each sweep."""
-    rung, scale, cores = RUNGS[rung_name], settings.throughput, provenance.core_count()
+    scale, cores = settings.throughput, provenance.core_count()
     found: dict[Group, None] = {}
     for sweep in scale.get("rungs", {}).get(rung_name, [{}]):
         threads = [cores if asked == "all" else asked for asked in sweep.get("threads", (1, "all"))]
@@ -48,11 +49,16 @@ def groups(rung_name: str, settings: Settings) -> list[Group]:
     return list(found)
 
 
+def ladder_of(name: str):
+    """The module with the rungs of an environment."""
+    return LADDERS[envs.port(name).kind]
+
+
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of one group, one per block."""
     synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
     start = time.perf_counter()
-    with RUNGS[group.rung].loop(name, group, settings) as loop:
+    with ladder_of(name).RUNGS[group.rung].loop(name, group, settings) as loop:
         loop.run()
         synchronize()
         first_call_s = time.perf_counter() - start
@@ -68,26 +74,14 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
             **asdict(group),
             "dtype": loop.dtype,
             "bytes_per_step": loop.bytes_per_step,
+            "preset": settings.throughput.get("options", {}).get("preset"),
         }
     del loop  # which holds the environment, whose memory the next group may need
     gc.collect()
     if group.device == "cuda":
         torch.cuda.empty_cache()
-    return [
-        {**same, "block": number, **block._asdict(), "first_call_s": first_call_s}
-        for number, block in enumerate(blocks)
-    ]
-
-
-def memory_needed(name: str, group: Group, settings: Settings) -> float:
-    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its trajectories."""
-    one = envs.make(name, 1, device=group.device, obs=group.obs)
-    drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
-    stored = 0.0
-    if group.rung.endswith(("trajectory", "mlp")):
-        stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
-    twice = 2 if group.rung.endswith("graph") else 1  # capturing keeps copies of both
-    return group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)
+    rows = ({**same, **block._asdict(), "block": number} for number, block in enumerate(blocks))
+    return [{column: (row | {"first_call_s": first_call_s})[column] for column in COLUMNS} for row in rows]
 
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:
@@ -95,7 +89,7 @@ def too_large(name: str, group: Group, settings: Settings) -> str | None:
     # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
     if not group.rung.startswith("port") or group.num_envs < LARGE_BATCH:
         return None
-    needed, free = memory_needed(name, group, settings), available_memory(torch.device(group.device))
+    needed, free = ladder_of(name).memory_needed(name, group, settings), available_memory(torch.device(group.device))
     if needed <= MEMORY_SHARE * free:
         return None
     return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
@@ -120,11 +114,11 @@ def report(frame: pd.DataFrame, settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def chosen_rungs(asked: Sequence[str] | None) -> list[str]:
+def chosen_rungs(known: Mapping[str, Rung], asked: Sequence[str] | None) -> dict[str, Rung]:
     for rung in asked or []:
-        if rung not in RUNGS:
-            raise UserError(f"--rungs: there is no rung {rung!r}{nearest(rung, list(RUNGS))}")
-    return [rung for rung in RUNGS if not asked or rung in asked]
+        if rung not in known:
+            raise UserError(f"--rungs: there is no rung {rung!r}{nearest(rung, list(known))}")
+    return {name: rung for name, rung in known.items() if not asked or name in asked}
 
 
 def main() -> None:
@@ -133,16 +127,17 @@ def main() -> None:
     options = arguments.parse_args()
     name = options.environment
     settings = config.load(name, options.scale)
-    config.check_policy(name, settings, *envs.port(name).policy_shape)
+    if "fixed_policy" in settings.throughput:
+        config.check_policy(name, settings, *envs.port(name).policy_shape)
     present = command.devices(options.devices)
     waiting = []
-    for rung in chosen_rungs(options.rungs):
-        device = RUNGS[rung].device
-        reason = RUNGS[rung].missing(name, settings) if device in present else f"{device} is not among the devices"
+    for rung_name, rung in chosen_rungs(ladder_of(name).RUNGS, options.rungs).items():
+        device = rung.device
+        reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
         if reason:
-            print(f"{rung}: left out, {reason}")
+            print(f"{rung_name}: left out, {reason}")
         else:
-            waiting += groups(rung, settings)
+            waiting += groups(rung_name, rung, settings)
     if not waiting:
         raise UserError("nothing was measured: no rung that was asked for can run here")
     whole = command.output_path("throughput", name)

@@ -11,7 +11,8 @@ import yaml
 import envs
 from experiments import ROOT, UserError, command, config, provenance, results, rungs, throughput, timing
 from experiments.config import Settings
-from experiments.rungs import RUNGS, Group
+from experiments.ladder import Group
+from experiments.rungs import RUNGS
 
 ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
@@ -197,31 +198,34 @@ def test_the_fixed_policy_balances_the_original(settings):
     assert lengths == [0, 500, 1000, 1500, 2000]
 
 
-def test_the_schema_knows_every_rung():
+@pytest.mark.parametrize(("kind", "scale"), [("thread", "scale"), ("block", "block_scale")])
+def test_the_schema_knows_every_rung(kind, scale):
     schema = yaml.safe_load((ROOT / "experiments" / "schema.yaml").read_text())
-    assert set(schema["$defs"]["scale"]["properties"]["rungs"]["properties"]) == set(RUNGS)
+    known = throughput.LADDERS[kind].RUNGS
+    assert set(schema["$defs"][scale]["properties"]["rungs"]["properties"]) == set(known)
+    assert set(known) <= set(schema["$defs"]["selector"]["properties"]["rung"]["enum"])
 
 
 @pytest.mark.parametrize("name", envs.names())
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_the_groups_that_targets_name_are_measured(name, scale):
     """On the CPU at both scales; the largest batches of the GPU at full scale only."""
-    settings = config.load(name, scale)
+    settings, ladder = config.load(name, scale), throughput.ladder_of(name).RUNGS
     sides = ("numerator", "denominator")
     selectors = [target[side] for target in settings.throughput.targets for side in sides if side in target]
     for selector in selectors:
         wanted = dict(selector)
         if wanted.get("threads") == "all":
             wanted["threads"] = provenance.core_count()
-        found = [vars(one) for one in throughput.groups(wanted["rung"], settings)]
-        if scale == "full" or RUNGS[wanted["rung"]].device == "cpu":
+        found = [vars(one) for one in throughput.groups(wanted["rung"], ladder[wanted["rung"]], settings)]
+        if scale == "full" or ladder[wanted["rung"]].device == "cpu":
             assert any(wanted.items() <= one.items() for one in found), wanted
 
 
 def test_a_rung_without_sweeps_takes_the_lists_of_its_scale(monkeypatch):
     monkeypatch.setattr(provenance, "core_count", lambda: 8)
     scale = {"throughput": {"num_envs": [64, 1], "blocks": 10, "fused_steps": [8, 32]}}
-    found = throughput.groups("port-cpu-fused", Settings(scale))
+    found = throughput.groups("port-cpu-fused", RUNGS["port-cpu-fused"], Settings(scale))
     assert [(one.fused_steps, one.threads, one.num_envs) for one in found] == [
         *[(8, 1, 1), (8, 1, 64), (8, 8, 1), (8, 8, 64)],
         *[(32, 1, 1), (32, 1, 64), (32, 8, 1), (32, 8, 64)],
@@ -232,8 +236,8 @@ def test_a_rung_without_sweeps_takes_the_lists_of_its_scale(monkeypatch):
 def test_an_empty_list_leaves_a_rung_out_and_what_does_not_vary_is_measured_once():
     sweeps = {"port-cpu": [], "original": [{"num_envs": [1, 8]}, {"policies": ["random", "fixed"]}]}
     scale = {"num_envs": [64], "blocks": 10, "fused_steps": [8], "fixed_policy": {}, "rungs": sweeps}
-    assert throughput.groups("port-cpu", Settings({"throughput": scale})) == []
-    original = throughput.groups("original", Settings({"throughput": scale}))
+    assert throughput.groups("port-cpu", RUNGS["port-cpu"], Settings({"throughput": scale})) == []
+    original = throughput.groups("original", RUNGS["original"], Settings({"throughput": scale}))
     assert [(one.num_envs, one.policy) for one in original] == [(1, "random"), (1, "fixed")]
 
 
@@ -241,19 +245,21 @@ def test_a_fixed_policy_that_is_asked_for_must_be_given():
     sweeps = {"port-cpu": [{"policies": ["fixed"]}]}
     scale = {"num_envs": [64], "blocks": 10, "fused_steps": [8], "rungs": sweeps}
     with pytest.raises(config.ConfigError, match="port-cpu asks for a fixed policy; fixed_policy is missing"):
-        throughput.groups("port-cpu", Settings({"throughput": scale}))
+        throughput.groups("port-cpu", RUNGS["port-cpu"], Settings({"throughput": scale}))
 
 
 def test_one_core_is_measured_once(monkeypatch):
     monkeypatch.setattr(provenance, "core_count", lambda: 1)
     scale = {"throughput": {"num_envs": [64], "blocks": 10, "fused_steps": [8]}}
-    assert len(throughput.groups("port-cpu", Settings(scale))) == 1
+    assert len(throughput.groups("port-cpu", RUNGS["port-cpu"], Settings(scale))) == 1
 
 
 def test_the_note_s_loop_always_pushes_one_way():
     settings = config.load("cartpole", "quick")
     for rung in ("port-cuda-constant", "port-cuda-no-reset"):
-        assert [(one.num_envs, one.policy) for one in throughput.groups(rung, settings)] == [(8192, "constant")]
+        assert [(one.num_envs, one.policy) for one in throughput.groups(rung, RUNGS[rung], settings)] == [
+            (8192, "constant")
+        ]
         assert RUNGS[rung].missing("cartpole", settings) is None
         assert "no constant_action" in RUNGS[rung].missing("pendulum", settings_of("pendulum"))
 
@@ -277,6 +283,7 @@ def run(monkeypatch, tmp_path):
         measured.append(wanted.rung)
         same = {"environment": name, **vars(wanted), "dtype": "float32", "bytes_per_step": None}
         timed = {"steps": 4000 * wanted.num_envs, "wall_s": 0.25, "cpu_s": 0.5, "first_call_s": 1.0}
+        timed["preset"] = None
         return [{**same, "block": block, **timed} for block in range(settings.throughput.blocks)]
 
     monkeypatch.setattr(throughput, "measure", fake)
@@ -402,5 +409,5 @@ def test_a_part_does_not_take_the_place_of_a_whole_run(monkeypatch, tmp_path):
 
 def test_an_unknown_rung_is_an_error_before_anything_runs(run):
     with pytest.raises(UserError):
-        throughput.chosen_rungs(["original", "portcpu"])
+        throughput.chosen_rungs(RUNGS, ["original", "portcpu"])
     assert run.measured == []

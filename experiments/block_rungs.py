@@ -1,0 +1,188 @@
+"""The rungs of environments of one block each: from PettingZoo's loop to fused steps on the GPU.
+
+A step is a slot of one environment, whatever the number of its agents. What is stepped (preset, map, sizes) stands in
+the settings as `throughput.options`, the same for original, arrays and port. An action is thousands of numbers, so
+that as many steps are drawn at a time as DRAWN_BYTES hold.
+"""
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+import envs
+from experiments.config import Settings
+from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
+
+DRAWN_BYTES = 2**26  # of random actions
+MOST_DRAWN_STEPS = 50
+MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
+
+
+# Each of these sets its loop up, yields it, and cleans up.
+
+
+def original(indexed: bool = False) -> Callable:
+    """The original, one, in one process; `indexed` keeps lists where the other searches."""
+
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        env = envs.make_original(name, indexed=indexed, **settings.throughput.options)
+        run = original_loop(env, settings.seed)
+        steps = env.params.slots  # whole episodes, so that each call holds its share of resets
+        yield Loop(lambda: run(steps), steps, "float64")
+
+    return rung
+
+
+def original_stepper(name: str, group: Group, settings: Settings) -> Callable[[int], None]:
+    return original_loop(envs.make_original(name, **settings.throughput.options), settings.seed)
+
+
+def original_loop(env, seed: int) -> Callable[[int], None]:
+    """A function that steps a PettingZoo environment so many times, resetting where an episode ends."""
+    rng = np.random.default_rng(seed)
+    env.reset(seed=seed)
+    shape = (len(env.possible_agents), *env.action_space(env.possible_agents[0]).shape)
+    drawn_steps = steps_per_call(4 * math.prod(shape))
+
+    def run(steps: int) -> None:
+        for start in range(0, steps, drawn_steps):
+            for action in rng.random((min(drawn_steps, steps - start), *shape), dtype=np.float32):
+                env.step(dict(zip(env.possible_agents, action, strict=True)))
+                if not env.agents:
+                    env.reset()
+
+    return run
+
+
+@contextmanager
+def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+    """The port as array code, on NumPy or CuPy; every environment in the same scenario."""
+    if group.device == "cuda":
+        import cupy as xp
+    else:
+        xp = np
+    form = envs.arrays_form(name)
+    scenario = envs.make_original(name, **settings.throughput.options).scenarios[0]
+    params, rng = scenario.params, xp.random.default_rng(settings.seed)
+    tables = form.tables(xp, [scenario], np.zeros(group.num_envs, dtype=int), "float32")
+    first = form.initial(xp, tables)
+    state, t = first, 0
+    shape = (group.num_envs, 2, params.action_length)
+    steps = steps_per_call(4 * math.prod(shape))
+
+    def run() -> None:
+        nonlocal state, t
+        for action in rng.random((steps, *shape), dtype=np.float32):
+            state, _ = form.step(xp, tables, state, action, t)
+            t += 1
+            if t == params.slots:  # the running scales outlast an episode
+                state, t = first | {field: state[field] for field in tables.running}, 0
+
+    yield Loop(run, steps * group.num_envs, "float32")
+
+
+def port(synchronised: bool = False, own_scenarios: bool = False) -> Callable:
+    """The port, one step per call; on the GPU one launch per step, and a synchronisation where that is asked for."""
+
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        env = made(name, group, settings, own_scenarios)
+        env.reset(seed=settings.seed)
+        steps = steps_per_call(action_bytes(env))
+
+        def step_and_wait(action: torch.Tensor) -> None:
+            env.step(action)
+            torch.cuda.synchronize()
+
+        step = step_and_wait if synchronised else env.step
+
+        def run() -> None:
+            for action in env.random_actions(steps):
+                step(action)
+
+        yield Loop(run, steps * group.num_envs, "float32", env.bytes_per_step)
+
+    return rung
+
+
+def port_graph(own_scenarios: bool = False) -> Callable:
+    """Actions and steps, many times, as one CUDA graph."""
+
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        env = made(name, group, settings, own_scenarios)
+        env.reset(seed=settings.seed)
+        steps = steps_per_call(action_bytes(env))
+        graph = env.graph("random", steps)
+        yield Loop(graph.replay, steps * group.num_envs, "float32", env.bytes_per_step)
+
+    return rung
+
+
+@contextmanager
+def port_fused(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+    """K steps of random actions in one launch."""
+    env = made(name, group, settings)
+    env.reset(seed=settings.seed)
+    # Scenario and statistics are read in every step, the batch is read and written once per launch.
+    yield Loop(lambda: env.rollout(group.fused_steps), group.fused_steps * group.num_envs, "float32")
+
+
+def made(name: str, group: Group, settings: Settings, own_scenarios: bool = False):
+    """The batch of a group; with scenarios of their own, environments take one each, as far as there are."""
+    options = dict(settings.throughput.options)
+    if own_scenarios:
+        options |= {"frozen_scenario": False, "scenarios": min(group.num_envs, MOST_SCENARIOS)}
+    threads = group.threads if group.device == "cpu" else None
+    return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, threads=threads, **options)
+
+
+def action_bytes(env) -> int:
+    """Bytes of a step's actions of the whole batch."""
+    return 4 * env.num_envs * env.num_agents * math.prod(env.single_action_space.shape)
+
+
+def steps_per_call(bytes_of_a_step: int) -> int:
+    return max(1, min(MOST_DRAWN_STEPS, DRAWN_BYTES // bytes_of_a_step))
+
+
+def memory_needed(name: str, group: Group, settings: Settings) -> float:
+    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its scenarios."""
+    one = envs.make(name, 1, device=group.device, **settings.throughput.options)
+    drawn = action_bytes(one) * steps_per_call(group.num_envs * action_bytes(one))
+    scenarios = min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else 1
+    twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies
+    return twice * group.num_envs * (one.bytes_per_env + drawn) + scenarios * one.memory()["scenario"]
+
+
+def no_pettingzoo(name: str, settings: Settings) -> str | None:
+    return None if importlib.util.find_spec("pettingzoo") else "PettingZoo is not installed"
+
+
+def no_arrays(name: str, settings: Settings) -> str | None:
+    return no_pettingzoo(name, settings) if envs.has_arrays(name) else "it has no arrays.py"
+
+
+ORIGINAL_CALL_STEPS = 10  # in each process: waiting for the slowest then costs little
+RANDOM = {"policies": ("random",)}
+ONE = RANDOM | {"batched": False, "missing": no_pettingzoo}
+RUNGS = {
+    "original": Rung(original(), **ONE),
+    "original-indexed": Rung(original(indexed=True), **ONE),
+    "original-all-cores": Rung(all_cores(original_stepper, ORIGINAL_CALL_STEPS), **ONE),
+    "arrays-numpy": Rung(arrays, **RANDOM, missing=no_arrays),
+    "port-cpu": Rung(port(), **ON_CPU, **RANDOM),
+    "port-cpu-scenarios": Rung(port(own_scenarios=True), **ON_CPU, **RANDOM),
+    "port-cpu-fused": Rung(port_fused, **ON_CPU, **RANDOM, fused=True),
+    "arrays-cupy": Rung(arrays, **ON_CUDA, **RANDOM, missing=no_arrays),
+    "port-cuda": Rung(port(), **ON_CUDA, **RANDOM),
+    "port-cuda-sync": Rung(port(synchronised=True), **ON_CUDA, **RANDOM),
+    "port-cuda-graph": Rung(port_graph(), **ON_CUDA, **RANDOM),
+    "port-cuda-scenarios": Rung(port_graph(own_scenarios=True), **ON_CUDA, **RANDOM),
+    "port-cuda-fused": Rung(port_fused, **ON_CUDA, **RANDOM, fused=True),
+}

@@ -1,0 +1,105 @@
+"""What a ladder is made of, for environments of either kind: a setting to measure, a loop for the clock, a rung.
+
+rungs.py and block_rungs.py hold the rungs themselves. Every rung draws its actions inside the timed loop, on the
+device it steps on.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from experiments import timing
+from experiments.config import Settings
+
+ON_CPU = {"threaded": True}
+ON_CUDA = {"device": "cuda"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One measurement: a rung at one size and setting."""
+
+    rung: str
+    device: str
+    num_envs: int
+    threads: int  # of the CPU; processes in original-all-cores
+    fused_steps: int  # K steps in one call of the port, else 1
+    policy: str  # random | fixed | constant (always the same action) | mlp
+    obs: str  # copy | view
+
+
+@dataclass
+class Loop:
+    """What a rung hands to the clock."""
+
+    run: Callable[[], int | None]
+    steps_per_call: int | None  # None: `run` returns its live steps
+    dtype: str  # of the state
+    bytes_per_step: float | None = None  # memory traffic of one step of one environment, where it is counted
+    cpu_clock: Callable[[], float] = timing.cpu_seconds
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A way to step an environment, and what about it may vary."""
+
+    loop: Callable  # (name, group, settings): a context that sets a Loop up, yields it, and cleans up
+    device: str = "cpu"
+    batched: bool = True  # num_envs varies
+    threaded: bool = False  # threads vary
+    fused: bool = False  # fused_steps vary
+    policies: tuple[str, ...] = ("random", "fixed")
+    missing: Callable[[str, Settings], str | None] = lambda name, settings: None  # why it cannot run for a name here
+
+
+def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]], steps: int) -> Callable:
+    """A rung with one process per core, each stepping one original; pipes carry step counts, no observations.
+
+    Args:
+        stepper: a module's function; what it returns steps an original so many times.
+        steps: of each process in one call.
+    """
+
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        context = multiprocessing.get_context("spawn")
+        pipes, workers = [], []
+        for number in range(group.threads):
+            pipe, theirs = context.Pipe()
+            own = Settings({**settings.plain(), "seed": settings.seed + number})
+            workers.append(
+                context.Process(target=step_on_demand, args=(theirs, stepper, name, group, own), daemon=True)
+            )
+            workers[-1].start()
+            pipes.append(pipe)
+            theirs.close()
+        spent = [0.0] * len(pipes)  # CPU seconds of each worker when it last answered
+
+        def run() -> None:
+            for pipe in pipes:
+                pipe.send(steps)
+            for number, pipe in enumerate(pipes):
+                spent[number] = pipe.recv()
+
+        try:
+            yield Loop(run, steps * len(pipes), "float64", cpu_clock=lambda: time.process_time() + sum(spent))
+        finally:
+            for pipe in pipes:
+                pipe.close()
+            for worker in workers:
+                worker.join()
+
+    return rung
+
+
+def step_on_demand(pipe, stepper: Callable, name: str, group: Group, settings: Settings) -> None:
+    """A worker of `all_cores`: steps as often as it is told, answers with its CPU seconds so far."""
+    run = stepper(name, group, settings)
+    try:
+        while True:
+            run(pipe.recv())
+            pipe.send(time.process_time())
+    except EOFError:  # the other end is closed: the measurement is over
+        pass
