@@ -7,11 +7,10 @@ import itertools
 import math
 
 from . import radio
+from .assignment import LEAST, Assignment
 from .nodes import Client, Cloud, Edge, Network, Node, Queue, Server, Task, VirtualQueue, distinct_clients
 from .params import DRIFTS, FAMILIES, Params, queue_shapes, state_shapes
 from .scales import POWERS, Scales
-
-LEAST = 1e-6  # below this, cost and drift count as this in a logarithm
 
 
 class Episode:
@@ -24,6 +23,7 @@ class Episode:
 
     def __init__(self, network: Network, params: Params, scales: Scales, indexed: bool):
         self.network, self.params, self.scales, self.indexed = network, params, scales, indexed
+        self.assigned = Assignment(network, params, indexed)
         self.scenario = network.scenario
         self.queues = {name: [Queue() for _ in range(math.prod(shape))] for name, shape in queue_shapes(params).items()}
         self.virtual = {
@@ -38,108 +38,13 @@ class Episode:
         self.t = t
         self.network.enter(t)
 
-    # ---- what a node was assigned
-
-    def _admitted_at(self, node: Node) -> list[Task]:
-        """L, in the order of admission."""
-        if self.indexed:
-            return node.admitted
-        clients = [node] if isinstance(node, Client) else self._order
-        return [task for client in clients for task in client.tasks if task.admitted and task.node is node]
-
-    def _uploaded_at(self, edge: Edge) -> list[Task]:
-        if self.indexed:
-            return edge.uploaded
-        return [task for client in self._order for task in client.tasks if task.uplink is edge]
-
-    def _aimed_by(self, client: Client) -> list[Task]:
-        """Tasks of a client for an edge or the cloud, admitted or not."""
-        if self.indexed:
-            return client.aimed
-        return [task for task in client.tasks if task.node.wired]
-
     # ---- offloading (sections 2.5, 2.6)
 
     def offloading(self, target: list[list[int]], share: list[float]):
         """Divides the shares and admits the tasks: options [Nc][J], shares [A1]."""
-        self._divide(share)
-        self._admit(target)
-
-    def _divide(self, share: list[float]):
-        """Every block of CPU weights and every pair of power weights is divided by its sum."""
-        numbers = iter(share)
-        for node in self.network.nodes:
-            node.weights = divided(list(itertools.islice(numbers, node.cap)))
-            if isinstance(node, Client):
-                v2v, v2i = divided([next(numbers), next(numbers)])
-                node.power_v2v, node.power_v2i = node.budget_mw * v2v, node.budget_mw * v2i
-
-    def _admit(self, target: list[list[int]]):
-        p, clients = self.params, self.network.clients
-        first = 0 if p.fixed_priority else self.t * p.clients // p.slots  # Q17
-        self._order = clients[first:] + clients[:first]
-        for node in self.network.nodes:
-            node.occupied, node.admitted = 0, []
-        for edge in self.network.edges:
-            edge.uploaded = []
-        rejected = unreachable = 0
-        for client in self._order:
-            client.aimed = []
-            for task, option in zip(client.tasks, target[client.index], strict=False):
-                task.option, task.node = self._destination(client, option)
-                task.admitted, task.uplink = False, None
-                if self.indexed and task.node.wired:
-                    client.aimed.append(task)
-                if task.node.wired and client.access is None:
-                    unreachable += 1
-                    continue
-                task.admitted = task.node.occupied < task.node.cap
-                if task.node.wired and (task.admitted or p.rejected_transmit):  # Q20
-                    task.uplink = client.access
-                self._count(task)
-                rejected += not task.admitted
-        self.played = [client.tasks for client in clients]
-        generated, tried = self.network.generated[self.t], sum(map(len, self.played))
-        admitted = sum(node.occupied for node in self.network.nodes)
-        possible = tried if p.silent_overflow else sum(generated)  # Q13
-        self.outcome = {
-            "success": admitted / max(possible, LEAST),
-            "tasks_admitted": admitted,
-            "dropped": (sum(generated) - tried, rejected, unreachable),
-            "jain": self._jain(generated),
-        }
-        for server in self.network.servers:
-            server.senders = distinct_clients(self._admitted_at(server))
-        for edge in self.network.edges:
-            edge.senders = distinct_clients(self._uploaded_at(edge))
-
-    def _jain(self, generated: list[int]) -> float:
-        """Fairness of the admitted share among the clients that have tasks."""
-        shares = [
-            sum(task.admitted for task in tasks) / count
-            for tasks, count in zip(self.played, generated, strict=True)
-            if count
-        ]
-        squares = sum(share**2 for share in shares)
-        return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
-
-    def _count(self, task: Task):
-        if task.admitted:
-            task.node.occupied += 1
-        if self.indexed and task.admitted:
-            task.node.admitted.append(task)
-        if self.indexed and task.uplink:
-            task.uplink.uploaded.append(task)
-
-    def _destination(self, client: Client, option: int) -> tuple[int, Node]:
-        """The node of an option; a server that is not in range leaves the client itself."""
-        S, net = self.params.server_choices, self.network
-        if 1 <= option <= S:
-            server = client.choices[option - 1]
-            return (0, client) if server is None else (option, server)
-        if option == 0:
-            return 0, client
-        return option, net.cloud if option == self.params.options - 1 else net.edges[option - S - 1]
+        self.assigned.divide(share)
+        self.assigned.admit(target, self.t)
+        self.outcome = self.assigned.outcome(self.network.generated[self.t])
 
     # ---- radio (section 2.7)
 
@@ -197,7 +102,7 @@ class Episode:
 
     def _service(self, node: Node) -> float:
         """Mbit that a node computes in a slot."""
-        tasks = self._admitted_at(node)
+        tasks = self.assigned.at(node)
         gigabit = sum(node.cpu * weight / task.density for task, weight in zip(tasks, node.weights, strict=False))
         if not self.params.empty_places_idle:  # Q23
             gigabit += node.cpu * sum(node.weights[len(tasks) :]) / self.scenario.mean_density
@@ -206,10 +111,10 @@ class Episode:
     def _vehicle_flows(self):
         Q, tandem = self.queues, self.params.slot_tandem
         for client in self.network.clients:
-            Q["lc"][client.index].flow(self._offered(self._admitted_at(client)), self._service(client))
+            Q["lc"][client.index].flow(self._offered(self.assigned.at(client)), self._service(client))
         for server in self.network.servers:
             link = Q["v2v"][server.index]
-            link.flow(self._offered(self._admitted_at(server)), sum(server.rates.values()))
+            link.flow(self._offered(self.assigned.at(server)), sum(server.rates.values()))
             arrived = min(link.arrived, link.capacity) if tandem else link.departed
             Q["vc"][server.index].flow(arrived, self._service(server))
 
@@ -218,15 +123,15 @@ class Episode:
         Q, cloud = self.queues, self.network.cloud
         for edge in self.network.edges:
             up, wire = Q["v2i"][edge.index], Q["i2i"][edge.index]
-            up.flow(self._offered(self._uploaded_at(edge)), sum(edge.rates.values()))
-            foreign = [task for task in self._admitted_at(edge) if task.uplink is not edge]
+            up.flow(self._offered(self.assigned.uploaded_at(edge)), sum(edge.rates.values()))
+            foreign = [task for task in self.assigned.at(edge) if task.uplink is not edge]
             wire.flow(
                 sum(client.access.rates[client.index] for client in distinct_clients(foreign)),
                 sum(self._edge_wire(task.uplink, edge) for task in foreign),
             )
             arrived = min(up.arrived, up.capacity) + min(wire.arrived, wire.capacity)
             Q["ec"][edge.index].flow(arrived, self._service(edge))
-        tasks, wire = self._admitted_at(cloud), Q["i2c"][0]
+        tasks, wire = self.assigned.at(cloud), Q["i2c"][0]
         wire.flow(
             sum(client.access.rates[client.index] for client in distinct_clients(tasks)),
             sum(self._cloud_wire(task.uplink) for task in tasks),
@@ -238,7 +143,7 @@ class Episode:
         Q, net, Ne = self.queues, self.network, self.params.edges
         for a in net.edges:
             row = Q["v2i"][a.index * (Ne + 1) : (a.index + 1) * (Ne + 1)]  # by destination
-            tasks = [task for task in self._uploaded_at(a) if task.admitted]
+            tasks = [task for task in self.assigned.uploaded_at(a) if task.admitted]
             waiting = sum(queue.backlog for queue in row)
             capacity = sum(a.rates.values())
             for d, queue in enumerate(row):
@@ -286,7 +191,7 @@ class Episode:
 
     def _used(self, node: Node) -> float:
         """GHz that a node gives to the tasks it admitted."""
-        tasks = self._admitted_at(node)
+        tasks = self.assigned.at(node)
         return sum(node.cpu * weight for _, weight in zip(tasks, node.weights, strict=False))
 
     def _cpu_constraints(self):
@@ -352,15 +257,15 @@ class Episode:
         """GHz that are paid: of the tasks admitted and, where empty places serve the backlog (Q23), of those."""
         used = self._used(node)
         if not self.params.empty_places_idle and queue.start > 0.0:
-            used += node.cpu * sum(node.weights[len(self._admitted_at(node)) :])
+            used += node.cpu * sum(node.weights[len(self.assigned.at(node)) :])
         return used
 
     def _paid_by(self, edge: Edge) -> list[Task]:
         """Tasks for another place whose way an edge pays: all it covers, or those it sent on (Q21)."""
         if not self.params.all_covering_pay:
-            return [task for task in self._uploaded_at(edge) if task.admitted]
+            return [task for task in self.assigned.uploaded_at(edge) if task.admitted]
         covered = [client for client in self.network.clients if edge in client.covering]
-        return [task for client in covered for task in self._aimed_by(client)]
+        return [task for client in covered for task in self.assigned.aimed_by(client)]
 
     def _haul(self, task: Task, edge: Edge, to_cloud: bool) -> float:
         """MB times metres from an edge to where a task is to run."""
@@ -385,9 +290,3 @@ class Episode:
             burden = 0.7 * p.penalty_weight * cost + 0.3 * drift
         self.outcome["reward"] = 0.5 * success - 0.5 * burden
         return self.outcome["reward"]
-
-
-def divided(block: list[float]) -> list[float]:
-    """Shares that add up to 1; zeros if there is nothing to divide by."""
-    total = sum(block)
-    return [share / total for share in block] if total > 0.0 else [0.0] * len(block)

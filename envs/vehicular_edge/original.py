@@ -209,7 +209,7 @@ class VehicularEdge(ParallelEnv):
         p, episode = self.params, self.episode
         shapes, delay = queue_shapes(p), episode.virtual["delay"]
         target, admitted = np.zeros((p.clients, p.tasks), np.int32), np.zeros((p.clients, p.tasks), bool)
-        for i, tasks in enumerate(episode.played):
+        for i, tasks in enumerate(episode.assigned.played):
             for j, task in enumerate(tasks):
                 target[i, j], admitted[i, j] = task.option, task.admitted
         flows = {
