@@ -5,7 +5,7 @@ specification.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -201,7 +201,7 @@ def draw(
     """
     params = params or Params()
     xy = simulate(traffic, params.vehicles, params.slots, seed, index)
-    return _drawn(params, traffic, xy, index, seed, calibration or _calibration(params, traffic))
+    return _warmed_up(_drawn(params, traffic, xy, index, seed, calibration or _calibration(params, traffic)))
 
 
 def draw_each(
@@ -211,13 +211,20 @@ def draw_each(
     seed: int = 264,
     calibration: Calibration | None = None,
 ) -> Iterator[Scenario]:
-    """Scenarios 0 .. count-1 of `draw`, one after the other, as thousands of them do not fit in memory."""
+    """Scenarios 0 .. count-1 of `draw`, one after the other, as thousands of them do not fit in memory.
+
+    All start from the running scales of scenario 0, as the environments of a pool do.
+    """
     params = params or Params()
     calibration = calibration or _calibration(params, traffic)
+    running = None
     for first in range(0, count, TOGETHER):
         indices = np.arange(first, min(first + TOGETHER, count))
         for index, xy in zip(indices, simulate(traffic, params.vehicles, params.slots, seed, indices), strict=True):
-            yield _drawn(params, traffic, xy, int(index), seed, calibration)
+            one = _drawn(params, traffic, xy, int(index), seed, calibration)
+            one = _warmed_up(one) if index == 0 else replace(one, running=running)
+            running = one.running
+            yield one
 
 
 def draw_pool(
@@ -227,7 +234,7 @@ def draw_pool(
     seed: int = 264,
     calibration: Calibration | None = None,
 ) -> list[Scenario]:
-    """Scenarios 0 .. count-1 of `draw`."""
+    """The scenarios of `draw_each`."""
     return list(draw_each(params, traffic, count, seed, calibration))
 
 
@@ -243,8 +250,26 @@ def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration:
     )
 
 
-def _calibration(params: Params, traffic: str) -> Calibration:
-    return Calibration.ones(params)
+def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
+    """What the random policy reaches on a map or on given scenarios; ones where nothing is divided by it."""
+    if params.running_scales and params.unsigned_drift and params.raw_observation:
+        return Calibration.ones(params)
+    from . import calibration  # which draws scenarios itself, with ones
+
+    return (
+        calibration.cached(params, scenarios)
+        if isinstance(scenarios, str)
+        else calibration.calibrate(params, scenarios)
+    )
+
+
+def _warmed_up(scenario: Scenario) -> Scenario:
+    """With first running scales where the parameters ask for them (Q11)."""
+    if not scenario.params.running_scales:
+        return scenario
+    from .calibration import warm_up
+
+    return replace(scenario, running=warm_up(scenario))
 
 
 def from_trace(
@@ -263,7 +288,7 @@ def from_trace(
     """
     params = params or Params()
     xy, active, extent = fill(records, params)
-    return Scenario(
+    drawn = Scenario(
         params=params,
         **drawing.fields(params, xy, active, extent, index, seed),
         calibration=calibration or Calibration.ones(params),
@@ -272,6 +297,9 @@ def from_trace(
         index=index,
         seed=seed,
     ).check(records.source.get("file", name))
+    if calibration is None:
+        drawn = replace(drawn, calibration=_calibration(params, [drawn]))
+    return _warmed_up(drawn)
 
 
 def load(path, params: Params | None = None) -> Scenario:

@@ -1,0 +1,122 @@
+"""The scales that backlogs, costs and drifts are divided by: what the random policy reaches in ten episodes.
+
+The episodes run side by side in the array form, which needs no compiler. Queues do not depend on any scale, so
+episodes that follow one another would find the same extremes.
+"""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+
+from ..checks import choice
+from ..noise import RANDOM_POLICY, philox, uniform
+from . import arrays
+from .drawing import published_stream
+from .params import DRIFTS, FAMILIES, Params, state_shapes
+from .scenario import Calibration, Scenario, draw_each
+
+POLICIES = ("random",)
+
+
+def calibrate(
+    params: Params,
+    traffic: str | list[Scenario] = "city",
+    policy: str = "random",
+    episodes: int = 10,
+    seed: int = 264,
+) -> Calibration:
+    """Largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10), largest size and work, deviations of scores.
+
+    Args:
+        traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
+            scenario b modulo their number.
+        policy: "random": Philox numbers of environment b at step t, as the ports draw them.
+        seed: of the scenarios and of the policy.
+
+    Returns:
+        A scale that would be 0 is 1.
+    """
+    choice("policy", policy, POLICIES)
+    ones = Calibration.ones(params)
+    scenarios = list(draw_each(params, traffic, episodes, seed, ones) if isinstance(traffic, str) else traffic)
+    most = {}
+    for before, after, outcome in _episodes(scenarios, episodes, _random_actions(params, episodes, seed)):
+        found = arrays.reported(after)
+        found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
+        found |= {f"drift_{name}": _drift(params, name, before, outcome.flows) for name in DRIFTS}
+        for name, value in found.items():
+            most[name] = max(most.get(name, 0.0), float(value.max()))
+    work = max(float(scenario.task_work.max()) for scenario in scenarios)
+    most |= {"size": max(float(scenario.task_size.max()) for scenario in scenarios), "work": work}
+    scale = {name: value or 1.0 for name, value in most.items()}
+    deviation = {
+        name: np.concatenate([getattr(scenario, name) for scenario in scenarios]).std(axis=0)
+        for name in ("scores_v2v", "scores_v2i")
+    }
+    return Calibration(
+        backlog=np.array([scale[name] for name in FAMILIES]),
+        cost_i2i=scale["cost_i2i"],
+        cost_i2c=scale["cost_i2c"],
+        drift=np.array([scale[f"drift_{name}"] for name in DRIFTS]),
+        size=scale["size"],
+        work=scale["work"],
+        score_v2v=np.where(deviation["scores_v2v"] > 0, deviation["scores_v2v"], 1.0),
+        score_v2i=np.where(deviation["scores_v2i"] > 0, deviation["scores_v2i"], 1.0),
+    )
+
+
+@functools.cache
+def cached(params: Params, traffic: str) -> Calibration:
+    """`calibrate`, once per process."""
+    return calibrate(params, traffic)
+
+
+def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
+    """First running scales: the extremes of ten episodes of the random policy, which start from none.
+
+    Its numbers continue the published stream (2.2, step 7), or come from Philox, as the scenario itself.
+
+    Returns:
+        The `max_*`, `cost_*` and `drift_*` fields of `params.state_shapes`, [n] each.
+    """
+    params = scenario.params
+    if params.draw == "published":
+        stream = published_stream(params, scenario.seed)
+        actions = np.moveaxis(stream.random_sample((episodes, params.slots, 2, params.action_length)), 1, 0)
+    else:
+        actions = _random_actions(params, episodes, scenario.seed)
+    *_, (_, last, _) = _episodes([replace(scenario, running=None)], episodes, actions)
+    return {
+        name: last[name].min(axis=0) if name.startswith("drift_min_") else last[name].max(axis=0)
+        for name in state_shapes(params)
+        if name.startswith(("max_", "cost_", "drift_"))
+    }
+
+
+def _episodes(scenarios: list[Scenario], episodes: int, actions):
+    """State before, state after and outcome of every slot of so many episodes side by side."""
+    packed = arrays.tables(np, scenarios, np.arange(episodes) % len(scenarios))
+    state = arrays.initial(np, packed)
+    for t, action in enumerate(actions):
+        before = state
+        state, outcome = arrays.step(np, packed, before, action, t)
+        yield before, state, outcome
+
+
+def _random_actions(params: Params, episodes: int, seed: int):
+    """[B, 2, A] of every slot."""
+    numbers = 2 * params.action_length
+    environment, block = np.arange(episodes)[:, None], np.arange(-(-numbers // 4))
+    for t in range(params.slots):
+        words = np.moveaxis(philox((environment, block, t, RANDOM_POLICY), seed), 0, -1)
+        drawn = uniform(words.reshape(episodes, -1)[:, :numbers], 0.0, 1.0)
+        yield drawn.reshape(episodes, 2, params.action_length)
+
+
+def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:
+    """What the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
+    backlog, into, out = before[name], flows["in"][name], flows["out"][name]
+    if params.unsigned_drift:
+        return np.abs((backlog - out) * into)
+    return np.abs(backlog * (into - flows["dep"][name]))
