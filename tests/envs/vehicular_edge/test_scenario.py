@@ -1,0 +1,305 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.noise import philox
+from envs.vehicular_edge import drawing, links
+from envs.vehicular_edge.params import Params
+from envs.vehicular_edge.scenario import Calibration, Scenario, draw, draw_each, draw_pool
+
+ARRAYS = [name for name, kind in Scenario.__annotations__.items() if kind is np.ndarray]
+
+
+def drawn(traffic="city", index=0, seed=264, **params) -> Scenario:
+    params = Params(**params)
+    return draw(params, traffic, index, seed, Calibration.ones(params))
+
+
+# ---- distributions
+
+
+@pytest.fixture(scope="module")
+def amplitudes():
+    """Fading amplitudes of eight scenarios, [8, T, Nc, Ns]."""
+    params = Params()
+    return np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
+
+
+def test_fading_has_mean_square_two_and_median_two_ln_two(amplitudes):
+    square = amplitudes**2  # exponential with mean 2: standard error 2/sqrt(457,600) = 0.003
+    assert square.mean() == pytest.approx(2.0, abs=0.012)
+    assert np.median(square) == pytest.approx(2 * math.log(2), abs=0.012)
+
+
+@pytest.mark.parametrize("distance_m", [50.0, 100.0])
+def test_the_signal_exceeds_a_threshold_as_an_exponential_tail(amplitudes, distance_m):
+    noise, power = 1e-12, 0.5
+    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * power / noise
+    for threshold in (1e5, 1e6):
+        expected = math.exp(-threshold * noise * distance_m**3 / (2 * power))
+        assert (snr > threshold).mean() == pytest.approx(expected, abs=0.003)
+
+
+def test_the_nearer_of_two_is_stronger_in_eight_of_nine_cases(amplitudes):
+    near, far = amplitudes[:, :, :22], amplitudes[:, :, 22:]
+    stronger = links.gains(np.full(near.shape, 50.0), near, 3.0) > links.gains(np.full(far.shape, 100.0), far, 3.0)
+    assert stronger.mean() == pytest.approx(8 / 9, abs=0.003)
+
+
+@pytest.mark.parametrize(("distance_m", "mbps"), [(50.0, 441.977), (100.0, 381.977)])
+def test_ergodic_rate_is_the_exponential_integral_s(amplitudes, distance_m, mbps):
+    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * 0.5 / 1e-12
+    assert 20 * np.log2(1 + snr).mean() == pytest.approx(mbps, abs=0.25)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.75, 3.0])
+def test_arrivals_have_mean_and_variance_of_their_rate(rate):
+    u = drawing.uniform(264, 0, np.arange(50), 4000, drawing.COUNTS)
+    counts = drawing.poisson(np.array(rate), u)
+    assert counts.mean() == pytest.approx(rate, abs=5 * math.sqrt(rate / u.size))
+    assert counts.var() == pytest.approx(rate, rel=0.03)
+    none = (counts == 0).mean()
+    assert none == pytest.approx(math.exp(-rate), abs=0.005)
+
+
+def test_tasks_of_a_client_are_as_many_as_its_rates_sum_to():
+    counts = np.concatenate(
+        [drawn(index=k, arrival_low=0.6, arrival_high=0.6).task_count.reshape(-1) for k in range(8)]
+    )
+    assert counts.mean() == pytest.approx(6.0, abs=0.1)  # ten type slots; standard error sqrt(6/17,600) = 0.018
+    assert counts.var() == pytest.approx(6.0, rel=0.06)
+
+
+def test_sizes_are_uniform_within_a_type():
+    scenario = drawn(types=1)
+    word = np.sort(philox((0, 0, 0, 0), 264)[:2])
+    low, high = 0.01 + 4.99 * (word + 0.5) / 2**32
+    sizes = np.sort(scenario.task_size[scenario.task_size > 0])
+    n = len(sizes)
+    expected = (sizes - low) / (high - low)
+    distance = max((np.arange(1, n + 1) / n - expected).max(), (expected - np.arange(n) / n).max())
+    assert distance < 1.63 / math.sqrt(n)  # Kolmogorov and Smirnov at 1 %
+    exists = scenario.task_size > 0
+    np.testing.assert_allclose(scenario.task_mean[exists], (low + high) / 2, rtol=1e-15)
+
+
+def test_servers_are_a_random_subset():
+    """Each vehicle serves with probability 26/70, whatever its CPU."""
+    cpu = np.concatenate([drawn(index=k).server_cpu for k in range(20)])
+    assert cpu.mean() == pytest.approx(30.0, abs=5 * 11.5 / math.sqrt(len(cpu)))
+    assert cpu.max() > 45
+
+
+def test_slowest_vehicles_serve_with_q5():
+    scenario = drawn(slow_cpu_serves=True)
+    assert scenario.server_cpu.max() < scenario.client_cpu.min()
+
+
+# ---- what a number depends on
+
+
+def test_every_number_is_the_documented_word_of_philox(physical):
+    """Element, slot and stream of the counter, by hand."""
+
+    def u(element, t, stream):
+        return (float(philox((0, element // 4, t, stream), 264)[element % 4]) + 0.5) / 2**32
+
+    Ns, Ne, J = 26, 9, 10
+    assert physical.fading_v2v[7, 3, 5] == pytest.approx(math.sqrt(-2 * math.log(1 - u(3 * Ns + 5, 7, 6))), rel=1e-13)
+    assert physical.fading_v2i[49, 43, 8] == pytest.approx(
+        math.sqrt(-2 * math.log(1 - u(43 * Ne + 8, 49, 7))), rel=1e-13
+    )
+    assert physical.edge_xy[2, 1] == pytest.approx(2000 * u(4 * 2 + 1, 0, 5))
+    assert physical.edge_range[2] == pytest.approx(100 + 200 * u(4 * 2 + 3, 0, 5))
+    cpu = sorted(10 + 40 * u(v * 22, 0, 1) for v in range(70))
+    assert sorted([*physical.client_cpu, *physical.server_cpu]) == pytest.approx(cpu)
+    types = [[u(4 * k + n, 0, 0) for n in range(4)] for k in range(100)]
+    density = {100 + 400 * word[2]: sorted(0.01 + 4.99 * size for size in word[:2]) for word in types}
+    nearest = min(density, key=lambda value: abs(value - physical.task_cycles[0, 0, 0]))
+    low, high = density[nearest]
+    assert physical.task_size[0, 0, 0] == pytest.approx(low + (high - low) * u(0 * J + 0, 0, 4))
+
+
+def test_a_scenario_is_the_same_alone_and_in_a_pool(small):
+    ones = Calibration.ones(small)
+    pool = draw_pool(small, "arterial", 3, 7, ones)
+    alone = draw(small, "arterial", 2, 7, ones)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(pool[2], name), getattr(alone, name))
+
+
+def test_other_seeds_and_indices_give_other_scenarios():
+    first = drawn()
+    for other in (drawn(index=1), drawn(seed=265)):
+        for name in ("client_cpu", "edge_xy", "task_count", "task_size", "fading_v2v", "fading_v2i", "xy_client"):
+            assert (getattr(first, name) != getattr(other, name)).any(), name
+
+
+def test_large_numbers_of_vehicles_are_drawn():
+    scenario = drawn(vehicles=500, edges=25, slots=12)
+    assert scenario.fading_v2v.shape == (12, scenario.params.clients, scenario.params.servers)
+    assert scenario.check() is scenario
+
+
+# ---- switches that decide what is drawn
+
+
+def test_tasks_of_a_type_slot_share_a_size_with_q25():
+    """A client of one type slot: all its tasks of a slot are alike; without the switch none are."""
+    sizes = {}
+    for shared in (True, False):
+        scenario = drawn(types=10, arrival_low=4.0, arrival_high=4.0, shared_slot_size=shared)
+        assert scenario.params.type_slots == 1
+        several = scenario.task_count >= 2
+        sizes[shared] = scenario.task_size[several][:, :2]
+    assert (sizes[True][:, 0] == sizes[True][:, 1]).all()
+    assert (sizes[False][:, 0] != sizes[False][:, 1]).all()
+
+
+def test_realised_means_are_means_over_the_episode_with_q24():
+    scenario = drawn(hindsight_means=True)
+    for i in (0, 21, 43):
+        cycles, sizes, means = (
+            getattr(scenario, f"task_{name}")[:, i].reshape(-1) for name in ("cycles", "size", "mean")
+        )
+        for density in np.unique(cycles[cycles > 0]):
+            of_type = cycles == density
+            np.testing.assert_allclose(means[of_type], sizes[of_type].mean(), rtol=1e-12)
+
+
+def test_q24_takes_the_rate_of_the_first_type_slot_of_a_type():
+    """With one type all tasks of a client have one rate; without the switch each has its own type slot's."""
+    first = drawn(types=1, type_slots=3, hindsight_means=True).task_rate
+    own = drawn(types=1, type_slots=3).task_rate
+    assert len(np.unique(first[:, 0][first[:, 0] > 0])) == 1
+    assert len(np.unique(own[:, 0][own[:, 0] > 0])) == 3
+
+
+def test_edges_reach_as_far_as_vehicles_with_q6(physical):
+    assert (drawn(edge_range_is_v2v=True).edge_range == 100).all()
+    assert physical.edge_range.min() >= 100 and physical.edge_range.max() <= 300
+
+
+def test_equal_indices_clash_with_q7():
+    clash, free = drawn("dense", index_clash=True), drawn("dense")
+    diagonal = np.eye(44, 26, dtype=bool)
+    assert free.in_range.all()
+    assert (clash.in_range == ~diagonal).all()
+
+
+# ---- tables
+
+
+def test_distances_gains_and_orders_of_a_hand_worked_place():
+    client, there = np.array([[[0.0, 0.0], [3.0, 4.0]]]), np.array([[[3.0, 0.0], [0.0, 4.0]]])
+    distance = links.distances(client, there)
+    np.testing.assert_array_equal(distance, [[[3, 4], [4, 3]]])
+    gain = links.gains(distance, np.array([[[3.0, 8.0], [8.0, 3.0]]]), 2.0)
+    np.testing.assert_allclose(gain, [[[1, 4], [4, 1]]])
+    np.testing.assert_array_equal(links.strongest_first(gain), [[[1, 0], [0, 1]]])
+
+
+def test_equal_gains_keep_the_order_of_indices():
+    gain = np.array([[[2.0], [5.0], [2.0], [5.0], [0.0]]])
+    np.testing.assert_array_equal(links.strongest_first(gain)[0, 0], [1, 3, 0, 2, 4])
+
+
+def test_first_and_kth_of_a_mask():
+    mask = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=bool)
+    np.testing.assert_array_equal(links.first_true(mask), [1, -1, 0])
+    np.testing.assert_array_equal(links.true_indices(mask, 3), [[1, 3, 4], [-1, -1, -1], [0, 1, 2]])
+    np.testing.assert_array_equal(links.true_indices(mask, 6)[0], [1, 3, 4, -1, -1, -1])
+
+
+def test_access_edge_is_the_lowest_that_covers(physical):
+    for t, i in ((0, 0), (20, 11), (49, 43)):
+        distance = np.hypot(*(physical.edge_xy - physical.xy_client[t, i]).T)
+        covering = [e for e in range(9) if distance[e] <= physical.edge_range[e]]
+        assert physical.access[t, i] == (covering[0] if covering else -1)
+    assert (physical.access < 0).any() and (physical.access >= 0).any()
+
+
+def test_servers_in_range_are_listed_in_the_order_of_indices():
+    scenario = drawn("arterial")
+    for t, i in ((0, 0), (20, 11), (49, 43)):
+        distance = np.hypot(*(scenario.xy_server[t] - scenario.xy_client[t, i]).T)
+        near = [j for j in range(26) if distance[j] <= 100]
+        assert scenario.server_of[t, i].tolist() == (near + [-1] * 5)[:5]
+
+
+def test_gains_are_in_order(physical):
+    for gain, order in ((physical.gain_v2v, physical.order_v2v), (physical.gain_v2i, physical.order_v2i)):
+        sorted_gain = np.take_along_axis(gain.swapaxes(1, 2), order, axis=2)
+        assert (np.diff(sorted_gain, axis=2) <= 0).all()
+        assert (np.sort(order, axis=2) == np.arange(44)).all()
+
+
+def test_wires_are_straight(physical):
+    assert physical.wire_edge[2, 5] == pytest.approx(math.dist(physical.edge_xy[2], physical.edge_xy[5]))
+    assert (np.diag(physical.wire_edge) == 0).all()
+    assert physical.wire_cloud[4] == pytest.approx(math.dist(physical.edge_xy[4], (1000, 1000)))
+
+
+def test_distances_are_at_least_a_metre_unless_published(small):
+    scenario = draw(small, "dense", calibration=Calibration.ones(small))
+    close = replace(scenario, xy_server=scenario.xy_server * 0 + scenario.xy_client[:, :1])
+    assert close.distance_v2v[:, 0].min() == 1.0
+    assert np.isfinite(close.gain_v2v).all()
+    as_published = replace(close, params=replace(small, jumping_tracks=True))
+    with pytest.raises(ValueError, match=r"distance_v2v\[0, 0, 0\] is 0.0, must be positive"):
+        as_published.check()
+
+
+def test_inactive_vehicles_are_out_of_reach(small):
+    scenario = draw(small, "dense", calibration=Calibration.ones(small))
+    client, server = scenario.active_client.copy(), scenario.active_server.copy()
+    client[3, 2], server[5, 1] = False, False
+    off = replace(scenario, active_client=client, active_server=server)
+    assert not off.in_range[3, 2].any() and not off.covered[3, 2].any() and off.access[3, 2] == -1
+    assert not off.in_range[5, :, 1].any() and (off.gain_v2v[5, :, 1] == 0).all()
+    assert (off.gain_v2v[3, 2] == 0).all() and (off.gain_v2i[3, 2] == 0).all()
+    assert off.in_range.sum() == scenario.in_range.sum() - small.servers - small.clients
+
+
+# ---- main components
+
+
+def test_components_are_the_singular_vectors_of_centred_distances(physical):
+    features = physical.distance_v2v.reshape(50, -1)
+    centred = features - features.mean(axis=0)
+    u, s, v = np.linalg.svd(centred, full_matrices=False)
+    sign = np.sign(v[np.arange(10), np.abs(v[:10]).argmax(axis=1)])
+    np.testing.assert_allclose(physical.pca_v2v, v[:10] * sign[:, None], atol=1e-9)
+    np.testing.assert_allclose(physical.scores_v2v, (u * s)[:, :10] * sign, atol=1e-7)
+    largest = np.abs(physical.pca_v2i).argmax(axis=1)
+    assert (physical.pca_v2i[np.arange(10), largest] > 0).all()
+
+
+def test_components_of_what_stands_still_are_zero():
+    mean, component = links.main_components(np.tile(np.arange(6.0), (4, 1)), 3)
+    np.testing.assert_array_equal(mean, np.arange(6))
+    np.testing.assert_array_equal(component, np.zeros((3, 6)))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(2, 12))
+def test_components_are_orthonormal(seed, slots, features):
+    drawn_features = np.random.default_rng(seed).uniform(0, 100, (slots, features))
+    count = min(slots - 1, features)  # the centring takes one
+    _, component = links.main_components(drawn_features, count)
+    np.testing.assert_allclose(component @ component.T, np.eye(count), atol=1e-6)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.sampled_from(["arterial", "city", "dense", "sparse"]), st.integers(4, 30))
+def test_any_drawn_scenario_is_valid(seed, traffic, vehicles):
+    params = Params(vehicles=vehicles, clients=vehicles - 2, slots=6, edges=3, components=4)
+    scenario = draw(params, traffic, 0, seed, Calibration.ones(params))
+    assert scenario.check() is scenario
+    seen = np.minimum(scenario.task_count, params.tasks)
+    assert ((scenario.task_size > 0).sum(axis=2) == seen).all()
+    assert ((scenario.task_size > 0) == (scenario.task_deadline > 0)).all()
