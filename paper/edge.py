@@ -15,7 +15,7 @@ OPERATIONS = {  # parts of a slot that every form has, as the forms call them, i
     "cost": "cost",
     "step": "a whole slot",
 }
-OPERATION = ["operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
+OPERATION = ["vehicles", "operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
 FLEET = ["rung", "device", "preset", "gains", "dtype", "vehicles", "num_envs", "threads"]  # of scaling.csv
 MEMORY = ["bytes_per_env", "bytes_per_scenario"]
 
@@ -35,28 +35,30 @@ def operations(run) -> pd.DataFrame:
 
     With seconds_low, seconds_high, ratio_low, ratio_high, cpu_seconds, and `share`, of the same form's whole slot.
     """
-    frame = run.frame.assign(seconds=run.frame["wall_s"] / run.frame["steps"])
-    frame = frame.assign(cpu_seconds=run.frame["cpu_s"] / run.frame["steps"])
-    known = frame.dropna(subset=["seconds"]).fillna({"threads": 1})
-    groups = {key: part for key, part in known.groupby(OPERATION, sort=False, dropna=False)}
-    originals = {key[0]: part["seconds"] for key, part in groups.items() if key[1] == "original"}
+    frame = run.frame.dropna(subset=["wall_s"]).fillna({"threads": 1})
+    frame = frame.assign(
+        seconds=frame["wall_s"] / frame["steps"],
+        cpu_seconds=frame["cpu_s"] / frame["steps"],
+        order=frame["operation"].map(operation_order),
+    )
+    frame = frame.sort_values(["vehicles", "order"], ascending=[False, True], kind="stable")
+    groups = dict(list(frame.groupby(OPERATION, sort=False)))
     rows = []
     for key, part in groups.items():
         setting = dict(zip(OPERATION, key, strict=True))
         found = statistics.summarise(part["seconds"])
         row = setting | {"seconds": found.median, "seconds_low": found.low, "seconds_high": found.high}
         row["cpu_seconds"] = part["cpu_seconds"].median()
-        whole = groups.get(("step", *key[1:]))
+        whole = groups.get((key[0], "step", *key[2:]))
         row["share"] = None if whole is None else found.median / whole["seconds"].median()
-        if setting["operation"] in originals and setting["form"] != "original":
-            over = statistics.ratio(originals[setting["operation"]], part["seconds"])
+        same = frame[(frame["vehicles"] == key[0]) & (frame["operation"] == key[1]) & (frame["form"] == "original")]
+        if len(same) and setting["form"] != "original":
+            over = statistics.ratio(same["seconds"], part["seconds"])
             row |= dict(zip(("ratio", "ratio_low", "ratio_high"), over, strict=True))
         rows.append(row)
     columns = [*OPERATION, "seconds", "seconds_low", "seconds_high", "cpu_seconds", "share"]
-    columns += ["ratio", "ratio_low", "ratio_high"]
-    found = pd.DataFrame(rows, columns=columns)
-    order = found["operation"].map(operation_order).sort_values(kind="stable")
-    return found.loc[order.index].reset_index(drop=True)
+    found = pd.DataFrame(rows, columns=[*columns, "ratio", "ratio_low", "ratio_high"])
+    return found.assign(environment=run.provenance["environment"])
 
 
 def scaling(run) -> pd.DataFrame:
@@ -76,7 +78,7 @@ def scaling(run) -> pd.DataFrame:
         figures["vehicle_rate"] = found.median * setting["vehicles"]
         rows.append(setting | part.iloc[0][MEMORY].to_dict() | figures)
     columns = [*FLEET, *MEMORY, "rate", "rate_low", "rate_high", "cpu_rate", "vehicle_rate"]
-    found = pd.DataFrame(rows, columns=columns)
+    found = pd.DataFrame(rows, columns=columns).assign(environment=run.provenance["environment"])
     order = found.assign(place=found["rung"].map(paper.rung_order))
     return found.loc[order.sort_values(["place", "vehicles", "num_envs", "threads"], kind="stable").index]
 

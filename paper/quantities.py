@@ -12,7 +12,7 @@ import pandas as pd
 
 import paper
 from experiments import curves, peers, shares, statistics
-from paper import learning, typeset
+from paper import edge, learning, typeset
 
 NAN = float("nan")
 
@@ -230,6 +230,23 @@ def step_time(datasets, select, against):
 
 
 @quantity(with_interval(typeset.short_time))
+def step_cpu_time(datasets, select, against):
+    """CPU seconds per environment step, over all threads."""
+    for dataset, _, row in fastest(datasets, select, "cpu_rate"):
+        yield dataset, 1 / row["cpu_rate"], 1 / row["cpu_rate_high"], 1 / row["cpu_rate_low"]
+
+
+@quantity(with_interval(typeset.times))
+def cpu_ratio(datasets, select, against):
+    """Rate per CPU-second over that of another row of the same run."""
+    for dataset, frame, row in fastest(datasets, select, "cpu_rate"):
+        base = matching(frame, {**select, **against})
+        if len(base):
+            other = blocks(dataset, base.loc[base["cpu_rate"].idxmax()], "cpu_rate")
+            yield dataset, *statistics.ratio(blocks(dataset, row, "cpu_rate"), other)
+
+
+@quantity(with_interval(typeset.short_time))
 def call_time(datasets, select, against):
     """Seconds per call that steps the whole batch once."""
     for dataset, _, row in fastest(datasets, select):
@@ -251,6 +268,45 @@ def bandwidth_share(datasets, select, against):
         if not typeset.missing(ceiling):
             scale = row["bytes_per_step"] / ceiling
             yield dataset, row["rate"] * scale, row["rate_low"] * scale, row["rate_high"] * scale
+
+
+# Of the operations of a step, and of fleets.
+
+
+@quantity(with_interval(typeset.short_time))
+def operation_time(datasets, select, against):
+    """Seconds that an operation takes of a step of one environment; of several settings the shortest."""
+    for dataset in of(datasets, select):
+        rows = matching(edge.operations(dataset), select)
+        if len(rows):
+            yield dataset, *rows.loc[rows["seconds"].idxmin()][["seconds", "seconds_low", "seconds_high"]].astype(float)
+
+
+@quantity(with_interval(typeset.times))
+def operation_ratio(datasets, select, against):
+    """Times faster than in the original that an operation is; of several settings the fastest."""
+    for dataset in of(datasets, select):
+        rows = matching(edge.operations(dataset), select).dropna(subset=["ratio"])
+        if len(rows):
+            yield dataset, *rows.loc[rows["ratio"].idxmax()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+
+
+@quantity(alone(typeset.percent))
+def operation_share(datasets, select, against):
+    """Share of an operation in the whole step of the same form and setting; of several the largest."""
+    for dataset in of(datasets, select):
+        shares = matching(edge.operations(dataset), select)["share"].dropna().astype(float)
+        if len(shares):
+            yield dataset, float(shares.max()), NAN, NAN
+
+
+@quantity(rate_words("steps/s"))
+def fleet_rate(datasets, select, against):
+    """Environment steps per second at a number of vehicles; of several settings the fastest."""
+    for dataset in of(datasets, select):
+        rows = matching(edge.scaling(dataset), select)
+        if len(rows):
+            yield dataset, *rows.loc[rows["rate"].idxmax()][["rate", "rate_low", "rate_high"]].astype(float)
 
 
 # Of peers and transfer.
@@ -370,6 +426,15 @@ def tolerance_share(datasets, select, against):
         share = (rows["error"] / rows["tolerance"]).dropna()
         if len(share):
             yield dataset, float(share.max()), NAN, NAN
+
+
+@quantity(alone(typeset.significant))
+def largest_difference(datasets, select, against):
+    """Largest difference over all fitting rows that have a tolerance."""
+    for dataset in of(datasets, select):
+        errors = matching(edge.differences(dataset), select)["error"]
+        if len(errors):
+            yield dataset, float(errors.max()), NAN, NAN
 
 
 @quantity(alone(typeset.count))

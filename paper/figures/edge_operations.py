@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 import paper
 from paper import edge, quantities, rung
-from paper.figures import legend, log_axes, of_runs
+from paper.figures import grid, label_status, legend, log_axes, title
 from paper.tables.edge import claimed
 from paper.typeset import count, missing, short_time, times
 
@@ -26,11 +26,13 @@ BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points"}
 
 def draw(datasets: list) -> Figure:
     runs = quantities.of(datasets, {"experiment": "breakdown"})
-    frames = [fastest(edge.operations(run)) for run in runs]
+    parts = [(run, *part) for run in runs for part in edge.operations(run).groupby("vehicles", sort=False)]
+    frames = [fastest(part) for *_, part in parts]
     rows = [len(frame) + frame["operation"].nunique() + 4 for frame in frames] or [1]
-    height = 0.135 * sum(rows) / len(rows)
-    figure, axes = of_runs(runs, height=height, columns=1, sharex=True, height_ratios=rows)
-    for panel, frame in zip(axes, frames, strict=True):
+    names = [f"{title(run)}, {count(vehicles)} vehicles" for run, vehicles, _ in parts]
+    figure, axes = grid(names, 0.135 * sum(rows) / len(rows), columns=1, sharex=True, height_ratios=rows)
+    for panel, (run, *_), frame in zip(axes, parts, frames, strict=True):
+        label_status(panel, run)
         bars(panel, frame)
         log_axes(panel, "times the original")
     for panel in axes[:-1]:
@@ -70,4 +72,4 @@ def bars(panel: Axes, frame: pd.DataFrame) -> None:
     panel.axvline(1, color="#8a8a8a", linewidth=1.2)
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
-    panel.set_xlim(0.5, max(10.0, 12 * frame["ratio"].max()))
+    panel.set_xlim(0.5, max(200.0, 12 * frame["ratio"].max()))

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 import paper
 from paper import edge, quantities
 from paper.figures import curve, grid, label_status, legend, log_axes, title
-from paper.tables.edge import MIB
 from paper.typeset import count
 
 caption = (
@@ -66,14 +65,22 @@ def over_vehicles(panel: Axes, found) -> None:
             best["vehicles"],
             best["vehicle_rate"],
             **style | {"linestyle": ":", "markerfacecolor": "white"},
-            label="times the number of vehicles",
+            label=f"{look.label}, times vehicles",
         )
     log_axes(panel, "vehicles N", "per second")
+    fleet_ticks(panel, found["vehicles"])
 
 
 def bytes_over_vehicles(panel: Axes, found) -> None:
     for label, (name, colour, marker, gains) in MEMORY.items():
         rows = found[found[name].notna() & (True if gains is None else found["gains"] == gains)]
-        largest = rows.groupby("vehicles")[name].max() / MIB
+        largest = rows.groupby("vehicles")[name].max()
         panel.plot(largest.index, largest, color=colour, marker=marker, markersize=3, label=label)
-    log_axes(panel, "vehicles N", "MiB")
+    log_axes(panel, "vehicles N", "bytes")
+    fleet_ticks(panel, found["vehicles"])
+
+
+def fleet_ticks(panel: Axes, vehicles) -> None:
+    """A tick at every number of vehicles."""
+    numbers = sorted(vehicles.unique())
+    panel.set_xticks(numbers, [count(number) for number in numbers])

@@ -39,6 +39,7 @@ def in_words(row) -> str:
     "faster than in the original of the same run. Share: of the same form's whole slot; what is missing to all of it "
     "are drift, reward, observation and what the operations share. The last column is what the plan expects of a GPU.",
     *RUN,
+    Column("vehicles", lambda row: DASH if missing(row["vehicles"]) else count(row["vehicles"]), "number", merge=True),
     Column("operation", lambda row: operation(row), merge=True),
     Column("form", lambda row: DASH if missing(row["form"]) else paper.rung(row["form"]).label),
     number("B", "num_envs", count),

@@ -23,7 +23,7 @@ COLUMNS = {
     "ceilings": "quantity device size_bytes threads block amount unit wall_s",
     "correctness": "environment level pair device dtype quantity cases error tolerance differing allowed "
     "value low high p_value passed",
-    "breakdown": "environment operation form device num_envs threads block steps wall_s cpu_s",
+    "breakdown": "environment vehicles operation form device num_envs threads block steps wall_s cpu_s",
     "scaling": "environment rung device preset gains dtype vehicles num_envs threads bytes_per_env bytes_per_scenario "
     "block steps wall_s cpu_s status reason",
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
@@ -140,8 +140,14 @@ EDGE = "vehicular_edge"
 
 def operation(name: str, form: str, milliseconds: float, num_envs: int = 1, device: str = "cpu") -> list[dict]:
     """Blocks of an operation that takes a slot of one environment so long."""
-    row = {"environment": EDGE, "operation": name, "form": form, "device": device, "num_envs": num_envs}
-    row |= {"threads": "" if device == "cuda" else 1, "steps": 1000, "wall_s": milliseconds, "cpu_s": milliseconds}
+    row = {"environment": EDGE, "vehicles": 70, "operation": name, "form": form, "device": device}
+    row |= {
+        "num_envs": num_envs,
+        "threads": "" if device == "cuda" else 1,
+        "steps": 1000,
+        "wall_s": milliseconds,
+        "cpu_s": milliseconds,
+    }
     return [row | {"block": block} for block in range(BLOCKS)]
 
 
