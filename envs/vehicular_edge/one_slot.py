@@ -10,7 +10,6 @@ Constants, which no action changes, are left out of every value.
 import itertools
 import math
 from bisect import bisect_left, insort
-from collections import Counter
 
 import numpy as np
 
@@ -75,8 +74,11 @@ class Slot:
         self.value = 0.0
         self.choice = [0] * len(self.tasks)
         self.lists: list[list[int]] = [[] for _ in range(self.nowhere + 1)]  # tasks aimed at a node, in order
-        self.members = [Counter() for _ in range(Ns + Ne)]  # admitted tasks of each client that a receiver hears
-        self.heard: list[set[int]] = [set() for _ in range(Nc)]  # receivers that hear a client
+        self.members: list[dict[int, int]] = [{} for _ in range(Ns + Ne)]  # clients heard: admitted tasks of each,
+        self.sent: list[dict[int, float]] = [{} for _ in range(Ns + Ne)]  # and what of its signal arrives, over noise
+        self.heard: list[set[int]] = [set() for _ in range(Nc)]  # receivers that hear a client,
+        self.bands = [[0, 0] for _ in range(Nc)]  # servers and edges among them
+        self._known_levels: dict[tuple[int, int], list[float]] = {}
         for task in range(len(self.tasks)):
             self.value += self.always[task][0]
             self.lists[self.options[self.client[task]][0][1]].append(task)
@@ -185,35 +187,37 @@ class Slot:
         gain = self.worth[node] * min(self.backlog[node], self.speed[node] / least) - self.price[node]
         return (gain, place) if gain > 0.0 else (0.0, -1)
 
-    def _sent(self, i: int, receiver: int, power: int) -> float:
-        """Signal over noise of a client at a receiver."""
-        share = power if receiver < self.params.servers else POWERS - 1 - power
-        return self.signal[receiver][i] * share / (POWERS - 1)
+    def _levels(self, i: int, receiver: int) -> list[float]:
+        """Signal over noise of a client at a receiver, for each power."""
+        known = self._known_levels.get((i, receiver))
+        if known is None:
+            steps = [power / (POWERS - 1) for power in range(POWERS)]
+            whole = self.signal[receiver][i]
+            known = [whole * step for step in (steps if receiver < self.params.servers else reversed(steps))]
+            self._known_levels[i, receiver] = known
+        return known
 
-    def _receiver_value(self, receiver: int, total: float) -> float:
-        """Of what leaves the queue of a receiver that hears so much signal over noise."""
+    def _receiver_value(self, receiver: int) -> float:
+        """Of what leaves the queue of a receiver, with those it hears."""
         rise, queued, bandwidth = self.flow[receiver]
-        return -rise * min(queued, bandwidth * math.log2(1.0 + total)) if queued > 0.0 else 0.0
-
-    def _heard(self, receiver: int, but: int = -1) -> float:
-        return sum(self._sent(i, receiver, self.powers[i]) for i in self.members[receiver] if i != but)
+        if rise == 0.0 or queued <= 0.0:
+            return 0.0
+        return -rise * min(queued, bandwidth * math.log2(1.0 + sum(self.sent[receiver].values())))
 
     def _power_paid(self, i: int, power: int) -> float:
-        servers = self.params.servers
-        v2v = any(receiver < servers for receiver in self.heard[i])
-        v2i = any(receiver >= servers for receiver in self.heard[i])
-        return self.power_price * (v2v * power + v2i * (POWERS - 1 - power)) / (POWERS - 1)
+        v2v, v2i = self.bands[i]
+        return self.power_price * ((power if v2v else 0) + (POWERS - 1 - power if v2i else 0)) / (POWERS - 1)
 
     def power_values(self, i: int) -> list[float]:
         """The value of what depends on a client's power, for each power."""
-        if not self.heard[i]:
-            return [0.0] * POWERS
         values = [-self._power_paid(i, power) for power in range(POWERS)]
         for receiver in self.heard[i]:
-            if self.flow[receiver][0] != 0.0 and self.flow[receiver][1] > 0.0:
-                others = self._heard(receiver, but=i)
-                for power in range(POWERS):
-                    values[power] += self._receiver_value(receiver, others + self._sent(i, receiver, power))
+            rise, queued, bandwidth = self.flow[receiver]
+            if rise != 0.0 and queued > 0.0:
+                sent = self.sent[receiver]
+                others = 1.0 + sum(sent.values()) - sent[i] if len(sent) > 1 else 1.0
+                for power, level in enumerate(self._levels(i, receiver)):
+                    values[power] -= rise * min(queued, bandwidth * math.log2(others + level))
         return values
 
     # ---- moves
@@ -225,19 +229,20 @@ class Slot:
         change = sign * self.if_admitted[task][self.choice[task]]
         if receiver < 0:
             return change
-        members = self.members[receiver]
-        before = members[i]
-        if before + sign > 0 and before > 0:
-            members[i] = before + sign
+        members, before = self.members[receiver], self.members[receiver].get(i, 0)
+        members[i] = before + sign
+        if before and before + sign:
             return change
-        change += self._power_paid(i, self.powers[i]) - self._receiver_value(receiver, self._heard(receiver))
+        power = self.powers[i]
+        change += self._power_paid(i, power) - self._receiver_value(receiver)
+        self.bands[i][receiver >= self.params.servers] += sign
         if before:
-            del members[i]
+            del members[i], self.sent[receiver][i]
             self.heard[i].discard(receiver)
         else:
-            members[i] = 1
+            self.sent[receiver][i] = self._levels(i, receiver)[power]
             self.heard[i].add(receiver)
-        return change - self._power_paid(i, self.powers[i]) + self._receiver_value(receiver, self._heard(receiver))
+        return change - self._power_paid(i, power) + self._receiver_value(receiver)
 
     def move(self, task: int, chosen: int) -> None:
         """Aim a task at another of its client's options; others may be admitted, or no longer be, because of it."""
@@ -270,13 +275,17 @@ class Slot:
         self.node_values[node] = value
 
     def set_power(self, i: int, power: int) -> None:
-        if self.heard[i]:
+        if self.heard[i] and power != self.powers[i]:
             values = self.power_values(i)
             self.value += values[power] - values[self.powers[i]]
+            for receiver in self.heard[i]:
+                self.sent[receiver][i] = self._levels(i, receiver)[power]
         self.powers[i] = power
 
     def best_power(self, i: int) -> tuple[float, int]:
         """(gain over the present power, power) of a client's best power while all else stays."""
+        if not self.heard[i]:
+            return 0.0, self.powers[i]
         values = self.power_values(i)
         best = max(range(POWERS), key=values.__getitem__)
         gain = values[best] - values[self.powers[i]]
@@ -298,12 +307,13 @@ class Slot:
             self.set_power(i, self.best_power(i)[1])
         for _ in range(PASSES):
             for task, i in enumerate(self.client):
-                now = self.choice[task]
+                now, heard = self.choice[task], set(self.heard[i])
                 best, at = self.value, (now, self.powers[i])
                 for chosen in range(len(self.options[i])):
                     if chosen != now:
                         self.move(task, chosen)
-                        gain, power = self.best_power(i)
+                        same = self.heard[i] == heard
+                        gain, power = (0.0, self.powers[i]) if same else self.best_power(i)
                         if self.value + gain > best + 1e-15:
                             best, at = self.value + gain, (chosen, power)
                 if self.choice[task] != at[0]:

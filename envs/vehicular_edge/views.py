@@ -103,7 +103,7 @@ def view_of_original(env, packed: Tables | None = None) -> View:
     from .original import get_state
 
     packed = packed or tables(np, env.scenarios)
-    index = next(number for number, scenario in enumerate(env.scenarios) if scenario is env.scenario)
+    index = next(number for number, scenario in enumerate(env.scenarios) if scenario is env.episode.scenario)
     queues = {name: np.asarray(field)[None] for name, field in get_state(env).items()}
     return View(np, packed, np.array([index]), np.array([env.t]), queues)
 

@@ -1,0 +1,154 @@
+"""What policies of the vehicular edge reach: cost, delays against deadlines, backlogs; and an agent beside them."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+
+from experiments import UserError, command, config, originals, provenance
+from experiments.config import Settings
+from experiments.offloading_episodes import EDGE_FAMILIES, Episode, Job, in_port, play
+from experiments.results import Journal
+
+COLUMNS = [
+    *(
+        "environment",
+        "level",
+        "form",
+        "device",
+        "traffic",
+        "policy",
+        "trained_on",
+        "penalty_weight",
+        "seed",
+        "scenario",
+    ),
+    *("route", "return", "cost", "drift", "success", "on_time", "open", "tasks"),
+    *("delay_p50_s", "delay_p95_s", "delay_p99_s", "energy_j", "jain"),
+    *("dropped_overflow", "dropped_cap", "dropped_coverage"),
+    *("family", "node", "slot", "backlog_mbit", "rate_mbps", "delay_s"),
+]
+# Rows of a level fill its own columns. episode: one each; route: of each episode, "all" among them; delay: tasks by
+# delay, of all episodes of a group (inf: longer, or never); backlog: Mbit per edge, family and slot of the first
+# episode; little: a queue of the first episode.
+SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
+SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
+AGENT = "ppo"
+UNSEEN = 1000  # index of the first scenario that is played; agents train on those from 0 on
+MANY = 8  # episodes from which it is worth it to start processes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured and journalled in one piece."""
+
+    form: str  # original | port
+    traffic: str
+    policy: str
+    scenarios: int
+    device: str = "cpu"
+    penalty_weight: float = 1.0
+    seed: int = 0  # of an agent
+    trained_on: str | None = None  # of an agent: one | many scenarios
+
+
+def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
+    """What the settings ask for."""
+    asked, found = settings.offloading, []
+    for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
+        found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))
+    sweep = asked.sweep
+    for policy, weight in itertools.product(SEARCHING, sweep.penalty_weights):
+        found.append(Group("original", asked.maps[0], policy, sweep.scenarios, penalty_weight=weight))
+    for device, traffic, policy in itertools.product(devices, asked.maps, SIMPLE):
+        found.append(Group("port", traffic, policy, asked.port_scenarios, device))
+    if "agent" in asked:
+        for trained_on, seed in itertools.product(("many", "one"), range(asked.agent.seeds)):
+            same = {"device": devices[-1], "seed": seed, "trained_on": trained_on}
+            found.append(Group("original", asked.maps[0], AGENT, asked.agent.scenarios, **same))
+    return list(dict.fromkeys(found))
+
+
+def label(group: Group) -> str:
+    """One line that tells a group from every other."""
+    weight = "" if group.penalty_weight == 1.0 else f" omega={group.penalty_weight:g}"
+    agent = "" if group.trained_on is None else f" trained on {group.trained_on}, seed {group.seed}"
+    return f"{group.policy} on {group.traffic}, {group.form} {group.device}{weight}{agent}"
+
+
+def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int, Episode]]:
+    """(scenario, episode) of a group."""
+    seed = settings.seed
+    if group.policy == AGENT:
+        from experiments.offloading_agent import trained  # here, because nothing else needs torch
+
+        yield from trained(name, group, settings)
+    elif group.form == "port":
+        yield from in_port(name, group.policy, group.traffic, group.scenarios, seed, group.device)
+    else:
+        params = () if group.penalty_weight == 1.0 else (("penalty_weight", group.penalty_weight),)
+        indices = range(UNSEEN, UNSEEN + group.scenarios)
+        jobs = [Job(group.traffic, index, group.policy, seed, params) for index in indices]
+        parallel = len(jobs) >= MANY and provenance.core_count() > 1
+        yield from zip(indices, originals.workers().imap(play, jobs) if parallel else map(play, jobs), strict=True)
+
+
+def measure(name: str, group: Group, settings: Settings) -> list[dict]:
+    """The rows of a group."""
+    about = {key: value for key, value in asdict(group).items() if key in COLUMNS}
+    same = dict.fromkeys(COLUMNS) | {"environment": name, **about, "seed": group.seed if group.policy == AGENT else settings.seed}
+    rows, delays = [], 0
+    for place, (scenario, episode) in enumerate(episodes(name, group, settings)):
+        here = same | {"scenario": scenario}
+        rows.append(here | {"level": "episode"} | episode.totals)
+        rows += [here | {"level": "route"} | route for route in episode.routes if route["tasks"]]
+        delays = delays + episode.delays
+        if place == 0 and group.form == "original" and group.penalty_weight == 1.0:
+            rows += [here | {"level": "little"} | point for point in episode.little]
+            rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]
+    for seconds, tasks in enumerate(delays.tolist()):
+        longer = seconds == len(delays) - 1
+        rows.append(same | {"level": "delay", "delay_s": float("inf") if longer else float(seconds), "tasks": tasks})
+    return rows
+
+
+def cells(backlogs: np.ndarray) -> Iterator[dict]:
+    """Rows of the backlogs [3, T, Ne] at the edges."""
+    for place, slot, node in np.ndindex(backlogs.shape):
+        value = round(float(backlogs[place, slot, node]), 3)
+        yield {"family": EDGE_FAMILIES[place], "slot": slot, "node": node, "backlog_mbit": value}
+
+
+def report(frame: pd.DataFrame) -> str:
+    """Means over episodes, as lines to print."""
+    keys = ["form", "traffic", "policy", "trained_on", "penalty_weight"]
+    lines = [f"{'':58} {'return':>8} {'cost':>7} {'success':>8} {'on time':>8}"]
+    for key, rows in frame[frame["level"] == "episode"].groupby(keys, dropna=False, sort=False):
+        means = rows[["return", "cost", "success", "on_time"]].astype(float).mean()
+        words = " ".join(str(word) for word in key if word == word)
+        lines.append("{:58} {:8.3f} {:7.3f} {:8.3f} {:8.3f}".format(words, *means))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = command.parser("offloading", __doc__.split("\n")[0]).parse_args()
+    name = options.environment
+    settings = config.load(name, options.scale)
+    if "offloading" not in settings:
+        raise UserError(f"experiments/{name}.yaml has no section offloading: this experiment is of the vehicular edge")
+    present = command.devices(options.devices)
+    asked: Mapping = settings.plain() | {"asked": {"devices": present}}
+    output = options.output or command.output_path("offloading", name)
+    journal = Journal(output, COLUMNS, "offloading", name, options.scale, asked, options.commit)
+    todo = [group for group in groups(settings, present) if label(group) not in journal]
+    for group in command.progress(todo, label):
+        journal.add(label(group), measure(name, group, settings))
+    frame = journal.frame()
+    journal.finish()
+    print(report(frame))
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,162 @@
+"""Whole episodes of the vehicular edge under a policy, and what is kept of them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+import envs
+from envs.vehicular_edge import delays, original, policies, views
+from envs.vehicular_edge.params import FAMILIES
+from envs.vehicular_edge.scenario import draw
+from envs.vehicular_edge.tables import tables
+
+PERCENTS = (50, 95, 99)
+LONGEST = 0.4  # of an episode: longer delays are not told apart, and as many slots at its end not counted
+EDGE_FAMILIES = ("v2i", "i2i", "ec")
+
+
+class Job(NamedTuple):
+    """One episode of the original."""
+
+    traffic: str
+    scenario: int  # index, drawn with the default seed
+    policy: str
+    seed: int  # of the policy's noise
+    params: tuple[tuple[str, object], ...] = ()  # that differ from the preset physical
+
+
+class Episode(NamedTuple):
+    """What is kept of an episode."""
+
+    totals: dict[str, float]  # columns of the level "episode"
+    routes: list[dict]  # columns of the level "route"
+    delays: np.ndarray  # [longest + 2] tasks by delay in s, the last place for longer ones
+    backlogs: np.ndarray  # [3, T, Ne] Mbit at the slots' ends, in the order of EDGE_FAMILIES
+    little: list[dict]  # columns of the level "little"
+
+
+def play(job: Job) -> Episode:
+    """An episode of the original under one of `policies.POLICIES`."""
+    env = environment_of(job)
+    packed = tables(np, env.scenarios)
+    policy = policies.POLICIES[job.policy]
+
+    def act(_, t: int):
+        noise = views.Noise(job.seed, np.array([job.scenario]), np.array([t]))
+        action = policy(views.view_of_original(env, packed), noise)
+        return env.step_decoded(action["target"][0], action["share"][0])
+
+    return run(env, act)
+
+
+def environment_of(job: Job):
+    """The original of a job's scenario, before its first episode."""
+    params = dict(job.params)
+    scenario = drawn(job.traffic, job.scenario)
+    return original.make(scenario=scenario, indexed=True, **params)
+
+
+def drawn(traffic: str, index: int):
+    """A scenario of the preset physical at the default sizes."""
+    return draw(traffic=traffic, index=index)
+
+
+def run(env, act: Callable[[np.ndarray, int], tuple]) -> Episode:
+    """One episode of an original; act(observation, slot) makes the step and returns what the step returned."""
+    observations, _ = env.reset(seed=0)
+    records, states, slots = [], [], env.params.slots
+    for t in range(slots):
+        observations = act(observations, t)[0]
+        records.append(env.record)
+        states.append(original.get_state(env))
+    moved = delays.flows(records, env.params)
+    where = delays.places([env.episode.scenario])
+    backlogs = {name: np.stack([state[name] for state in states])[None] for name in FAMILIES}
+    return next(kept(records, moved, where, backlogs, env.params))
+
+
+def in_port(name: str, policy: str, traffic: str, scenarios: int, seed: int, device: str) -> Iterator[tuple]:
+    """(scenario index, Episode) of as many environments of the port as scenarios, an episode each."""
+    env = envs.make(name, scenarios, device=device, traffic=traffic, scenarios=scenarios, seed=seed, trace=True)
+    packed = tables(views.namespace(env), env.scenarios)
+    env.reset(seed=seed)
+    index = np.asarray(env.state()["scenario"].cpu())
+    numbers = views.namespace(env).arange(scenarios)
+    records, states, slots = [], [], env.params.slots
+    for t in range(slots):
+        noise = views.Noise(seed, numbers, numbers * 0 + t)
+        env.step(policies.POLICIES[policy](views.view_of_port(env, packed), noise))
+        records.append(on_host(env.record()))
+        states.append({family: host(field) for family, field in env.fields().items() if family in FAMILIES})
+    moved = delays.flows(records, env.params)
+    where = delays.places([env.scenarios[number] for number in index])
+    # The last step has put the queues back; what they held follows from the flows.
+    backlogs = {family: np.stack([state[family] for state in states], axis=1) for family in FAMILIES}
+    for family in FAMILIES:
+        last = records[-1]
+        backlogs[family][:, -1] = backlogs[family][:, -2] + last["in"][family] - last["dep"][family]
+    yield from zip(index.tolist(), kept(records, moved, where, backlogs, env.params), strict=True)
+
+
+def on_host(record: Mapping) -> dict:
+    return {name: on_host(part) if isinstance(part, Mapping) else host(part) for name, part in record.items()}
+
+
+def host(tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy().copy()
+
+
+# ---- What is kept --------------------------------------------------------------------------------------------------
+
+
+def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, params) -> Iterator[Episode]:
+    """An Episode of each of B; backlogs [B, T, ...] of each family."""
+    delivered = delays.deliver(moved, where, params)
+    counts, percentiles = delays.counts(delivered), delays.percentiles(delivered, PERCENTS)
+    on_time, histogram = delays.on_time_share(delivered), delays.histogram(delivered, int(LONGEST * params.slots))
+    summed = {name: np.stack([np.atleast_1d(np.asarray(r[name], float)) for r in records]) for name in OF_A_SLOT}
+    dropped = np.stack([np.asarray(r["dropped"], float).reshape(-1, 3) for r in records]).sum(axis=0)
+    for b in range(len(on_time)):
+        totals = {
+            "return": summed["reward"][:, b].sum(),
+            **{name: summed[name][:, b].mean() for name in ("cost", "drift", "success", "jain")},
+            "energy_j": summed["energy"][:, b].sum(),
+            "on_time": on_time[b],
+            "open": counts["open"][b],
+            "tasks": sum(count[b] for count in counts.values()),
+            **dict(zip(("dropped_overflow", "dropped_cap", "dropped_coverage"), dropped[b], strict=True)),
+        }
+        routes = []
+        for place, route in enumerate((*delays.ROUTES, "all")):
+            taken = delivered.route[b] == place if route != "all" else delivered.route[b] != delays.NOT_ADMITTED
+            seconds = (None if np.isnan(s) else float(s) for s in percentiles[route][b])
+            named = dict(zip((f"delay_p{percent}_s" for percent in PERCENTS), seconds, strict=True))
+            routes.append({"route": route, "tasks": int(taken.sum()), **named})
+        at_edges = np.stack([reported(backlogs[name][b], name) for name in EDGE_FAMILIES])
+        little = list(points(moved, backlogs, b))
+        yield Episode({name: plain(value) for name, value in totals.items()}, routes, histogram[b], at_edges, little)
+
+
+OF_A_SLOT = ("reward", "cost", "drift", "success", "jain", "energy")
+
+
+def reported(backlog: np.ndarray, family: str) -> np.ndarray:
+    """Backlogs [T, Ne] of a family at the edges: of V2I per access edge, of I2I per target."""
+    return backlog.sum(axis={"v2i": 2, "i2i": 1}[family]) if family in ("v2i", "i2i") else backlog
+
+
+def points(moved: delays.Flows, backlogs: Mapping, b: int) -> Iterator[dict]:
+    """Little's law of every queue that something arrived at."""
+    for name in FAMILIES:
+        flat = (array[name][b].reshape(len(backlogs[name][b]), -1).T for array in (moved.arrived, moved.departed))
+        found = delays.sojourn(*flat, backlogs[name][b].reshape(len(backlogs[name][b]), -1).T)
+        for node in np.flatnonzero(found.rate > 0):
+            values = dict(
+                zip(("backlog_mbit", "rate_mbps", "delay_s"), (float(row[node]) for row in found), strict=True)
+            )
+            yield {"family": name, "node": int(node), **values}
+
+
+def plain(value) -> float | int:
+    return value.item() if isinstance(value, np.generic) else value
