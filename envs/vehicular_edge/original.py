@@ -224,7 +224,7 @@ class VehicularEdge(ParallelEnv):
             "rate_v2i": _rates(episode.network.edges, p.clients),
             "target": target,
             "admitted": admitted,
-            "costs": {kind: np.array(values) for kind, values in episode.costs.items()},
+            "costs": {kind: np.array(values, dtype=np.float64) for kind, values in episode.costs.items()},
         }
 
     # ---- inside
