@@ -23,6 +23,7 @@ ROWS = 200_000  # of a file, read at once
 NGSIM = {"Vehicle_ID": "vehicle", "Global_Time": "utc_s", "Local_X": "x", "Local_Y": "y"}
 FCD = {"timestep_time": "utc_s", "vehicle_id": "vehicle", "vehicle_x": "x", "vehicle_y": "y"}
 GAIA = ("driver", "order", "time", "lon", "lat")
+IDS = ("Vehicle_ID", "vehicle_id", "driver", "order")
 MILLISECONDS = 1e11  # a time above it is not in seconds: as such it would lie in the year 5138
 
 
@@ -71,8 +72,8 @@ def sumo_xml(path, start_s: float | None = None, seconds: float = WINDOW_S) -> R
                 element.clear()
     except KeyError as error:
         raise ValueError(f"{path}: a {element.tag} lacks the attribute {error}") from error
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{path}: not XML: {error}") from error
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ValueError(f"{path}: not XML of positions: {error}") from error
     return _records(pd.DataFrame(rows, columns=["vehicle", "utc_s", "x", "y"]), path)
 
 
@@ -92,9 +93,9 @@ def gaia(
         raise ValueError(f"{path}: has {len(head)} columns, must have {len(GAIA)}: {', '.join(GAIA)}")
 
     def trips(part: pd.DataFrame) -> pd.DataFrame:
-        longitude, latitude = gcj02.to_wgs84(part["lon"].to_numpy(float), part["lat"].to_numpy(float))
+        longitude, latitude = gcj02.to_wgs84(part["lon"].to_numpy(), part["lat"].to_numpy())
         vehicle = part["driver"].astype(str) + "/" + part["order"].astype(str)
-        return pd.DataFrame({"vehicle": vehicle, "utc_s": part["time"].astype(float), "x": longitude, "y": latitude})
+        return pd.DataFrame({"vehicle": vehicle, "utc_s": part["time"], "x": longitude, "y": latitude})
 
     columns = {name: name for name in GAIA}
     found = _csv(path, columns, trips, start_s, seconds, header=header, names=list(GAIA))
@@ -197,17 +198,31 @@ def _csv(path, columns: dict, convert, start_s, seconds: float, equal=None, head
     """Reads a CSV in parts, checks its columns, converts and keeps the rows of the window."""
     equal = equal or {}
     parts = []
-    with pd.read_csv(path, chunksize=ROWS, header=header, names=names, **options) as reader:
-        for part in reader:
-            missing = [name for name in (*columns, *equal) if name not in part]
-            if missing:
-                raise ValueError(f"{path}: lacks the column {missing[0]}; it has {', '.join(map(str, part))}")
-            for name, value in equal.items():
-                part = part[part[name] == value]
-            part = convert(part[list(columns)].rename(columns=columns))
-            since = part["utc_s"] - (start_s or 0.0)
-            parts.append(part if start_s is None else part[(since >= 0) & (since < seconds)])
+    try:
+        with pd.read_csv(path, chunksize=ROWS, header=header, names=names, **options) as reader:
+            for part in reader:
+                missing = [name for name in (*columns, *equal) if name not in part]
+                if missing:
+                    raise ValueError(f"{path}: lacks the column {missing[0]}; it has {', '.join(map(str, part))}")
+                for name, value in equal.items():
+                    part = part[part[name] == value]
+                part = convert(_numbers(part[list(columns)], path).rename(columns=columns))
+                since = part["utc_s"] - (start_s or 0.0)
+                parts.append(part if start_s is None else part[(since >= 0) & (since < seconds)])
+    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path}: not a CSV file: {error}") from error
     return _records(pd.concat(parts, ignore_index=True), path)
+
+
+def _numbers(part: pd.DataFrame, path) -> pd.DataFrame:
+    """The part with numbers in all columns but those of ids."""
+    part = part.copy()
+    for name in part.columns.difference(IDS):
+        part[name] = pd.to_numeric(part[name], errors="coerce").astype(np.float64)
+        wrong = ~np.isfinite(part[name])
+        if wrong.any():
+            raise ValueError(f"{path}: {name} of row {wrong.idxmax()} is no finite number")
+    return part
 
 
 def _records(rows: pd.DataFrame, path) -> Records:
@@ -217,8 +232,4 @@ def _records(rows: pd.DataFrame, path) -> Records:
     if vehicle.dtype.kind not in "iu":
         vehicle = vehicle.astype(str)
         vehicle = vehicle.astype(np.int64) if np.strings.isdecimal(vehicle).all() else vehicle
-    numbers = [rows[name].to_numpy(np.float64) for name in ("utc_s", "x", "y")]
-    for name, column in zip(("utc_s", "x", "y"), numbers, strict=True):
-        if not np.isfinite(column).all():
-            raise ValueError(f"{path}: {name} of record {int(np.argmin(np.isfinite(column)))} is not finite")
-    return Records(vehicle, *numbers, source)
+    return Records(vehicle, *(rows[name].to_numpy(np.float64) for name in ("utc_s", "x", "y")), source)
