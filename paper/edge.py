@@ -16,7 +16,7 @@ OPERATIONS = {  # parts of a slot that every form has, as the forms call them, i
     "step": "a whole slot",
 }
 OPERATION = ["vehicles", "operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
-FLEET = ["rung", "device", "preset", "gains", "dtype", "vehicles", "num_envs", "threads"]  # of scaling.csv
+FLEET = ["rung", "device", "gains", "vehicles", "edges", "num_envs", "threads"]  # of scaling.csv
 MEMORY = ["bytes_per_env", "bytes_per_scenario"]
 
 
@@ -62,33 +62,25 @@ def operations(run) -> pd.DataFrame:
 
 
 def scaling(run) -> pd.DataFrame:
-    """One row per setting of a scaling run that was measured, by number of vehicles and of environments.
+    """One row per setting of a scaling run, by rung and number of vehicles, then of environments.
 
-    With `rate` (slots of one environment per second), its interval, cpu_rate, `vehicle_rate` (vehicles times rate).
-    Columns that a run lacks are empty.
+    With `rate` (slots of one environment per second), its interval, cpu_rate, and `vehicle_rate` (vehicles times rate);
+    these are empty where it was not measured, for a `reason`.
     """
-    frame = run.frame.reindex(columns=[*dict.fromkeys([*run.frame.columns, *FLEET, *MEMORY])])
     rows = []
-    for key, part in frame.dropna(subset=["block"]).groupby(FLEET, sort=False, dropna=False):
-        setting = dict(zip(FLEET, key, strict=True))
-        rate = part["steps"] / part["wall_s"]
-        found = statistics.summarise(rate)
-        figures = {"rate": found.median, "rate_low": found.low, "rate_high": found.high}
-        figures["cpu_rate"] = (part["steps"] / part["cpu_s"]).median()
-        figures["vehicle_rate"] = found.median * setting["vehicles"]
-        rows.append(setting | part.iloc[0][MEMORY].to_dict() | figures)
-    columns = [*FLEET, *MEMORY, "rate", "rate_low", "rate_high", "cpu_rate", "vehicle_rate"]
+    for key, part in run.frame.groupby(FLEET, sort=False, dropna=False):
+        measured, row = part.dropna(subset=["block"]), dict(zip(FLEET, key, strict=True))
+        row |= part.iloc[0][[*MEMORY, "reason"]].to_dict()
+        if len(measured):
+            found = statistics.summarise(measured["steps"] / measured["wall_s"])
+            row |= {"rate": found.median, "rate_low": found.low, "rate_high": found.high}
+            row["cpu_rate"] = (measured["steps"] / measured["cpu_s"]).median()
+            row["vehicle_rate"] = found.median * row["vehicles"]
+        rows.append(row)
+    columns = [*FLEET, *MEMORY, "rate", "rate_low", "rate_high", "cpu_rate", "vehicle_rate", "reason"]
     found = pd.DataFrame(rows, columns=columns).assign(environment=run.provenance["environment"])
     order = found.assign(place=found["rung"].map(paper.rung_order))
     return found.loc[order.sort_values(["place", "vehicles", "num_envs", "threads"], kind="stable").index]
-
-
-def open_settings(run) -> pd.DataFrame:
-    """What a scaling run could not measure, with the reason."""
-    if "status" not in run.frame:
-        return run.frame.iloc[:0]
-    rows = run.frame[run.frame["status"] == paper.NOT_MEASURED]
-    return rows[[name for name in [*FLEET, *MEMORY, "reason"] if name in rows]].drop_duplicates()
 
 
 def differences(run) -> pd.DataFrame:

@@ -304,7 +304,7 @@ def operation_share(datasets, select, against):
 def fleet_rate(datasets, select, against):
     """Environment steps per second at a number of vehicles; of several settings the fastest."""
     for dataset in of(datasets, select):
-        rows = matching(edge.scaling(dataset), select)
+        rows = matching(edge.scaling(dataset), select).dropna(subset=["rate"])
         if len(rows):
             yield dataset, *rows.loc[rows["rate"].idxmax()][["rate", "rate_low", "rate_high"]].astype(float)
 

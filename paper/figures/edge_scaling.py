@@ -33,7 +33,7 @@ def draw(datasets: list) -> Figure:
     figure, axes = grid([name for run in runs for name in (title(run), "over vehicles", "memory")], 2.3, columns=3)
     for place, run in enumerate(runs):
         sizes, fleets, memory = axes[3 * place : 3 * place + 3]
-        found = edge.scaling(run)
+        found = edge.scaling(run).dropna(subset=["rate"])
         label_status(sizes, run)
         over_environments(sizes, found)
         over_vehicles(fleets, found)

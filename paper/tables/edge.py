@@ -1,21 +1,31 @@
 """The environments with large states: their operations one by one, and their size."""
 
+from collections.abc import Callable
+
 import pandas as pd
 
 import paper
 from experiments import record
+from experiments.shares import NEEDS_GPU
 from paper import edge
 from paper.tables import RATES, RUN, declared, label, of_runs, on_cpu, table
-from paper.typeset import DASH, TIMES, Column, count, missing, number, short_time, si, significant, text, times
-
-MIB = 2**20
+from paper.typeset import DASH, SPACE, TIMES, Column, count, missing, number, short_time, si, significant, text, times
 
 
-def of_asked(datasets: list, experiment: str, rows_of) -> pd.DataFrame:
+def of_asked(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:
     """of_runs; an environment that takes no part in the experiment has no row that says so."""
     found = of_runs(datasets, experiment, rows_of)
     asked = found["environment"].map(lambda name: experiment in record.experiments_of(name))
     return found[asked | (found["status"] != paper.NOT_MEASURED)]
+
+
+def with_gap(found: pd.DataFrame, **about) -> pd.DataFrame:
+    """The rows of a run, and where it had no GPU one that says so."""
+    found = found.assign(reason=None) if "reason" not in found else found
+    if (found["device"] == "cuda").any():
+        return found
+    gap = {"device": "cuda", "reason": NEEDS_GPU} | about
+    return pd.DataFrame([*found.to_dict("records"), gap])
 
 
 def claimed(operation: str) -> tuple[float, float] | None:
@@ -34,48 +44,47 @@ def in_words(row) -> str:
     return DASH if ends is None else f"{significant(ends[0], 2)} {DASH} {significant(ends[1], 2)}{TIMES}"
 
 
+def merged(heading: str, name: str) -> Column:
+    """A column of whole numbers, equal neighbours in one cell."""
+    return Column(heading, lambda row: DASH if missing(row[name]) else count(row[name]), "number", merge=True)
+
+
+REMARK = text("remark", "reason", kind="long")
+
+
 @table(
     "Operations of a slot, timed one by one in each form: the time of one slot of one environment, and how many times "
-    "faster than in the original of the same run. Share: of the same form's whole slot; what is missing to all of it "
-    "are drift, reward, observation and what the operations share. The last column is what the plan expects of a GPU.",
+    "faster than in the original of the same run. Of the port, which is one kernel, the cycles of each operation are "
+    "counted, and their shares taken of the whole slot. Share: of the same form's whole slot; drift, reward and "
+    "observation are no operation here. The last column but one is what the plan expects of a GPU.",
     *RUN,
-    Column("vehicles", lambda row: DASH if missing(row["vehicles"]) else count(row["vehicles"]), "number", merge=True),
+    merged("vehicles", "vehicles"),
     Column("operation", lambda row: operation(row), merge=True),
     Column("form", lambda row: DASH if missing(row["form"]) else paper.rung(row["form"]).label),
     number("B", "num_envs", count),
-    Column("threads", lambda row: on_cpu(row, "threads", count), "number"),
     number("time per slot", "seconds", short_time),
-    Column("95 % interval", lambda row: times_between(row), "number"),
-    number("share", "share", lambda share: f"{significant(100 * share, 2)} %"),
+    Column("95 % interval", lambda row: between(row, "seconds", short_time), "number"),
+    number("share", "share", lambda share: f"{significant(100 * share, 2)}{SPACE}%"),
     number(f"{TIMES} original", "ratio", times),
-    Column("95 % interval of it", lambda row: ratios_between(row), "number"),
+    Column("95 % interval of it", lambda row: between(row, "ratio", times), "number"),
     Column("expected", in_words, "number"),
+    REMARK,
     empty="No environment is taken apart.",
     folded=True,
 )
 def operations(datasets):
-    return of_asked(datasets, "breakdown", lambda run: edge.operations(run).assign(**expected(run)))
+    return of_asked(datasets, "breakdown", lambda run: with_gap(edge.operations(run)))
 
 
-def expected(run) -> dict:
-    """The plan's range for each row, as columns."""
-    ends = edge.operations(run)["operation"].map(claimed)
-    return {name: [None if pair is None else pair[j] for pair in ends] for j, name in enumerate(("least", "most"))}
-
-
-def times_between(row) -> str:
-    if missing(row["seconds_low"]):
-        return DASH
-    return f"{short_time(row['seconds_low'])} {DASH} {short_time(row['seconds_high'])}"
-
-
-def ratios_between(row) -> str:
-    return DASH if missing(row["ratio_low"]) else f"{times(row['ratio_low'])} {DASH} {times(row['ratio_high'])}"
+def between(row, name: str, write: Callable[[float], str]) -> str:
+    """The interval of a figure."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return DASH if missing(low) else f"{write(low)} {DASH} {write(high)}"
 
 
 def memory(heading: str, name: str) -> Column:
-    """Bytes as MiB."""
-    return number(heading, name, lambda value: significant(value / MIB))
+    """Bytes as KiB."""
+    return number(heading, name, lambda value: significant(value / 2**10))
 
 
 @table(
@@ -85,19 +94,16 @@ def memory(heading: str, name: str) -> Column:
     Column("rung", label, merge=True),
     text("gains", "gains"),
     number("vehicles", "vehicles", count),
+    number("edges", "edges", count),
     number("B", "num_envs", count),
     Column("threads", lambda row: on_cpu(row, "threads", count), "number"),
     *RATES,
     number("vehicle steps/s", "vehicle_rate", si),
-    memory("MiB per environment", "bytes_per_env"),
-    memory("MiB per scenario", "bytes_per_scenario"),
-    text("remark", "reason", kind="long"),
+    memory("KiB per environment", "bytes_per_env"),
+    memory("KiB per scenario", "bytes_per_scenario"),
+    REMARK,
     empty="No environment is scaled.",
     folded=True,
 )
 def scaling(datasets):
-    def rows_of(run) -> pd.DataFrame:
-        found, absent = edge.scaling(run), edge.open_settings(run)
-        return pd.concat([found, absent]) if len(absent) else found
-
-    return of_asked(datasets, "scaling", rows_of)
+    return of_asked(datasets, "scaling", lambda run: with_gap(edge.scaling(run), rung="port-cuda-graph"))

@@ -1,0 +1,110 @@
+"""The environments with large states: figures worked out in the head from tests/paper/handwritten.py."""
+
+import pytest
+
+import paper
+from paper import figures, quantities, tables
+from paper.typeset import DASH, TIMES
+from tests.paper import handwritten
+
+EDGE = handwritten.EDGE
+
+
+@pytest.fixture
+def edge(with_edge):
+    return paper.load(with_edge)
+
+
+def seen(name, datasets):
+    columns, rows = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
+    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in rows]
+
+
+def find(datasets, quantity, against=None, **select):
+    return [
+        found.value for found in quantities.find(datasets, {"quantity": quantity, "select": select, "against": against})
+    ]
+
+
+def test_an_environment_is_told_at_a_size_of_its_own(edge):
+    assert tables.told_at(EDGE) == tables.declared()["edge"]["num_envs"] == 1024
+    assert tables.told_at("cartpole") == tables.told_at("anything") == handwritten.B
+    rows = {row["environment"]: row for row in seen("family", edge) if row["status"] == "measured here"}
+    assert (rows[EDGE]["B"], rows["cartpole"]["B"]) == ("1,024", "8,192")
+    assert rows[EDGE]["port, call per step"] == f"36.0\u00a0k (720{TIMES})"  # 36,000 over 50
+    assert rows[EDGE]["Gymnasium's vector class"] == DASH
+
+
+def test_the_way_passes_the_indexed_original_where_there_is_one(edge):
+    steps = {
+        name: [row["step"] for row in seen("breakdown", edge) if row["environment"] == name and row["way"] == "CPU"]
+        for name in (EDGE, "cartpole")
+    }
+    assert steps[EDGE] == ["indexing", "batching", "compiling", "fusing"]
+    assert steps["cartpole"][0] == "batching + compiling"  # and nothing was indexed
+    factors = tables.breakdown(edge).query("environment == @EDGE and way == 'CPU'")["factor"]
+    assert list(factors) == pytest.approx([80 / 50, 500 / 80, 20_000 / 500, 2])
+
+
+def test_break_even_against_both_originals(edge):
+    (row,) = [row for row in seen("break_even", edge) if row["environment"] == EDGE]
+    assert row["CPU over the original"] == row["CPU over the indexed original"] == "\u2264\u00a01"
+    assert row["CPU over Gymnasium's vector class"] == DASH
+
+
+def test_operations_over_the_original(edge):
+    rows = {(row["operation"], row["form"]): row for row in seen("operations", edge)}
+    queues = rows["queues", paper.rung("port-cpu").label]
+    assert queues[f"{TIMES} original"] == f"400{TIMES}"  # 8 ms over 20 us
+    assert (queues["time per slot"], queues["share"]) == ("20.0\u00a0\u00b5s", "20\u00a0%")  # of 100 us
+    assert queues["expected"] == f"50 {DASH} 100{TIMES}"
+    assert rows["queues", paper.rung("original").label]["share"] == "40\u00a0%"  # of 20 ms
+    assert rows[DASH, DASH]["remark"] == "not measured: needs a GPU"
+    assert seen("operations", edge)[0]["operation"] == "rates with interference cancelled"
+
+
+def test_fleets_and_what_did_not_fit(edge):
+    rows = seen("scaling", edge)
+    (drawn,) = [row for row in rows if row["gains"] == "drawn"]
+    assert (drawn["vehicle steps/s"], drawn["KiB per scenario"]) == ("150\u00a0k", "128")
+    (large,) = [row for row in rows if row["vehicles"] == "500"]
+    assert (large["rate, steps/s"], large["remark"]) == (DASH, "it needs 9.0 GiB")
+    assert rows[-1]["remark"] == "not measured: needs a GPU"
+
+
+def test_quantities_of_operations_and_fleets(edge):
+    select = {"experiment": "breakdown", "operation": "queue_update"}
+    assert find(edge, "operation_ratio", **select) == [pytest.approx(400)]
+    assert find(edge, "operation_ratio", **select, form="arrays-numpy") == [pytest.approx(4)]
+    assert find(edge, "operation_time", **select, form="original") == [pytest.approx(8e-3)]
+    assert find(edge, "operation_share", **select, form="original") == [pytest.approx(0.4)]
+    assert find(edge, "operation_ratio", **select, form="port-cuda") == []
+    assert find(edge, "fleet_rate", experiment="scaling", vehicles=30, num_envs=1024) == [20_000]
+    assert find(edge, "fleet_rate", experiment="scaling", vehicles=500) == []
+
+
+def test_per_cpu_second_two_threads_are_no_gain(edge):
+    select = {"environment": EDGE, "rung": "port-cpu", "num_envs": 1024}
+    assert find(edge, "cpu_ratio", {"rung": "original", "num_envs": 1}, **select) == [pytest.approx(20_000 / 50)]
+    assert find(edge, "step_cpu_time", environment=EDGE, rung="original") == [pytest.approx(0.02)]
+
+
+def test_the_largest_difference_of_a_type(edge):
+    select = {"experiment": "correctness", "environment": EDGE}
+    assert find(edge, "largest_difference", **select, dtype="float64") == [3e-12]
+    assert find(edge, "largest_difference", **select, dtype="float32") == [2e-6]
+
+
+def test_bars_stand_beside_what_was_expected(edge):
+    (panel,) = figures.draw("edge_operations", edge).axes
+    factors = [bar.get_width() + 1 for bar in panel.patches if bar.get_hatch() is None]
+    assert factors == pytest.approx([8, 4, 400, 5, 200])
+    bands = [(box.get_x(), box.get_x() + box.get_width()) for box in panel.patches if box.get_hatch()]
+    assert bands == [(40, 60), (50, 100), (20, 50)]
+
+
+def test_nothing_measured_is_said(nothing):
+    for name in ("edge_ladder", "edge_operations", "edge_scaling", "edge_parity"):
+        (panel,) = figures.draw(name, paper.load(nothing)).axes
+        assert [text.get_text() for text in panel.texts] == ["not measured yet"]
+    assert {row["status"] for row in seen("edge_claims", paper.load(nothing))} == {"not measured"}
