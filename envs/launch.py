@@ -45,8 +45,11 @@ def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
     return found
 
 
-def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device):
-    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it."""
+def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device, scratch: str | None = None):
+    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it.
+
+    `scratch` names a constant of the unit: the bytes of shared memory that each block asks for.
+    """
     import cupy
 
     arguments = (_by_value(batch), _by_value(call))
@@ -61,14 +64,27 @@ def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device):
     def kernel(name: str):
         with card:
             function = compile.cuda_module(text, target).get_function(name)
+            shared = 0 if scratch is None else constant(text, scratch, device)
+            if shared:
+                function.max_dynamic_shared_size_bytes = shared
 
         def run():
             with card, stream(torch.cuda.current_stream(device).cuda_stream):
-                function((tiles,), (tile,), arguments)
+                function((tiles,), (tile,), arguments, shared_mem=shared)
 
         return run
 
     return kernel
+
+
+def constant(text: str, name: str, device: torch.device) -> int:
+    """The value of an 8-byte integer constant of a unit compiled for a GPU."""
+    import cupy
+
+    card = cupy.cuda.Device(device.index)
+    with card:
+        module = compile.cuda_module(text, f"sm_{card.compute_capability}")
+        return int(cupy.ndarray((), np.int64, module.get_global(name)).get())
 
 
 def _by_value(struct) -> np.ndarray:

@@ -12,14 +12,14 @@ FN void sync() { __syncthreads(); }
 #define LANE_WALK 1
 int lane();
 void sync();
-#define STAGE static
+#define STAGE
 #else
 #define LANE_WALK 0
 #undef LANES
 #define LANES 1
 FN constexpr int lane() { return 0; }
 FN void sync() {}
-#define STAGE static __attribute__((noinline))
+#define STAGE __attribute__((noinline))
 #endif
 
 FN constexpr int padded_to(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }
@@ -95,3 +95,9 @@ FN void sum_rows(const real* rows, int count, int pitch, real* partial, real* su
     }
 #endif
 }
+
+// Where an environment is: the scenario of its pool, the slot of its episode, and what keys its noise.
+struct Place {
+    int scenario;
+    int t;
+};

@@ -61,9 +61,9 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 
 
 @functools.cache
-def struct_fields(name: str) -> tuple[str, ...]:
-    """Names, in order, of the fields of a struct of `batch.cuh`, each of which is eight bytes."""
-    body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", (KERNELS / "batch.cuh").read_text(), re.DOTALL)
+def struct_fields(name: str, source: Path = KERNELS / "batch.cuh") -> tuple[str, ...]:
+    """Names, in order, of the fields of a struct of a source file, each of which is eight bytes."""
+    body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", source.read_text(), re.DOTALL)
     return tuple(re.findall(r"^[^/;]*?(\w+);", body[1], re.MULTILINE))
 
 

@@ -1,0 +1,489 @@
+"""Batches of environments that are too large for a thread: a block of threads each on a GPU, one thread each on the CPU.
+
+`batch.py` is its sibling for small states, whose conventions it keeps: every output of `step` is the environment's own
+buffer, overwritten by the next step.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import block_state, launch
+from .batch import MODES, BatchedEnv
+from .checks import choice, find_device, integer, require_memory
+from .kernels import compile
+from .port import Port, nearest
+from .spaces import AutoresetMode, Box, ResetNeeded, VectorEnv, batch_space
+
+SOURCE = compile.KERNELS / "block.cuh"
+THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
+
+
+@dataclass(frozen=True)
+class BlockPort:
+    """What a port of this kind declares; its class of batches has the rest."""
+
+    title: str
+    params: type  # frozen dataclass of compile-time constants
+    presets: Mapping[str, Mapping]
+    batched: type  # of `BlockEnv`
+    units: Callable[
+        [Path], dict[tuple[str, str, str], str]
+    ]  # to compile for a check, by mode, dtype, a word of its own
+    gymnasium_id: str | None = None
+
+    kind = "block"  # a block of threads holds one environment
+
+    make_params = Port.make_params
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths of one environment's rows, as its kernel has them."""
+
+    state: int
+    obs: int
+    raw: tuple[int, ...]  # shape of a raw action, agents first
+    targets: tuple[int, ...]  # shape of the integer form,
+    shares: int  # and of the numbers beside it
+    metrics: int
+    rewards: int = 1
+    record: int = 0
+
+    @property
+    def agents(self) -> int:
+        return self.raw[0]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One environment in one combination of compile-time choices."""
+
+    folder: Path
+    params: Any
+    sizes: Sizes
+    lanes: int
+    limit: int  # steps of an episode
+    defines: Mapping[str, object] = field(default_factory=dict)  # the environment's own
+
+    def unit(self, dtype: str, mode: str, signed: bool, trace: bool) -> str:
+        """The translation unit."""
+        defines = {
+            "REAL": {"float32": "float", "float64": "double"}[dtype],
+            "AUTORESET": MODES[mode],
+            "LIMIT": self.limit,
+            "LANES": self.lanes,
+            "SIGNED": int(signed),
+            "TRACE": int(trace),
+            **self.defines,
+        }
+        seen: set[Path] = set()
+        return "\n".join(
+            [
+                *(f"#define {name} {value}" for name, value in defines.items()),
+                compile.expand(compile.KERNELS / "platform.cuh", seen),
+                compile.constants(self.params),
+                compile.expand(compile.KERNELS / "block_lanes.cuh", seen),
+                compile.expand(self.folder / "kernel.cuh", seen),
+                compile.expand(SOURCE, seen),
+                "",
+            ]
+        )
+
+
+def table_fields(folder: Path) -> tuple[str, ...]:
+    """Names of the tables that a kernel reads."""
+    declaring = next(path for path in sorted(folder.glob("*.cuh")) if "struct Tables {" in path.read_text())
+    return compile.struct_fields("Tables", declaring)
+
+
+class BlockEnv(VectorEnv):
+    """B environments of one port on one device; an environment's own class draws scenarios and names what is in the rows.
+
+    Args:
+        layout: sizes and compile-time choices.
+        tables: what the scenarios hold, [scenarios, ...] on the host, by the names of the kernel's `struct Tables`.
+        scenarios: of the pool.
+        num_envs: B, at least 1.
+        device: "cpu", "cuda" or "cuda:<index>".
+        seed: 0 .. 2^64-1.
+        dtype: of state and arithmetic, "float32" or "float64". Observations and rewards are float32 in both.
+        autoreset_mode: an `AutoresetMode` or its value: "SameStep", "NextStep", "Disabled".
+        signed: actions lie in [-1, 1] instead of [0, 1].
+        trace: keep what happened in the last step, see `record`.
+        chunk: environments per launch; None is all of them.
+        threads: of the CPU; None is one below 64 environments, else all.
+        check_actions: raise on an action outside the space; None is True on the cpu, False on cuda (it synchronises).
+        first_index: noise index of environment 0, so that a batch can be split over processes.
+
+    Raises:
+        ValueError: naming the argument, its value and what is allowed.
+        MemoryError: B environments do not fit; says how many would.
+        envs.kernels.compile.CompilerError: no C++ compiler (cpu).
+    """
+
+    groups = 1
+
+    def __init__(
+        self,
+        layout: Layout,
+        tables: Mapping[str, np.ndarray],
+        scenarios: int,
+        num_envs: int,
+        device="cpu",
+        seed: int = 0,
+        dtype: str = "float32",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        signed: bool = False,
+        trace: bool = False,
+        chunk: int | None = None,
+        threads: int | None = None,
+        check_actions: bool | None = None,
+        first_index: int = 0,
+    ):
+        self.layout, self.sizes = layout, layout.sizes
+        self.name, self.params = layout.folder.name, layout.params
+        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.chunk = self.num_envs if chunk is None else min(integer("chunk", chunk, 1, 2**31 - 1), self.num_envs)
+        self.first_index = integer("first_index", first_index, 0, 2**32 - self.num_envs)
+        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
+        self.autoreset_mode = AutoresetMode(mode)
+        self.metadata = {"autoreset_mode": self.autoreset_mode}
+        self.dtype = choice("dtype", dtype, ("float32", "float64"))
+        self.signed, self.trace = choice("signed", signed, (True, False)), choice("trace", trace, (True, False))
+        self.device = find_device(device)
+        default_threads = 1 if self.num_envs < THREADS_FROM else _cores()
+        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
+        choice("check_actions", check_actions, (None, True, False))
+        self._check = self.device.type == "cpu" if check_actions is None else check_actions
+        self.max_episode_steps = layout.limit
+        seeds = self._seeds(seed)
+        low = -1.0 if signed else 0.0
+        self.single_action_space = Box(
+            np.full(self.sizes.raw[1:], low, np.float32), np.ones(self.sizes.raw[1:], np.float32), dtype=np.float32
+        )
+        self._action_shape = (self.num_envs, *self.sizes.raw)
+        self._allocate(tables, scenarios)
+        self._load(scenarios)
+        self._present()
+        self._reset(None, seeds)
+        self._started = False  # the first reset keeps episode 0
+
+    # ---- construction -----------------------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of every buffer of `struct Batch`."""
+        B, sizes, real = self.num_envs, self.sizes, getattr(torch, self.dtype)
+        waits = self.autoreset_mode == AutoresetMode.NEXT_STEP
+        return {
+            "state": ((B, sizes.state), real),
+            "obs": ((B, sizes.obs), torch.float32),
+            "reward": ((B, sizes.rewards), torch.float32),
+            "terminated": ((B,), torch.bool),
+            "truncated": ((B,), torch.bool),
+            "ended": ((B,), torch.bool),
+            "is_reset": ((B if waits else 0,), torch.bool),
+            "elapsed": ((B,), torch.int32),
+            "episode": ((B,), torch.uint32),
+            "scenario": ((B,), torch.int32),
+            "running_return": ((B,), torch.float32),
+            "final_obs": ((B, sizes.obs), torch.float32),
+            "episode_return": ((B,), torch.float32),
+            "episode_length": ((B,), torch.int32),
+            "metrics": ((B, sizes.metrics), torch.float32),
+            "record": ((B, sizes.record if self.trace else 0), real),
+            "totals": ((3, B), torch.int64),
+            "extremes": ((4, B), torch.float64),
+            "clock": ((B,), torch.int64),
+            "seeds": ((1,), torch.uint64),
+        }
+
+    def _allocate(self, tables: Mapping[str, np.ndarray], scenarios: int):
+        layout = self._layout()
+        sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
+        of_tables = sum(table.nbytes for table in tables.values())
+        require_memory(sum(sizes.values()) + of_tables, self.device, "num_envs", self.num_envs)
+        self._buffers = {
+            name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
+        }
+        self._tables = {
+            name: torch.from_numpy(np.ascontiguousarray(table)).to(self.device) for name, table in tables.items()
+        }
+        self._clear_statistics()
+        shown = {"obs": "observations", "final_obs": "observations", "state": "state", "record": "record"}
+        self._memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
+        for name, size in sizes.items():
+            self._memory[shown.get(name, "outputs")] += size
+        self._memory["scenarios"] = of_tables
+        self.bytes_per_env = sum(sizes.values()) // self.num_envs
+        self.bytes_per_scenario = of_tables // scenarios
+        read_and_written = 2 * sizes["state"] + sizes["obs"] + sizes["reward"] + sizes["metrics"] + sizes["record"]
+        self.bytes_per_step = read_and_written // self.num_envs + 4 * int(np.prod(self.sizes.raw))
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
+        return self._memory | {"scratch": self.scratch_bytes}
+
+    def _load(self, scenarios: int):
+        fields = compile.struct_fields("Batch", SOURCE)[:-1], table_fields(self.layout.folder)
+        self._batch = _struct("Batch", (*fields[0], *fields[1]))
+        self._call = _struct("Call", compile.struct_fields("Call", SOURCE))
+        for name, tensor in (*self._buffers.items(), *self._tables.items()):
+            setattr(self._batch, name, tensor.data_ptr())
+        self._batch.num_envs, self._batch.first_index = self.num_envs, self.first_index
+        self._batch.scenarios = scenarios
+        text = self.layout.unit(self.dtype, self.autoreset_mode.value, self.signed, self.trace)
+        rest = self.num_envs % self.chunk
+        self._launches = [(self._lookup(text, self.chunk), range(0, self.num_envs - rest, self.chunk))]
+        if rest:
+            self._launches.append((self._lookup(text, rest), range(self.num_envs - rest, self.num_envs)[:1]))
+        self._kernels: dict[str, list] = {}
+        self.scratch_bytes = self._scratch_bytes(text)
+        self._outside = launch.validators(text, (torch.float32, torch.int32)) if self.device.type == "cpu" else {}
+        for function, kind in ((f, t) for t, f in self._outside.items()):
+            bound = ctypes.c_float if kind == torch.float32 else ctypes.c_int
+            function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, bound, bound]
+
+    def _lookup(self, text: str, count: int) -> Callable:
+        if self.device.type == "cpu":
+            return launch.cpu(text, self._batch, self._call, count, self.threads)
+        return launch.cuda(text, self._batch, self._call, count, self.layout.lanes, self.device, "scratch_bytes")
+
+    def _scratch_bytes(self, text: str) -> int:
+        if self.device.type == "cpu":
+            size = compile.library(text).scratch_bytes
+            size.restype = ctypes.c_longlong
+            return size()
+        return launch.constant(text, "scratch_bytes", self.device)
+
+    def _run(self, name: str, **arguments):
+        """Runs a kernel with the given fields of `struct Call`, chunk by chunk."""
+        if name not in self._kernels:
+            self._kernels[name] = [(lookup(name), firsts) for lookup, firsts in self._launches]
+        for key, value in arguments.items():
+            setattr(self._call, key, value)
+        for kernel, firsts in self._kernels[name]:
+            for first in firsts:
+                self._call.first = first
+                kernel()
+
+    def _present(self):
+        """What `step` returns, made once."""
+        shown, B, agents = self._buffers, self.num_envs, self.sizes.agents
+        self._outputs = (
+            self._of_agents(shown["obs"]),
+            shown["reward"].expand(B, agents),
+            shown["terminated"],
+            shown["truncated"],
+        )
+        self._info = {
+            "final_obs": self._of_agents(shown["final_obs"]),
+            "episode_return": shown["episode_return"],
+            "episode_length": shown["episode_length"],
+            "_final_obs": shown["ended"],
+            "active": torch.ones((B, agents), dtype=torch.bool, device=self.device),
+        }
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP:
+            self._info["is_reset"] = shown["is_reset"]
+
+    def _of_agents(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows [B, n] as every agent sees them, [B, agents, n], without copies."""
+        return rows[:, None].expand(-1, self.sizes.agents, -1)
+
+    @property
+    def observation_space(self):
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @property
+    def action_space(self):
+        return batch_space(self.single_action_space, self.num_envs)
+
+    # ---- reset and step ---------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | None = None, options: Mapping | None = None):
+        """Starts an episode in every environment, or in those of a mask.
+
+        Args:
+            seed: starts the noise anew at episode 0, and whatever lasts longer than an episode; None goes on to the
+                next episode.
+            options: "reset_mask" [B] bool, NumPy or torch; a mask on the device is not read back.
+
+        Returns:
+            obs [B, agents, n], info (empty).
+
+        Raises:
+            ValueError, TypeError: an unknown option, or a mask beside a seed.
+        """
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        for key in options:
+            raise ValueError(f"unknown reset option {key!r}{nearest(key, ('reset_mask',))}")
+        if mask is not None:
+            if seed is not None:
+                raise ValueError("options['reset_mask'] cannot be combined with a seed")
+            self._require_started("a masked reset")
+            self._reset(self._mask(mask, "options['reset_mask']"), None)
+        else:
+            first = None if self._started else [int(self._buffers["seeds"].cpu().numpy()[0])]
+            self._reset(None, first if seed is None else self._seeds(seed))
+        self._started = True
+        return self._outputs[0], {}
+
+    def _reset(self, mask: torch.Tensor | None, seeds):
+        if seeds is not None:
+            self._set_seeds(seeds)
+            self._buffers["clock"].zero_()
+        self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
+
+    def step(self, action):
+        """One step of every environment.
+
+        Args:
+            action: [B, agents, A] float32 on the environment's device (NumPy arrays on the cpu); or a mapping of
+                "target" int32 and "share" [B, n] float32, which are taken as they are.
+
+        Returns:
+            obs [B, agents, n] float32 (the agents share one row), reward [B, agents] float32, terminated [B] and
+            truncated [B] bool, and info: final_obs [B, agents, n], episode_return and episode_length [B], valid where
+            `_final_obs` [B] is set and otherwise those of the row's previous episode; active [B, agents]; the
+            environment's own measures of the step; with NEXT_STEP also is_reset [B].
+
+        Raises:
+            ValueError: wrong shape, type or device; where actions are checked, environment, agent, index and value of
+                the first number outside the space, and with DISABLED the first environment that needs a reset.
+            ResetNeeded: before the first reset.
+        """
+        if not self._started:
+            raise ResetNeeded("call reset() before the first step()")
+        if isinstance(action, Mapping):
+            target, share = self._integers(action)
+            self._check_ended()
+            self._run("step_integers", input=target.data_ptr(), shares=share.data_ptr())
+        else:
+            raw = self._tensor("action", action, torch.float32, self._action_shape)
+            if self._check:
+                low = -1.0 if self.signed else 0.0
+                self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
+            self._check_ended()
+            self._run("step_raw", input=raw.data_ptr())
+        return *self._outputs, dict(self._info)
+
+    def _integers(self, action: Mapping) -> tuple[torch.Tensor, torch.Tensor]:
+        if set(action) != {"target", "share"}:
+            raise ValueError(f"an action in integer form has 'target' and 'share', got {', '.join(map(repr, action))}")
+        target = self._tensor("target", action["target"], torch.int32, (self.num_envs, *self.sizes.targets))
+        share = self._tensor("share", action["share"], torch.float32, (self.num_envs, self.sizes.shares))
+        if self._check:
+            self._require_inside("target", target, 0, self.target_choices - 1, ("environment", "client", "task"))
+            self._require_inside("share", share, 0.0, float(np.finfo(np.float32).max), ("environment", "index"))
+        return target, share
+
+    def _tensor(self, name: str, value, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+        kind = str(dtype).removeprefix("torch.")
+        if self.device.type == "cpu" and isinstance(value, np.ndarray) and value.dtype == np.dtype(kind):
+            value = torch.from_numpy(np.ascontiguousarray(value))
+        if not isinstance(value, torch.Tensor) or value.dtype != dtype:
+            found = getattr(value, "dtype", type(value).__name__)
+            raise ValueError(f"{name} must be a {kind} tensor on {self.device}, got {found}")
+        if tuple(value.shape) != tuple(shape):
+            raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: {tuple(shape)}")
+        if value.device != self.device:
+            raise ValueError(f"{name} is on {value.device}; this environment is on {self.device}")
+        return value.contiguous()
+
+    def _require_inside(self, name: str, tensor: torch.Tensor, low, high, axes: tuple[str, ...]):
+        if self._outside:
+            first = self._outside[tensor.dtype](tensor.data_ptr(), tensor.numel(), low, high)
+        else:
+            wrong = (~((tensor >= low) & (tensor <= high))).flatten().nonzero()  # NaN is wrong as well
+            first = int(wrong[0]) if len(wrong) else -1
+        if first >= 0:
+            where = ", ".join(f"{a} {int(k)}" for a, k in zip(axes, np.unravel_index(first, tensor.shape), strict=True))
+            raise ValueError(f"{name} of {where} is {tensor.flatten()[first].item()}, not in [{low:g}, {high:g}]")
+
+    def _check_ended(self):
+        if self._check and self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
+            first = int(self._buffers["ended"].nonzero()[0])
+            raise ValueError(
+                f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})"
+            )
+
+    # ---- many steps at once -----------------------------------------------------------------------------------------
+
+    def random_actions(self, steps: int = 1) -> torch.Tensor:
+        """The random policy's actions for the next steps, a fresh tensor [steps, B, agents, A] float32.
+
+        Number k of an environment's raw action is word k mod 4 of Philox(environment, k div 4, clock), so that only
+        stepping moves the policy on.
+        """
+        shape = (integer("steps", steps, 1, 2**31 - 1), *self._action_shape)
+        actions = torch.empty(shape, dtype=torch.float32, device=self.device)
+        self._run("random_actions", steps=steps, actions=actions.data_ptr())
+        return actions
+
+    def rollout(self, steps: int, policy: str = "random") -> dict:
+        """K steps of the random policy in one launch; the batch is left as K calls of `step` would leave it.
+
+        One exception: info rows of episodes that ended before the last step are not written; `statistics` counts them.
+
+        Raises:
+            ValueError: not SAME_STEP, or another policy.
+        """
+        self._require_started("a rollout")
+        choice("policy", policy, ("random",))
+        if self.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
+        self._run("rollout_random", steps=integer("steps", steps, 1, 2**31 - 1))
+        return {}
+
+    # ---- state ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict:
+        """A copy of everything the future depends on; `set_state` of it continues bit for bit.
+
+        Returns:
+            state [B, k], t, episode, scenario, terminated, truncated [B], running_return [B], the info rows final_obs
+            [B, n], episode_return and episode_length [B], and the integers clock (steps since the seed) and seed.
+        """
+        return block_state.take(self)
+
+    def set_state(self, state: Mapping, mask=None):
+        """Restores what `state()` gave, or the keys present; on an error nothing has changed.
+
+        Args:
+            state: as `state()` returns it; single fields of the state by their names ([B, ...] or one environment's,
+                which all get); t, episode, scenario also as one integer.
+            mask: [B] bool; other environments keep every bit. Not with clock or seed.
+
+        Raises:
+            ValueError: an unknown key, a wrong shape, or a value that no step leads to.
+        """
+        block_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
+        self._run("observe")
+        self._started = True
+
+    # ---- what is the same for every batch ---------------------------------------------------------------------------
+
+    graph = BatchedEnv.graph
+    statistics = BatchedEnv.statistics
+    _clear_statistics = BatchedEnv._clear_statistics
+    _mask = BatchedEnv._mask
+    _require_started = BatchedEnv._require_started
+    _seeds = BatchedEnv._seeds
+    _set_seeds = BatchedEnv._set_seeds
+
+
+def _struct(name: str, fields: tuple[str, ...]) -> ctypes.Structure:
+    return type(name, (ctypes.Structure,), {"_fields_": [(field, ctypes.c_longlong) for field in fields]})()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

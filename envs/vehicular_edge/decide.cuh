@@ -1,0 +1,291 @@
+// Actions and admission (sections 2.5 and 2.6 of the specification).
+#pragma once
+
+// A number of a raw action as it acts: not a number is 0, others are clipped. In float64, where products with the number of
+// options are exact, so that no two precisions disagree on a floor.
+FN double unit_of(float chosen) {
+    double u = chosen == chosen ? double(chosen) : 0.0;
+    if (SIGNED) u = (u + 1.0) * 0.5;
+    return u < 0.0 ? 0.0 : u > 1.0 ? 1.0 : u;
+}
+FN u16 option_of(float chosen) {
+    if (P::cloud_only_at_one) return u16(int(unit_of(chosen) * (OPTIONS - 1)));
+    const int option = int(unit_of(chosen) * OPTIONS);
+    return u16(option < OPTIONS - 1 ? option : OPTIONS - 1);
+}
+FN real weight_of(float chosen) { return real(unit_of(chosen)); }
+
+static STAGE void read_raw(Scratch& s, const float* raw) {
+    for (int k = lane(); k < TASKS; k += LANES) s.node[k] = option_of(raw[k]);
+    for (int k = lane(); k < SHARES; k += LANES) s.share[k] = weight_of(raw[ACTION + k]);
+    sync();
+}
+
+// One number of a raw action; whoever calls it synchronises.
+FN void read_number(Scratch& s, int k, float chosen) {
+    if (k < TASKS) s.node[k] = option_of(chosen);
+    if (k >= ACTION && k < ACTION + SHARES) s.share[k - ACTION] = weight_of(chosen);
+}
+
+static STAGE void read_integers(Scratch& s, const int* target, const float* share) {
+    const float most = 1e30f;  // a sum of so many is finite
+    for (int k = lane(); k < TASKS; k += LANES) {
+        const int option = target[k];
+        s.node[k] = u16(option < 0 ? 0 : option < OPTIONS ? option : OPTIONS - 1);
+    }
+    for (int k = lane(); k < SHARES; k += LANES) s.share[k] = share[k] > 0.0f ? real(share[k] < most ? share[k] : most) : real(0);
+    sync();
+}
+
+// Backlogs as they are observed: of V2I by access edge, of I2I by target, of I2C.
+FN void report(Scratch& s) {
+    for (int e = lane(); e < NE; e += LANES) {
+        real up = 0, wire = 0;
+        if (POOLED) {
+            up = s.state[V2I + e];
+            wire = s.state[I2I + e];
+        } else {
+            for (int d = 0; d <= NE; d++) up += s.state[V2I + e * (NE + 1) + d];
+            for (int a = 0; a < NE; a++) wire += s.state[I2I + a * NE + e];
+        }
+        s.reported_v2i[e] = up;
+        s.reported_i2i[e] = wire;
+    }
+    if (lane() == LANES - 1) {
+        real cloud = 0;
+        for (int a = 0; a < (POOLED ? 1 : NE); a++) cloud += s.state[I2C + a];
+        s.reported_i2i[NE] = cloud;
+    }
+    sync();
+}
+
+// Where the backlog on the way of a client with access edge a to a node stands in s.path.
+FN int path_to(int node, int a) { return node + (node >= EDGE_0 ? a * (NE + 1) : 0); }
+
+FN void find_paths(Scratch& s) {
+    for (int i = lane(); i < NC; i += LANES) s.path[i] = s.state[LC + i];
+    for (int r = lane(); r < NS; r += LANES) s.path[NC + r] = s.state[V2V + r] + s.state[VC + r];
+    for (int k = lane(); k < HOPS; k += LANES) {
+        const int a = k / (NE + 1), d = k % (NE + 1);
+        const real compute = d < NE ? s.state[EC + d] : s.state[CC];
+        real way = 0;
+        if (POOLED) way = d < NE ? larger(s.state[V2I + d], s.state[I2I + d]) : s.state[I2C];
+        else if (a < NE) way = s.reported_v2i[a] + (d < NE ? s.state[I2I + a * NE + d] : s.state[I2C + a]);
+        s.path[EDGE_0 + k] = way + compute;
+    }
+}
+
+// Every CPU block and pair of power weights is divided by its sum.
+FN void divide(Scratch& s, const Slot& x) {
+    for (int n = lane(); n < NODES; n += LANES) {
+        const real* w = s.share + share_of(n);
+        const real sum = n < NC ? sum_of(w, CAP_LOCAL) : n < EDGE_0 ? sum_of(w, CAP_SERVER) : sum_of(w, cap_of(n));
+        s.total[n] = sum > 0 ? sum : real(1);
+    }
+    for (int i = lane(); i < NC; i += LANES) {
+        const real* w = s.share + i * (CAP_LOCAL + 2) + CAP_LOCAL;
+        const real sum = w[0] + w[1], whole = sum > 0 ? sum : real(1);
+        s.power_v2v[i] = x.power[i] * (w[0] / whole);
+        s.power_v2i[i] = x.power[i] * (w[1] / whole);
+    }
+}
+
+FN int node_of(const Slot& x, int i, int option) {
+    const int choice = option < 1 ? 0 : option <= S ? option - 1 : S - 1;
+    const int server = x.server[i * S + choice];
+    return option == 0 ? i : option <= S ? server : option + (EDGE_0 - S - 1);
+}
+
+// A client's mean backlog on the way, from its sum.
+FN void set_waiting(Scratch& s, int i, int tasks, real sum) { s.waiting[i] = tasks ? sum / real(tasks) : real(0); }
+
+#if LANE_WALK
+
+// A lane per node walks the tasks in the order of priority: those of its own rank below the cap are admitted.
+FN void admit_at(Scratch& s, const Slot& x, int n, int first) {
+    const bool local = n < NC, far = n >= EDGE_0;
+    const int length = local ? J : TASKS, cap = cap_of(n), e = n - EDGE_0;
+    const real *share = s.share + share_of(n), total = s.total[n];
+    real offered = 0, service = 0, used = 0, wired = 0;
+    int occupied = 0, task = local ? n * J : first * J;
+    for (int step = 0; step < length; step++) {
+        if (s.node[task] == n && occupied < cap) {
+            const int i = task / J, a = far ? x.access[i] : 0;
+            if (!far || a < NE) {
+                const real w = share[occupied] / total;
+                occupied++;
+                offered += x.offer[task];
+                service += w * x.inverse_density[task];
+                used += w;
+                s.admitted[task] = 1;
+                if (!local) s.member[n - NC][i / 64] |= u64(1) << (i % 64);
+                if (far && !POOLED) s.inflow[a * (NE + 1) + e] += x.offer[task];
+                if (far && POOLED && a != e) wired += x.link[a * (NE + 1) + e];
+            }
+        }
+        task = task + 1 < TASKS ? task + 1 : 0;
+    }
+    s.occupied[n] = occupied;
+    s.offered[n] = offered;
+    s.service[n] = service;
+    s.used[n] = used;
+    if (far) s.wired[e] = wired;
+}
+
+// What an access edge takes up and pays for.
+FN void take_up(Scratch& s, const Slot& x, int e, int first) {
+    real uploaded = 0, to_edge = 0, to_cloud = 0;
+    for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
+        const bool own = x.access[i] == e;
+        const bool pays = P::all_covering_pay ? (x.covered[i * COVER_WORDS + e / 32] >> (e % 32)) & 1 : own;
+        if (!own && !pays) continue;
+        for (int task = i * J; task < i * J + J; task++) {
+            const int node = s.node[task];
+            if (node < EDGE_0 || node == NOWHERE) continue;
+            const bool admitted = s.admitted[task];
+            if (own && (admitted || P::rejected_transmit)) {
+                uploaded += x.offer[task];
+                s.upload[e][i / 64] |= u64(1) << (i % 64);
+            }
+            if (pays && (admitted || P::all_covering_pay)) {
+                const real haul = x.bits[task] * x.wire[e * (NE + 1) + node - EDGE_0];
+                if (node < CLOUD) to_edge += haul;
+                else to_cloud += haul;
+            }
+        }
+    }
+    s.uploaded[e] = uploaded;
+    s.haul_edge[e] = to_edge;
+    s.haul_cloud[e] = to_cloud;
+}
+
+FN void look_back(Scratch& s, const Slot& x, int i) {
+    const int a = x.access[i], tasks = x.tasks_of(i);
+    real path = 0;
+    int admitted = 0, unreachable = 0;
+    bool v2v = false, v2i = false;
+    for (int task = i * J; task < i * J + tasks; task++) {
+        const int node = s.node[task];
+        const bool far = node >= EDGE_0, ok = s.admitted[task];
+        path += s.path[path_to(node, a)];
+        admitted += ok;
+        unreachable += far && a == NE;
+        v2v |= ok && node >= NC && !far;
+        v2i |= far && a < NE && (ok || P::rejected_transmit);
+    }
+    set_waiting(s, i, tasks, path);
+    s.sends_v2v[i] = v2v;
+    s.sends_v2i[i] = v2i;
+    s.unreachable[i] = unreachable;
+    s.row[ROW_ADMITTED * PITCH + i] = real(admitted);
+}
+
+FN void admit(Scratch& s, const Slot& x, int first) {
+    for (int k = lane(); k < TASKS; k += LANES) {
+        const int i = k / J;
+        s.node[k] = k - i * J < x.tasks_of(i) ? u16(node_of(x, i, s.node[k])) : u16(NOWHERE);
+        s.admitted[k] = 0;
+    }
+    for (int k = lane(); k < (NODES - NC + 1) * WORDS; k += LANES) s.member[0][k] = 0;
+    for (int k = lane(); k < (NE + 1) * WORDS; k += LANES) s.upload[0][k] = 0;
+    for (int k = lane(); k < HOPS; k += LANES) s.inflow[k] = 0;
+    sync();
+    for (int n = lane(); n < NODES; n += LANES) admit_at(s, x, n, first);
+    sync();
+    for (int e = lane(); e < NE; e += LANES) take_up(s, x, e, first);
+    for (int i = LANES - 1 - lane(); i < NC; i += LANES) look_back(s, x, i);
+}
+
+#else
+
+// One pass over the tasks in the order of priority, with a cursor per node into its weights.
+static STAGE void admit(Scratch& s, const Slot& x, int first) {
+    u16 cursor[NODES], limit[NODES];
+    for (int n = 0; n < NODES; n++) {
+        cursor[n] = u16(share_of(n));
+        limit[n] = u16(share_of(n) + cap_of(n));
+    }
+    memset(s.offered, 0, sizeof s.offered);
+    memset(s.service, 0, sizeof s.service);
+    memset(s.used, 0, sizeof s.used);
+    memset(s.member, 0, sizeof s.member);
+    memset(s.upload, 0, sizeof s.upload);
+    memset(s.inflow, 0, sizeof s.inflow);
+    memset(s.uploaded, 0, sizeof s.uploaded);
+    memset(s.wired, 0, sizeof s.wired);
+    memset(s.haul_edge, 0, sizeof s.haul_edge);
+    memset(s.haul_cloud, 0, sizeof s.haul_cloud);
+    for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
+        const int a = x.access[i], tasks = x.tasks_of(i);
+        const u64 bit = u64(1) << (i % 64);
+        real path = 0;
+        int admitted = 0, unreachable = 0;
+        bool v2v = false, v2i = false;
+        for (int task = i * J; task < i * J + tasks; task++) {
+            const int node = node_of(x, i, s.node[task]);
+            const bool far = node >= EDGE_0, reachable = !far | (a < NE);
+            const int k = cursor[node];
+            const bool ok = reachable & (k < limit[node]);
+            const real w = ok ? s.share[k < SHARES ? k : 0] / s.total[node] : real(0), offer = x.offer[task];
+            path += s.path[path_to(node, a)];
+            cursor[node] = u16(k + ok);
+            s.offered[node] += ok ? offer : real(0);
+            s.service[node] += w * x.inverse_density[task];
+            s.used[node] += w;
+            s.member[node < NC ? NODES - NC : node - NC][i / 64] |= ok ? bit : u64(0);
+            admitted += ok;
+            unreachable += !reachable;
+            v2v |= ok & (node >= NC) & !far;
+            s.node[task] = u16(node);
+            s.admitted[task] = ok;
+            if (far) {
+                const int d = node - EDGE_0;
+                const real bits = x.bits[task];
+                const bool sent = P::rejected_transmit ? reachable : ok;
+                v2i |= sent;
+                if (POOLED) {
+                    s.uploaded[a] += sent ? offer : real(0);
+                    s.wired[d] += ok & (a != d) ? x.link[(ok ? a : 0) * (NE + 1) + d] : real(0);
+                } else {
+                    s.inflow[a * (NE + 1) + d] += ok ? offer : real(0);
+                }
+                if (P::all_covering_pay) {
+                    real* const haul = d < NE ? s.haul_edge : s.haul_cloud;
+                    for (int e = 0; e < NE; e++) {
+                        const bool pays = (x.covered[i * COVER_WORDS + e / 32] >> (e % 32)) & 1;
+                        haul[e] += pays ? bits * x.wire[e * (NE + 1) + d] : real(0);
+                    }
+                } else if (ok) {
+                    (d < NE ? s.haul_edge : s.haul_cloud)[a] += bits * x.wire[a * (NE + 1) + d];
+                }
+            }
+        }
+        for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
+        for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
+        set_waiting(s, i, tasks, path);
+        s.upload[a][i / 64] |= v2i ? bit : u64(0);
+        s.sends_v2v[i] = v2v;
+        s.sends_v2i[i] = v2i;
+        s.unreachable[i] = unreachable;
+        s.row[ROW_ADMITTED * PITCH + i] = real(admitted);
+    }
+    for (int n = 0; n < NODES; n++) s.occupied[n] = cursor[n] - share_of(n);
+}
+
+#endif
+
+// Decodes nothing more: who is admitted where, what that brings, and who sends.
+FN void decide(Scratch& s, const Slot& x) {
+    report(s);
+    find_paths(s);
+    divide(s, x);
+    sync();
+    admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);
+    sync();
+    for (int n = lane(); n < NODES; n += LANES) {
+        const real* share = s.share + share_of(n);
+        const int occupied = s.occupied[n];
+        s.spare[n] = sum_of(share + occupied, cap_of(n) - occupied) / s.total[n];
+    }
+    sync();
+}

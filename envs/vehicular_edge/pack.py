@@ -1,0 +1,139 @@
+"""Scenarios as the tables that the kernel reads (`struct Tables` in layout.cuh), packed once for a whole pool."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .params import BITS, Params, state_shapes
+
+MBIT = BITS * 1e-6  # of a MB
+NO_MASK = np.zeros((1,), dtype=np.uint32)
+
+
+def tables(scenarios: Sequence, params: Params, dtype: str, drawn: bool) -> dict[str, np.ndarray]:
+    """All tables of a pool, [scenarios, ...]; those that a compile-time choice leaves unread are one zero.
+
+    Args:
+        drawn: gains are drawn in the kernel, so that none are stored.
+    """
+    real = np.dtype(dtype)
+    rows = [_of_scenario(scenario, params, real, drawn) for scenario in scenarios]
+    packed = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return packed | {"running": _running(scenarios[0], params).astype(real)}
+
+
+def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str, np.ndarray]:
+    p = params
+    count = np.asarray(found.task_count)
+    exists = np.arange(p.tasks) < count[..., None]  # [T, Nc, J]
+    mbit = np.where(exists, found.task_size, 0.0) * MBIT
+    density = np.where(exists & (found.task_cycles > 0), found.task_cycles, 1.0)
+    wire = np.column_stack([found.wire_edge, found.wire_cloud])  # [Ne, Ne + 1] m
+    within = np.minimum(count, p.tasks)
+    numbers = {
+        "cpu": np.concatenate([found.client_cpu, found.server_cpu, found.edge_cpu, [p.cloud_ghz]]),
+        "power": found.client_power,
+        "wire": wire,
+        "link": _link_rates(p, wire),
+        "inverse_scale": 1.0 / _scales(found, p),
+        "bits": mbit,
+        "inverse_density": 1.0 / density,
+        "offer": mbit * np.where(exists, found.task_rate, 0.0) if p.rate_weighted_bits else np.zeros(1),
+        "demand": _demand(found, exists, within),
+    }
+    servers = np.where(found.server_of < 0, np.arange(p.clients)[:, None], found.server_of + p.clients)
+    packed = {name: np.asarray(value, dtype=real) for name, value in numbers.items()}
+    packed |= {
+        "count": count.astype(np.uint16),
+        "tallies": np.stack([count.sum(1), within.sum(1), (count > 0).sum(1)], axis=-1).astype(np.int32),
+        "access": np.where(found.access < 0, p.edges, found.access).astype(np.uint16),
+        "server": servers.astype(np.uint16),
+        "covered": _bits(found.covered) if p.all_covering_pay else NO_MASK,
+        "scores": _scores(found, p).astype(np.float32),
+    }
+    return packed | (_positions(found) if drawn else _gains(found, p, real))
+
+
+def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:
+    """[Ne, Ne + 1] Mbit/s: what a wire carries, or what one bit per propagation delay leaves of it (Q8)."""
+    rate = np.array([p.edge_wire_mbps] * p.edges + [p.cloud_wire_mbps])
+    speed = np.array([p.edge_wire_mps] * p.edges + [p.cloud_wire_mps])
+    return rate / (1.0 + 1e6 * rate * wire / speed) if p.one_bit_wire else np.broadcast_to(rate, wire.shape)
+
+
+def _scales(found, p: Params) -> np.ndarray:
+    """What the kernel divides by: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
+    calibration = found.calibration
+    size, work = calibration.size, calibration.work
+    if p.running_scales:  # Q11: over the scenario
+        size, work = found.task_size.max(), found.task_work.max()
+    return np.array(
+        [
+            *calibration.backlog,
+            calibration.cost_i2i,
+            calibration.cost_i2c,
+            *calibration.drift,
+            size * MBIT if size > 0 else np.inf,
+            work * 1e-6 if work > 0 else np.inf,
+            found.mean_density,
+        ]
+    )
+
+
+def _demand(found, exists: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """[T, Nc] Mbit/s that the delay queue serves: mean rate times mean size; 0 without tasks."""
+    tasks = np.maximum(within, 1)
+    rate = np.where(exists, found.task_rate, 0.0).sum(-1) / tasks
+    size = np.where(exists, found.task_mean, 0.0).sum(-1) / tasks
+    return rate * size * MBIT
+
+
+def _scores(found, p: Params) -> np.ndarray:
+    """[T, 2 components]."""
+    v2v, v2i = found.scores_v2v, found.scores_v2i
+    if not p.raw_observation:  # Q26
+        v2v, v2i = v2v / found.calibration.score_v2v, v2i / found.calibration.score_v2i
+    return np.concatenate([v2v, v2i], axis=-1)
+
+
+def _bits(mask: np.ndarray) -> np.ndarray:
+    """[..., n] bool as bits of uint32 [..., ceil(n / 32)], lowest first."""
+    words = -(-mask.shape[-1] // 32)
+    padded = np.zeros((*mask.shape[:-1], words * 32), dtype=bool)
+    padded[..., : mask.shape[-1]] = mask
+    return np.packbits(padded, axis=-1, bitorder="little").view("<u4").astype(np.uint32)
+
+
+def _gains(found, p: Params, real: np.dtype) -> dict[str, np.ndarray]:
+    """Gains [T, receivers, Nc] over noise in the order weakest first, and that order; negative: equal to the one before."""
+    order = np.concatenate([found.order_v2v, found.order_v2i], axis=1)[..., ::-1]
+    gain = np.concatenate([found.gain_v2v, found.gain_v2i], axis=2).swapaxes(1, 2)
+    sorted_gain = np.take_along_axis(gain, order, axis=-1)
+    tied = np.zeros(sorted_gain.shape, dtype=bool)
+    tied[..., 1:] = sorted_gain[..., 1:] == sorted_gain[..., :-1]
+    scaled = sorted_gain / p.noise_watt
+    return {
+        "gain": np.where(tied, -scaled, scaled).astype(real),
+        "order": order.astype(np.uint8 if p.clients <= 256 else np.uint16),
+    }
+
+
+def _positions(found) -> dict[str, np.ndarray]:
+    T = len(found.xy_client)
+    edges = np.broadcast_to(found.edge_xy, (T, *found.edge_xy.shape))
+    return {
+        "xy_client": np.asarray(found.xy_client, dtype=np.float64),
+        "xy_receiver": np.concatenate([found.xy_server, edges], axis=1).astype(np.float64),
+        "key": np.array([found.index, found.seed], dtype=np.int64),
+    }
+
+
+def _running(found, p: Params) -> np.ndarray:
+    """The first running scales: those of the scenario, else maxima of 0 and minima of infinity."""
+    given = found.running or {}
+    parts = [np.zeros(0)]
+    for name, shape in state_shapes(p).items():
+        if name.startswith(("max_", "cost_", "drift_")):
+            nothing = np.inf if name.startswith("drift_min_") else 0.0
+            parts.append(np.broadcast_to(given.get(name, nothing), shape).ravel())
+    return np.concatenate(parts) if len(parts) > 1 else np.zeros(1)

@@ -1,0 +1,138 @@
+// Rates of everybody who sends (section 2.7): a receiver decodes the strongest first, so that only weaker ones disturb.
+#pragma once
+
+FN const u64* senders_to(const Scratch& s, int r) { return r < NS ? s.member[r] : s.upload[r - NS]; }
+
+#if GAINS_DRAWN
+
+// Gain of client i at receiver r in float64, from positions and the very numbers that the scenario was drawn with.
+FN double drawn_gain(const Slot& x, int r, int i) {
+    const double *here = x.xy_client + i * 2, *there = x.xy_receiver + r * 2;
+    const double dx = here[0] - there[0], dy = here[1] - there[1];
+    double distance = sqrt(dx * dx + dy * dy);
+    if (!P::jumping_tracks) distance = distance < 1.0 ? 1.0 : distance;
+    const u32 element = r < NS ? u32(i * NS + r) : u32(i * NE + (r - NS));
+    u32 word[4] = {u32(x.key[0]), element / 4, u32(x.t), r < NS ? 6u : 7u};
+    philox(word[0], word[1], word[2], word[3], u64(x.key[1]));
+    const u32 at = element % 4, chosen = at & 2 ? (at & 1 ? word[3] : word[2]) : (at & 1 ? word[1] : word[0]);
+    const double u = (double(chosen) + 0.5) * (1.0 / 4294967296.0);
+    const double fading = double(FADING_SCALE) * sqrt(-2.0 * log1p(-u));
+    return fading * fading * pow(distance, -double(PATH_LOSS));
+}
+
+// The pairs of a receiver weakest first: listed by client, then each put where its rank is.
+FN void line_up(Scratch& s, const Slot& x) {
+    for (int r = lane(); r < RECEIVERS; r += LANES) {
+        int k = s.first[r];
+        for (int w = 0; w < WORDS; w++)
+            for (u64 bits = senders_to(s, r)[w]; bits; bits &= bits - 1) {
+                s.unsorted[k] = u16(w * 64 + lowest_set(bits));
+                s.receiver[k++] = u16(r);
+            }
+    }
+    sync();
+    const int pairs = s.first[RECEIVERS];
+    for (int k = lane(); k < pairs; k += LANES) s.key[k] = drawn_gain(x, s.receiver[k], s.unsorted[k]);
+    sync();
+    for (int k = lane(); k < pairs; k += LANES) {
+        const int r = s.receiver[k], first = s.first[r], last = s.first[r + 1];
+        const double key = s.key[k];
+        int rank = first;
+        bool tied = false;
+        for (int o = first; o < last; o++) {
+            const bool before = s.key[o] == key && o > k;  // of two equal gains the higher index counts as the weaker
+            rank += before || s.key[o] < key;
+            tied |= before;
+        }
+        const real gain = real(key / double(NOISE_WATT));
+        s.sender[rank] = s.unsorted[k];
+        s.rate[rank] = tied ? -gain : gain;
+    }
+    sync();
+}
+
+#else
+
+// The pair of a sender at place p of a receiver's order; a negative gain says that the sender before has the same.
+FN void put_pair(Scratch& s, int k, const real* gain, int p, int sender, int before) {
+    bool tied = before >= 0 && gain[p] < 0;
+    for (int o = p; tied && o > before; o--) tied = gain[o] < 0;
+    const real g = magnitude(gain[p]);
+    s.sender[k] = u16(sender);
+    s.rate[k] = tied ? -g : g;
+}
+
+// The pairs of a receiver weakest first: its order of all clients, less those that do not send.
+FN void line_up(Scratch& s, const Slot& x) {
+    for (int r = lane(); r < RECEIVERS; r += LANES) {
+        const u64* senders = senders_to(s, r);
+        const real* gain = x.gain + r * NC;
+        const ClientIndex* order = x.order + r * NC;
+        const int first = s.first[r], count = s.first[r + 1] - first;
+        int found = 0, before = -1;
+#if LANE_WALK
+        for (int p = 0; p < NC && found < count; p++) {
+            const int i = order[p];
+            if (!((senders[i / 64] >> (i % 64)) & 1)) continue;
+            put_pair(s, first + found, gain, p, i, before);
+            before = p;
+            found++;
+        }
+#else
+        if (count == 0) continue;
+        u16 place[NC + 1];
+        for (int p = 0; p < NC; p++) {  // without a branch that nobody can predict
+            const int i = order[p];
+            place[found] = u16(p);
+            found += int((senders[i / 64] >> (i % 64)) & 1);
+        }
+        for (int k = 0; k < count; k++) {
+            put_pair(s, first + k, gain, place[k], order[place[k]], before);
+            before = place[k];
+        }
+#endif
+    }
+    sync();
+}
+
+#endif
+
+FN void noma(Scratch& s, const Slot& x) {
+    if (lane() == 0) {
+        int pairs = 0;
+        for (int r = 0; r < RECEIVERS; r++) {
+            s.first[r] = pairs;
+            for (int w = 0; w < WORDS; w++) pairs += set_bits(senders_to(s, r)[w]);
+        }
+        s.first[RECEIVERS] = pairs;
+    }
+    sync();
+    line_up(s, x);
+    for (int r = lane(); r < RECEIVERS; r += LANES) {
+        const real* power = r < NS ? s.power_v2v : s.power_v2i;
+        real all = 0, weaker = 0;  // received power over noise of those before, and of those before with a lower gain
+        for (int k = s.first[r]; k < s.first[r + 1]; k++) {
+            const real gain = s.rate[k], received = magnitude(gain) * (power[s.sender[k]] * real(1e-3));
+            if (!P::silent_ties || !(gain < 0)) weaker = all;
+            s.rate[k] = received / (real(1) + weaker);
+            all += P::interference_in_mw ? real(1e3) * received : received;
+        }
+    }
+    sync();
+    const int pairs = s.first[RECEIVERS], uplinks = s.first[NS];
+    const real per_log = real(1.4426950408889634);
+    for (int k = lane(); k < pairs; k += LANES) {
+        const real bandwidth = k < uplinks ? real(P::bandwidth_v2v_mhz) : real(P::bandwidth_v2i_mhz);
+        s.rate[k] = bandwidth * per_log * log_of_one_plus(s.rate[k]);
+    }
+    sync();
+    for (int r = lane(); r < RECEIVERS; r += LANES) {
+        real capacity = 0;
+        for (int k = s.first[r]; k < s.first[r + 1]; k++) {
+            capacity += s.rate[k];
+            if (r >= NS) s.rate_up[s.sender[k]] = s.rate[k];
+        }
+        s.capacity[r] = capacity;
+    }
+    sync();
+}
