@@ -1,0 +1,148 @@
+"""Scales found in arrays, beside what the original finds object by object."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from envs.noise import RANDOM_POLICY, philox
+from envs.vehicular_edge import calibration, drawing, original
+from envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes
+from envs.vehicular_edge.scenario import Calibration, draw, draw_each, draw_pool
+
+EPISODES = 2
+
+
+def random_action(params: Params, environment: int, t: int) -> dict:
+    """The random policy by its definition, one word after the other."""
+    A = params.action_length
+    vectors = []
+    for agent in range(2):
+        words = [philox((environment, (agent * A + k) // 4, t, RANDOM_POLICY), 264) for k in range(A)]
+        vectors.append(np.array([(int(word[(agent * A + k) % 4]) >> 8) / 2**24 for k, word in enumerate(words)]))
+    return dict(zip(("offloading", "allocation"), vectors, strict=True))
+
+
+def play(params, traffic):
+    """(state before, environment) after every slot of the original in the scenarios 0 .. EPISODES-1."""
+    for b, scenario in enumerate(draw_each(params, traffic, EPISODES, calibration=Calibration.ones(params))):
+        env = original.VehicularEdge(scenario, indexed=True)
+        env.reset(seed=0)
+        for t in range(params.slots):
+            before = original.get_state(env)
+            env.step(random_action(params, b, t))
+            yield before, env
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [{}, {"slot_tandem": True}, {"unsigned_drift": True}, dict.fromkeys(SWITCHES[:9], True)],
+    ids=["physical", "tandem", "phi", "nine"],
+)
+def test_scales_are_what_the_original_reaches(switches, small):
+    params = replace(small, **switches)
+    backlog, costs, drift = dict.fromkeys(FAMILIES, 0.0), {"i2i": 0.0, "i2c": 0.0}, dict.fromkeys(DRIFTS, 0.0)
+    for before, env in play(params, "dense"):
+        for name, values in env.episode.reported().items():
+            backlog[name] = max(backlog[name], *values)
+        for name in costs:
+            costs[name] = max(costs[name], env.record["costs"][name].max())
+        for name in DRIFTS:
+            of_delay = name == "delay"
+            into = env.record["delay"]["in"] if of_delay else env.record["in"][name]
+            out = env.record["delay"]["out"] if of_delay else env.record["out"][name]
+            left = out if of_delay else env.record["dep"][name]
+            value = (before[name] - out) * into if params.unsigned_drift else before[name] * (into - left)
+            drift[name] = max(drift[name], np.abs(value).max())
+    found = calibration.calibrate(params, "dense", episodes=EPISODES)
+    expected = [[values[name] or 1.0 for name in values] for values in (backlog, drift)]
+    np.testing.assert_allclose(found.backlog, expected[0], rtol=1e-10)
+    np.testing.assert_allclose(found.drift, expected[1], rtol=1e-9)
+    assert (found.cost_i2i, found.cost_i2c) == pytest.approx((costs["i2i"] or 1.0, costs["i2c"] or 1.0), rel=1e-12)
+
+
+def test_sizes_work_and_scores_are_those_of_the_scenarios(small):
+    scenarios = draw_pool(small, "city", EPISODES, calibration=Calibration.ones(small))
+    found = calibration.calibrate(small, "city", episodes=EPISODES)
+    assert found.size == max(scenario.task_size.max() for scenario in scenarios)
+    assert found.work == max((8e6 * scenario.task_size * scenario.task_cycles).max() for scenario in scenarios)
+    scores = np.concatenate([scenario.scores_v2v for scenario in scenarios])
+    np.testing.assert_allclose(found.score_v2v, np.sqrt(((scores - scores.mean(axis=0)) ** 2).mean(axis=0)))
+
+
+def test_a_scale_of_nothing_is_one(small):
+    """Without tasks and without movement there is nothing to divide by."""
+    scenario = draw(small, "dense", calibration=Calibration.ones(small))
+    idle = replace(
+        scenario,
+        **{name: np.zeros_like(getattr(scenario, name)) for name in ("task_count", "task_size", "pca_v2v", "pca_v2i")},
+    )
+    found = calibration.calibrate(small, [idle], episodes=EPISODES)
+    for value in vars(found).values():
+        np.testing.assert_array_equal(value, np.ones_like(value))
+
+
+def test_drawn_scenarios_bring_the_calibration_of_their_map(small):
+    one, other = draw(small, "dense"), draw(small, "dense", index=5)
+    assert one.calibration is other.calibration
+    assert one.calibration.backlog[0] == calibration.calibrate(small, "dense").backlog[0]
+    assert (draw(small, "arterial").calibration.score_v2v != one.calibration.score_v2v).all()
+
+
+def test_nothing_is_calibrated_where_nothing_is_divided_by_it(published):
+    for value in vars(published.calibration).values():
+        np.testing.assert_array_equal(value, np.ones_like(value))
+
+
+def test_an_unknown_policy_is_refused(small):
+    with pytest.raises(ValueError, match="'greedy'.*'random'"):
+        calibration.calibrate(small, policy="greedy")
+
+
+def test_a_calibration_must_be_positive():
+    with pytest.raises(ValueError, match="calibration drift is .* must be finite and positive"):
+        Calibration(drift=np.array([1.0, 1.0, 0.0, 1.0, 1.0]))
+
+
+# ---- warm-up
+
+
+@pytest.fixture(scope="module")
+def original_small():
+    return Params(**PRESETS["original"] | {"vehicles": 20, "slots": 6, "edges": 4, "components": 2})
+
+
+def test_the_warm_up_is_ten_episodes_of_the_original(original_small):
+    """One after the other, with scales that run on from episode to episode."""
+    scenario = draw(original_small, "dense")
+    stream = drawing.published_stream(original_small, 264)
+    env = original.VehicularEdge(replace(scenario, running=None), indexed=True)
+    for _ in range(10):
+        env.reset()
+        for _ in range(original_small.slots):
+            action = {agent: stream.uniform(0, 1, original_small.action_length) for agent in env.possible_agents}
+            env.step(action)
+    last = original.get_state(env)
+    names = [name for name in state_shapes(original_small) if name.startswith(("max_", "cost_", "drift_"))]
+    assert list(scenario.running) == names
+    for name in names:
+        np.testing.assert_allclose(scenario.running[name], last[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_the_warm_up_raises_the_scales(published):
+    assert published.running["max_lc"].min() > 0
+    assert published.running["cost_cc"] == 0  # nobody draws exactly 1, so nobody reaches the cloud
+    assert published.running["cost_power_v2v"].max() <= published.client_power.max()
+
+
+def test_a_pool_starts_from_the_scales_of_its_first_scenario(original_small):
+    first, second = draw_pool(original_small, "dense", 2)
+    assert first.running is second.running
+    np.testing.assert_array_equal(first.running["max_lc"], draw(original_small, "dense").running["max_lc"])
+
+
+def test_a_scenario_of_philox_warms_up_with_philox(small):
+    params = replace(small, running_scales=True)
+    running = draw(params, "dense", calibration=Calibration.ones(params)).running
+    assert running["max_v2v"].shape == (small.servers,) and running["max_v2v"].max() > 0
+    assert np.isinf(running["drift_min_lc"]).all()  # only raised where the drift runs along, too
