@@ -17,7 +17,7 @@ import envs
 from experiments.config import Settings
 from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
 
-DRAWN_BYTES = 2**26  # of random actions
+DRAWN_BYTES = 2**24  # of random actions
 MOST_DRAWN_STEPS = 50
 MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
 
@@ -61,29 +61,19 @@ def original_loop(env, seed: int) -> Callable[[int], None]:
 
 @contextmanager
 def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-    """The port as array code, on NumPy or CuPy; every environment in the same scenario."""
+    """The port as array code, on NumPy or CuPy."""
     if group.device == "cuda":
         import cupy as xp
     else:
         xp = np
-    form = envs.arrays_form(name)
-    scenario = envs.make_original(name, **settings.throughput.options).scenarios[0]
-    params, rng = scenario.params, xp.random.default_rng(settings.seed)
-    tables = form.tables(xp, [scenario], np.zeros(group.num_envs, dtype=int), "float32")
-    first = form.initial(xp, tables)
-    state, t = first, 0
-    shape = (group.num_envs, 2, params.action_length)
-    steps = steps_per_call(4 * math.prod(shape))
+    form, options = envs.arrays_form(name), settings.throughput.options
+    env = form.ArraysEnv(group.num_envs, xp, settings.seed, scenarios=1, **options)
 
     def run() -> None:
-        nonlocal state, t
-        for action in rng.random((steps, *shape), dtype=np.float32):
-            state, _ = form.step(xp, tables, state, action, t)
-            t += 1
-            if t == params.slots:  # the running scales outlast an episode
-                state, t = first | {field: state[field] for field in tables.running}, 0
+        for action in env.random_actions(1):  # a step of array code takes so long that drawing apart costs nothing
+            env.step(action)
 
-    yield Loop(run, steps * group.num_envs, "float32")
+    yield Loop(run, group.num_envs, "float32")
 
 
 def port(synchronised: bool = False, own_scenarios: bool = False) -> Callable:
@@ -157,7 +147,7 @@ def memory_needed(name: str, group: Group, settings: Settings) -> float:
     drawn = action_bytes(one) * steps_per_call(group.num_envs * action_bytes(one))
     scenarios = min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else 1
     twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies
-    return twice * group.num_envs * (one.bytes_per_env + drawn) + scenarios * one.memory()["scenario"]
+    return twice * group.num_envs * (one.bytes_per_env + drawn) + scenarios * one.bytes_per_scenario
 
 
 def no_pettingzoo(name: str, settings: Settings) -> str | None:

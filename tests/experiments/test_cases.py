@@ -27,7 +27,7 @@ def following(cases: Cases, field: str) -> np.ndarray:
     return cases.reference().states[:, cases.fields.index(field)]
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_a_million_transitions_in_either_type(name):
     for scale in ("quick", "full"):
         cases = Cases(name, config.load(name, scale))
@@ -35,7 +35,7 @@ def test_a_million_transitions_in_either_type(name):
             assert sum(among.sum() for _, among, _ in cases.judged(dtype)) >= 1_000_000
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_states_are_float32_numbers_that_the_kernel_is_written_for(cases_of, name):
     cases = cases_of(name)
     assert cases.states.dtype == np.float32
@@ -106,7 +106,7 @@ def test_discrete_actions_are_all_of_them(cases_of, name):
     assert set(np.unique(cases.actions)) == set(range(cases.port.action.n))
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_the_margin_of_an_original_is_positive_where_it_terminates(cases_of, name):
     cases = cases_of(name)
     margin = cases.start()()[-1]

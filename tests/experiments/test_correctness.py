@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import envs
-from experiments import config, correctness, originals
+from experiments import config, originals, thread_correctness, verdicts
 from experiments.cases import Cases
 from experiments.statistics import ks_two_sample, mean_difference
 
 EPISODES = {"random": 40, "fixed": 40}
 BOTH_TYPES = ["float32", "float64"]
+PLACE = ("distribution", "original-port", "cpu", "float32")
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +30,13 @@ def cases_of():
     return lambda name: made.setdefault(name, few(name))
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_every_comparison_that_needs_no_gpu_passes(cases_of, name):
     cases = cases_of(name)
-    found = {label: list(compared.rows()) for label, compared in correctness.comparisons(cases, ["cpu"]).items()}
+    found = {label: list(compared.rows()) for label, compared in thread_correctness.comparisons(cases, ["cpu"]).items()}
     rows = [row for part in found.values() for row in part]
     assert {row["level"] for row in rows} == {"transition", "episode", "distribution"}
-    assert all(set(row) == set(correctness.COLUMNS) - {"environment"} for row in rows)
+    assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
     assert [row for row in rows if row["passed"] is False] == []
     double = {row["quantity"]: row for row in found["transition cpu float64"]}
     assert double["truncated"]["cases"] >= 6000
@@ -78,7 +79,7 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(
     cases.reference()  # the original's part first: it does not look at the kernel
     monkeypatch.setattr(envs, "folder", lambda name: folder)
     for dtype in dtypes:
-        rows = correctness.transition(cases, "cpu", dtype, ())
+        rows = thread_correctness.transition(cases, "cpu", dtype, ())
         assert quantity in [row["quantity"].split(" (")[0] for row in rows if row["passed"] is False]
 
 
@@ -86,12 +87,12 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["cartpole", "pendulum"])
 def test_two_devices_live_the_same_steps(cases_of, name, dtype, devices):
-    rows = list(correctness.devices_agree(cases_of(name), dtype, devices))
+    rows = list(thread_correctness.devices_agree(cases_of(name), dtype, devices))
     stepped = ["state", "observation", "reward", "terminated", "truncated", "random action"]
     stored = ["obs", "action", "reward", "terminated", "truncated"]
     fused = [f"{name} of fused steps, {policy} policy" for policy in ("random", "fixed") for name in stored]
     assert [row["quantity"] for row in rows] == stepped + (fused if dtype == "float32" else [])
-    assert all(set(row) == set(correctness.COLUMNS) - {"environment"} for row in rows)
+    assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
     assert all(row["passed"] is True for row in rows)
     assert all(row["cases"] == 4_096_000 for row in rows[: len(stepped)])
 
@@ -106,14 +107,14 @@ def test_an_episode_that_ends_early_while_together_is_found(cases_of, monkeypatc
         return np.minimum(lengths, 150), ends & (lengths <= 150), path
 
     monkeypatch.setattr(originals, "on_all_cores", lambda task, *arrays, **same: lambda: cut(*arrays, **same))
-    rows = list(correctness.episode(cases_of("mountain_car"), "cpu", "random"))
+    rows = list(thread_correctness.episode(cases_of("mountain_car"), "cpu", "random"))
     assert (rows[0]["quantity"], rows[0]["differing"]) == ("end of an episode, random policy, if not apart before", 40)
     assert rows[0]["passed"] is False
 
 
 def test_an_episode_that_is_apart_may_end_differently(cases_of):
     """A balanced pole falls in every copy, in the median at step 231, while Gymnasium's stands (spec sheet)."""
-    ends, apart, first = correctness.episode(cases_of("cartpole"), "cpu", "fixed")
+    ends, apart, first = thread_correctness.episode(cases_of("cartpole"), "cpu", "fixed")
     assert (ends["differing"], ends["allowed"], ends["passed"]) == (0, 0, True)
     assert (apart["value"], apart["cases"], apart["passed"]) == (40, 40, None)
     assert first["value"] == pytest.approx(113, abs=12)
@@ -121,7 +122,7 @@ def test_an_episode_that_is_apart_may_end_differently(cases_of):
 
 def test_samples_that_never_vary_are_compared_value_by_value():
     always = np.full(500, 200.0)
-    same = correctness.alike("cpu", "length", always, always)
+    same = verdicts.alike(PLACE, "length", always, always)
     assert (same["quantity"], same["differing"], same["p_value"], same["passed"]) == (
         "length: always 200",
         0,
@@ -130,31 +131,31 @@ def test_samples_that_never_vary_are_compared_value_by_value():
     )
     one = always.copy()
     one[3] = 199
-    assert correctness.alike("cpu", "length", one, always)["passed"] is False
-    assert correctness.alike("cpu", "length", always, one)["quantity"] == "length: difference of means"
+    assert verdicts.alike(PLACE, "length", one, always)["passed"] is False
+    assert verdicts.alike(PLACE, "length", always, one)["quantity"] == "length: difference of means"
 
 
 def test_samples_of_two_distributions_differ():
     random = np.random.default_rng(0)
     a, b = random.normal(size=(2, 3000))
-    assert correctness.alike("cpu", "return", a, b)["passed"] is True
-    assert correctness.alike("cpu", "return", a + 0.2, b)["passed"] is False
-    assert correctness.alike("cpu", "return", 1.3 * a, b)["passed"] is False
+    assert verdicts.alike(PLACE, "return", a, b)["passed"] is True
+    assert verdicts.alike(PLACE, "return", a + 0.2, b)["passed"] is False
+    assert verdicts.alike(PLACE, "return", 1.3 * a, b)["passed"] is False
 
 
 def test_the_report_names_what_failed():
     place = ("transition", "original-port", "cpu", "float32")
-    good = correctness.equal(place, "reward", np.zeros(5, dtype=bool))
-    bad = correctness.within(place, "x", np.array([0.0, 2e-6]), 1e-6)
-    nan = correctness.within(place, "theta", np.array([np.nan]), 1e-6)
-    assert correctness.report([good]) == "all 1 comparisons passed"
-    assert correctness.report([good, bad, nan]).splitlines() == [
+    good = verdicts.equal(place, "reward", np.zeros(5, dtype=bool))
+    bad = verdicts.within(place, "x", np.array([0.0, 2e-6]), 1e-6)
+    nan = verdicts.within(place, "theta", np.array([np.nan]), 1e-6)
+    assert verdicts.report([good]) == "all 1 comparisons passed"
+    assert verdicts.report([good, bad, nan]).splitlines() == [
         "FAILED transition original-port cpu float32 x",
         "FAILED transition original-port cpu float32 theta",
     ]
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_original_episodes_repeat(name):
     seeds = np.arange(2)
     first = originals.episodes(seeds, name=name, policy=None)
@@ -177,7 +178,7 @@ def test_the_fixed_policy_solves_or_swings_the_original(cases_of, name, shortest
     assert shortest <= lengths.min() <= lengths.max() <= longest
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_a_policy_acts_alike_on_originals_and_ports(cases_of, name):
     cases = cases_of(name)
     env = envs.make(name, 500)

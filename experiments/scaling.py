@@ -1,0 +1,187 @@
+"""Rates and memory over the number of vehicles: environment steps per second of chosen rungs, gains stored or drawn."""
+
+import gc
+import itertools
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+import torch
+
+import envs
+from envs.checks import available_memory
+from experiments import UserError, block_rungs, command, config, provenance, results, timing
+from experiments.config import Settings
+from experiments.ladder import Group
+from experiments.results import Journal
+from experiments.statistics import summarise
+
+MEASURED = "measured"
+MEMORY_SHARE = 0.8  # of what is free that a cell may take
+FUSED_STEPS = 10  # of port-*-fused
+COLUMNS = [
+    *("environment", "rung", "device", "preset", "traffic", "vehicles", "clients", "servers", "edges", "gains"),
+    *("num_envs", "threads", "dtype", "bytes_per_env", "bytes_per_scenario", "memory_mib"),
+    *("block", "steps", "wall_s", "cpu_s", "first_call_s", "status", "reason"),
+]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a rung at one number of vehicles."""
+
+    rung: str
+    device: str
+    parameters: tuple  # (name, value), the size
+    num_envs: int
+    threads: int
+    gains: str  # stored | drawn
+
+
+def cells(scaling: Settings, present: list[str]) -> list[Cell]:
+    """What the settings ask for and can run here, each once; the original has one environment and stored gains."""
+    found: dict[Cell, None] = {}
+    for sweep in scaling.sweeps:
+        for name, size in itertools.product(sweep.rungs, sweep.sizes):
+            rung = block_rungs.RUNGS[name]
+            if rung.device not in present:
+                continue
+            of_port = rung.batched
+            threads = provenance.core_count() if rung.threaded else 1
+            for num_envs, gains in itertools.product(
+                sweep.get("num_envs", (1,)) if of_port else (1,), sweep.get("gains", ("stored",))
+            ):
+                kept = gains if of_port else "stored"
+                found[Cell(name, rung.device, tuple(size.items()), num_envs, threads, kept)] = None
+    return list(found)
+
+
+def settings_of(cell: Cell, settings: Settings) -> Settings:
+    """Settings under which a rung measures the cell."""
+    options = settings.scaling.options.plain() | dict(cell.parameters)
+    if block_rungs.RUNGS[cell.rung].batched:
+        options["gains"] = cell.gains
+    return Settings({"seed": settings.seed, "throughput": {"options": options}})
+
+
+def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
+    """The rows of a cell, one per block."""
+    rung, own = block_rungs.RUNGS[cell.rung], settings_of(cell, settings)
+    fused_steps = FUSED_STEPS if rung.fused else 1
+    group = Group(cell.rung, cell.device, cell.num_envs, cell.threads, fused_steps, "random", "copy")
+    same = about(name, cell, own)
+    if reason := too_large(name, group, own):
+        return [same | {"status": results.MISSING, "reason": reason}]
+    synchronize = torch.cuda.synchronize if cell.device == "cuda" else timing.nothing
+    before, start = memory_used(cell.device), time.perf_counter()
+    with rung.loop(name, group, own) as loop:
+        loop.run()
+        synchronize()
+        first_call_s = time.perf_counter() - start
+        blocks = timing.measure(
+            loop.run,
+            steps_per_call=loop.steps_per_call,
+            synchronize=synchronize,
+            blocks=settings.scaling.blocks,
+            cpu_clock=loop.cpu_clock,
+        )
+        same |= {"dtype": loop.dtype, "memory_mib": (memory_used(cell.device) - before) / 2**20}
+    del loop  # which holds the environment, whose memory the next cell may need
+    gc.collect()
+    if cell.device == "cuda":
+        torch.cuda.empty_cache()
+    same |= {"first_call_s": first_call_s, "status": MEASURED}
+    return [same | block._asdict() | {"block": number} for number, block in enumerate(blocks)]
+
+
+def about(name: str, cell: Cell, own: Settings) -> dict:
+    """A row of a cell with all columns, of which those that are the same in every block are filled in."""
+    options, params = (
+        own.throughput.options,
+        envs.port(name).make_params(own.throughput.options.preset, dict(cell.parameters)),
+    )
+    sizes = {column: getattr(params, column) for column in ("vehicles", "clients", "servers", "edges")}
+    filled = {"environment": name, "preset": options.preset, "traffic": options.traffic, **sizes}
+    filled |= {column: value for column, value in asdict(cell).items() if column in COLUMNS}
+    if block_rungs.RUNGS[cell.rung].batched:
+        one = envs.make(name, 1, device=cell.device, **options)
+        filled |= {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
+    return dict.fromkeys(COLUMNS) | filled
+
+
+def too_large(name: str, group: Group, own: Settings) -> str | None:
+    """Why a cell does not fit into the device's memory, None if it does."""
+    if not group.rung.startswith("port"):
+        return None
+    needed = block_rungs.memory_needed(name, group, own)
+    free = available_memory(torch.device(group.device))
+    if needed <= MEMORY_SHARE * free:
+        return None
+    return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
+
+
+def memory_used(device: str) -> int:
+    """Bytes in use now, all of this process: on the GPU those that are reserved."""
+    if device == "cuda":
+        return torch.cuda.memory_reserved()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def label(cell: Cell) -> str:
+    """One line that tells a cell from every other."""
+    size = " ".join(f"{name}={value}" for name, value in cell.parameters)
+    return f"{cell.rung} {size} B={cell.num_envs} threads={cell.threads} {cell.gains}"
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell that was measured: median rates with their 95 % interval, and memory.
+
+    Columns: those of COLUMNS that are the same in every block; rate, rate_low, rate_high in environment steps per
+    second; vehicle_rate in vehicle steps per second.
+    """
+    rows = []
+    keys = ["rung", "device", "preset", "traffic", "vehicles", "edges", "gains", "num_envs", "threads"]
+    for _, blocks in frame[frame["status"] == MEASURED].groupby(keys, sort=False):
+        rate = summarise(blocks["steps"] / blocks["wall_s"])
+        found = {"rate": rate.median, "rate_low": rate.low, "rate_high": rate.high}
+        first = blocks.iloc[0].drop(["block", "steps", "wall_s", "cpu_s"])
+        rows.append({**first, **found, "vehicle_rate": rate.median * first["vehicles"]})
+    return pd.DataFrame(rows)
+
+
+def report(frame: pd.DataFrame) -> str:
+    """Rates and memory of every cell, as lines to print."""
+    lines = [
+        "vehicles, rung, environments: steps/s [95 % interval], vehicle-steps/s, KiB of an environment, of a scenario"
+    ]
+    for row in summary(frame).itertuples():
+        where = f"{row.vehicles:5} {row.rung:16} {row.gains:6} B={row.num_envs}"
+        memory = f"{row.bytes_per_env / 2**10:8.1f} {row.bytes_per_scenario / 2**10:9.1f}"
+        rates = f"{row.rate:12,.1f} [{row.rate_low:,.1f}, {row.rate_high:,.1f}] {row.vehicle_rate:14,.0f}"
+        lines.append(f"  {where:40} {rates} {memory}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = command.parser("scaling", __doc__.split("\n")[0]).parse_args()
+    name = options.environment
+    settings = config.load(name, options.scale)
+    if "scaling" not in settings:
+        raise UserError(f"experiments/{name}.yaml has no section scaling")
+    present = command.devices(options.devices)
+    todo = cells(settings.scaling, present)
+    asked: Mapping = settings.plain() | {"asked": {"devices": present}}
+    output = options.output or command.output_path("scaling", name)
+    journal = Journal(output, COLUMNS, "scaling", name, options.scale, asked, options.commit)
+    for cell in command.progress([cell for cell in todo if label(cell) not in journal], label):
+        journal.add(label(cell), measure(name, cell, settings))
+    frame = journal.frame()
+    journal.finish(timing.method(settings.scaling.blocks))
+    print(report(frame))
+
+
+if __name__ == "__main__":
+    command.run(main)

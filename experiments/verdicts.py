@@ -1,0 +1,55 @@
+"""What comparisons come to: the rows of correctness.csv, for environments of either kind."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.statistics import ks_two_sample, mean_difference
+
+COLUMNS = [
+    *("environment", "level", "pair", "device", "dtype", "quantity", "cases", "error", "tolerance"),
+    *("differing", "allowed", "value", "low", "high", "p_value", "passed"),
+]
+LEAST_P = 1e-3  # of a Kolmogorov-Smirnov test
+
+
+class Comparison(NamedTuple):
+    rows: Callable[[], Iterator[dict]]
+    start: Callable[[], object] | None = None  # begins the original's part, which then goes on by itself
+
+
+def row(place: tuple, quantity: str, cases: int, passed: bool | None, **found) -> dict:
+    """A row of the CSV. place: level, pair, device, dtype. What was not found is empty; passed None is not judged."""
+    empty = dict.fromkeys(("error", "tolerance", "differing", "allowed", "value", "low", "high", "p_value"))
+    same = dict(zip(("level", "pair", "device", "dtype"), place, strict=True))
+    return same | {"quantity": quantity, "cases": cases} | empty | {"passed": passed} | found
+
+
+def within(place: tuple, quantity: str, errors: np.ndarray, most: float) -> dict:
+    """A row for floats: the largest absolute error against the tolerance. NaN never passes."""
+    error = float(np.max(errors))
+    return row(place, quantity, len(errors), bool(error <= most), error=error, tolerance=most)
+
+
+def equal(place: tuple, quantity: str, different: np.ndarray, allowed: int = 0) -> dict:
+    """A row for integers and flags: how many differ, and how many may."""
+    count = int(np.sum(different))
+    return row(place, quantity, len(different), count <= allowed, differing=count, allowed=allowed)
+
+
+def alike(place: tuple, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict:
+    """Whether two samples are of one distribution; where every value is the same, there is only that to compare."""
+    if np.ptp(theirs) == 0:
+        return equal(place, f"{name}: always {theirs[0]:g}", ours != theirs[0])
+    difference, low, high = mean_difference(ours, theirs)
+    p = ks_two_sample(ours, theirs)
+    found = {"value": difference, "low": low, "high": high, "p_value": p}
+    return row(place, f"{name}: difference of means", len(ours), bool(low <= 0 <= high and p > LEAST_P), **found)
+
+
+def report(rows: list[Mapping]) -> str:
+    """The comparisons that failed, or one line that says that none did."""
+    failed = [found for found in rows if found["passed"] is False]
+    lines = [f"FAILED {f['level']} {f['pair']} {f['device']} {f['dtype']} {f['quantity']}" for f in failed]
+    return "\n".join(lines or [f"all {len(rows)} comparisons passed"])
