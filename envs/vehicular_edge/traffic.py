@@ -16,6 +16,7 @@ TRAFFIC_STREAM = 8
 GAP_M = 7.0  # from a vehicle to its leader, lengths included
 DESIRED_MPS = (8.0, 14.0)
 PHASE_S = 30
+TURNED = np.array([[0, 1, 3, 2], [1, 3, 0, 2], [3, 1, 0, 2]])  # quarter turns left: first choice straight, left, right
 STRAIGHT, LEFT = 0.5, 0.75  # a number below it turns so, above both right
 HEADING = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # east, north, west, south: quarter turns left
 JAM = 0.5  # so many parallel lanes that vehicles start in at most this share of the places
@@ -127,13 +128,9 @@ class _Traffic:
         straight, left, right, back that exists."""
         ahead = self.leaves[node + self.next_node[heading]]  # [V, 4]
         wanted = np.where(drawn < STRAIGHT, 0, np.where(drawn < LEFT, 1, 2))
-        turned = self.TURNED[wanted] + heading[:, None] & 3  # [V, 4] headings, best first
+        turned = TURNED[wanted] + heading[:, None] & 3  # [V, 4] headings, best first
         possible = np.take_along_axis(ahead, turned, axis=1)
         return turned[np.arange(len(turned)), possible.argmax(axis=1)]
-
-    TURNED = np.array(
-        [[0, 1, 3, 2], [1, 3, 0, 2], [3, 1, 0, 2]]
-    )  # quarter turns left, if straight, left, right is wanted
 
     def xy(self) -> np.ndarray:
         """[B, N, 2] m; traffic keeps to the right of the road's middle."""
@@ -151,29 +148,16 @@ class _Traffic:
         length = self.length_m[self.heading]
         end = self.node + self.next_node[self.heading]
         key, next_key = self._lane_key(self.node, self.heading), self._lane_key(end, self.next_heading)
-        # The leader: next in the lane, or the last one in the lane after it.
-        order = np.lexsort((self.along_m, key))
-        sorted_key, sorted_along = key[order], self.along_m[order]
-        first = np.empty(len(order), dtype=bool)
-        first[-1] = True
-        np.not_equal(sorted_key[1:], sorted_key[:-1], out=first[:-1])
-        ahead = np.append(sorted_along[1:], np.inf)
-        last = np.minimum(np.searchsorted(sorted_key, next_key[order]), len(order) - 1)
-        beyond = np.where(sorted_key[last] == next_key[order], sorted_along[last], np.inf)
-        ahead = np.where(first, length[order] + beyond, ahead)
-        gap = np.empty_like(ahead)
-        gap[order] = ahead - sorted_along
-        is_first = np.empty_like(first)
-        is_first[order] = first
+        gap, leads = self._gap(key, next_key, length)
         v = np.minimum(self.desired_mps, np.maximum(gap - GAP_M, 0.0))
-        # Closed stop lines; and of those that would enter one lane in the same second only one goes.
-        crosses = is_first & (self.along_m + v > length)
-        goes = crosses & self._open(end, t)
-        entering = np.flatnonzero(goes)
-        goes[entering] = False
-        goes[entering[np.unique(next_key[entering], return_index=True)[1]]] = True
+        # Who is over the stop line leaves the crossing; of those that would enter a lane at once only one does.
         left = length - self.along_m
-        v = np.where(crosses & ~goes, np.minimum(v, np.where(left > STOP_M, left - STOP_M, left)), v)
+        free = self._open(end, t) | (left < STOP_M - 1e-6)  # rounding passes no line
+        goes = np.zeros_like(leads)
+        entering = np.flatnonzero(leads & free & (v > left))
+        goes[entering[np.unique(next_key[entering], return_index=True)[1]]] = True
+        v = np.where(leads & ~free, np.minimum(v, left - STOP_M), v)
+        v = np.where(goes, v, np.minimum(v, left))
         self.along_m = self.along_m + v - np.where(goes, length, 0.0)
         self.node = np.where(goes, end, self.node)
         self.heading = np.where(goes, self.next_heading, self.heading)
@@ -181,6 +165,18 @@ class _Traffic:
         drawn = self.turns[:, t - 1].reshape(-1)[entered]
         self.next_heading[entered] = self._turn(self.node[entered], self.heading[entered], drawn)
         return self.xy()
+
+    def _gap(self, key, next_key, length) -> tuple[np.ndarray, np.ndarray]:
+        """Metres to the next vehicle in the lane, or to the last one in the lane after it; whether none is before."""
+        order = np.lexsort((self.along_m, key))
+        in_lane, along_m = key[order], self.along_m[order]
+        foremost = np.append(in_lane[1:] != in_lane[:-1], True)
+        hindmost = np.minimum(np.searchsorted(in_lane, next_key[order]), len(order) - 1)
+        beyond = np.where(in_lane[hindmost] == next_key[order], along_m[hindmost], np.inf)
+        ahead = np.where(foremost, length[order] + beyond, np.append(along_m[1:], np.inf))
+        gap, leads = np.empty_like(ahead), np.empty_like(foremost)
+        gap[order], leads[order] = ahead - along_m, foremost
+        return gap, leads
 
     def _open(self, node, t: int) -> np.ndarray:
         """Whether the signal at the lane's end lets it go: phase 0 east-west, 1 north-south, 2 nobody."""
