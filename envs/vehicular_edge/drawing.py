@@ -158,7 +158,7 @@ def _published_tasks(params: Params, seed: int) -> tuple[published.Tasks, np.ran
     if found != params.servers:
         raise ValueError(
             f"seed={seed} with draw='published' makes servers={found} of the vehicles, Params has "
-            f"servers={params.servers}: give Params size_seed={seed}"
+            f"servers={params.servers}: give it size_seed={seed} and no other number of clients or servers"
         )
     return drawn, drawn.stream
 

@@ -295,9 +295,14 @@ def test_components_are_orthonormal(seed, slots, features):
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 10_000), st.sampled_from(["arterial", "city", "dense", "sparse"]), st.integers(4, 30))
-def test_any_drawn_scenario_is_valid(seed, traffic, vehicles):
-    params = Params(vehicles=vehicles, clients=vehicles - 2, slots=6, edges=3, components=4)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["arterial", "city", "dense", "sparse"]),
+    st.integers(4, 30),
+    st.integers(1, 12),
+)
+def test_any_drawn_scenario_is_valid(seed, traffic, vehicles, tasks):
+    params = Params(vehicles=vehicles, clients=vehicles - 2, tasks=tasks, slots=6, edges=3, components=4)
     scenario = draw(params, traffic, 0, seed, Calibration.ones(params))
     assert scenario.check() is scenario
     seen = np.minimum(scenario.task_count, params.tasks)
