@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from envs.vehicular_edge.params import PRESETS, SWITCHES, Params
-from envs.vehicular_edge.scenario import Calibration, Scenario
+from envs.vehicular_edge.scenario import Calibration, Scenario, draw
 
 FAR = (9000.0, 9000.0)  # m, out of everybody's reach
 ORIGINAL = dict.fromkeys(SWITCHES, True)  # on a hand-made scenario it does not matter how published ones are drawn
@@ -125,11 +125,10 @@ def shares(params: Params, client=None, server=None, edge=None, cloud=None, powe
 
 def small(preset: str = "physical", traffic: str = "dense", index: int = 0, **params) -> Scenario:
     """A drawn scenario of few vehicles, with tight caps."""
-    from envs.vehicular_edge.scenario import draw
-
     sizes = {
         "slots": 6, "vehicles": 9, "clients": 6, "servers": 3, "edges": 3, "types": 12, "type_slots": 4, "tasks": 3,
         "cap_local": 1, "cap_server": 2, "cap_edge": 2, "cap_cloud": 3, "server_choices": 2, "components": 2,
     }  # fmt: skip
     chosen = PRESETS[preset] | sizes | {"draw": "philox"} | params
-    return draw(Params(**chosen), traffic, index)
+    params = Params(**chosen)
+    return draw(params, traffic, index, calibration=Calibration.ones(params))
