@@ -238,40 +238,6 @@ def draw_pool(
     return list(draw_each(params, traffic, count, seed, calibration))
 
 
-def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
-    return Scenario(
-        params=params,
-        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
-        calibration=calibration,
-        name=f"{traffic}-{index}",
-        source={"traffic": traffic},
-        index=index,
-        seed=seed,
-    )
-
-
-def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
-    """What the random policy reaches on a map or on given scenarios; ones where nothing is divided by it."""
-    if params.running_scales and params.unsigned_drift and params.raw_observation:
-        return Calibration.ones(params)
-    from . import calibration  # which draws scenarios itself, with ones
-
-    return (
-        calibration.cached(params, scenarios)
-        if isinstance(scenarios, str)
-        else calibration.calibrate(params, scenarios)
-    )
-
-
-def _warmed_up(scenario: Scenario) -> Scenario:
-    """With first running scales where the parameters ask for them (Q11)."""
-    if not scenario.params.running_scales:
-        return scenario
-    from .calibration import warm_up
-
-    return replace(scenario, running=warm_up(scenario))
-
-
 def from_trace(
     records: Records,
     params: Params | None = None,
@@ -332,3 +298,34 @@ def load(path, params: Params | None = None) -> Scenario:
         calibration=calibration,
         running=running or None,
     ).check(str(path))
+
+
+def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
+    return Scenario(
+        params=params,
+        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
+        calibration=calibration,
+        name=f"{traffic}-{index}",
+        source={"traffic": traffic},
+        index=index,
+        seed=seed,
+    )
+
+
+def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
+    """What the random policy reaches on a map or on given scenarios; ones where nothing is divided by it."""
+    if params.running_scales and params.unsigned_drift and params.raw_observation:
+        return Calibration.ones(params)
+    from . import calibration  # which draws scenarios itself, with ones
+
+    found = calibration.cached if isinstance(scenarios, str) else calibration.calibrate
+    return found(params, scenarios)
+
+
+def _warmed_up(scenario: Scenario) -> Scenario:
+    """With first running scales where the parameters ask for them (Q11)."""
+    if not scenario.params.running_scales:
+        return scenario
+    from .calibration import warm_up
+
+    return replace(scenario, running=warm_up(scenario))
