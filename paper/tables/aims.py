@@ -37,7 +37,8 @@ def targets(datasets):
         aim = f"{GREATER if least else LESS} {short(write(float(bound), NAN, NAN)[0])}"
         environment = item["select"].get("environment", "every environment")
         about = {"environment": environment, "target": item["target"], "aim": aim}
-        found = quantities.find(datasets, item)
+        excluded = item.get("except", ())
+        found = [finding for finding in quantities.find(datasets, item) if finding.environment not in excluded]
         for finding in found:
             met = finding.value >= bound if least else finding.value <= bound
             rows.append(about | finding._asdict() | {"met": bool(met)})

@@ -1,0 +1,49 @@
+"""Where work waits: the backlog of each edge node over an episode, under each policy."""
+
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from paper import offloading
+from paper.figures import grid, label_outside, label_status, say_nothing
+
+caption = (
+    "Backlog of every edge node over one episode on the first map, in Mbit: what waits for the radio of the node "
+    "(above the line) and what waits for its CPU (below), an edge node per line, a column per slot. White: nothing "
+    "waits."
+)
+alt = (
+    "Heat maps, one per policy: edge nodes on the vertical axis, twice, for the uplink and for the CPU; slots on the "
+    "horizontal axis; the colour is the backlog in Mbit on a logarithmic scale."
+)
+FAMILIES = ("v2i", "ec")
+LEAST = 1.0  # Mbit: less is drawn as nothing
+
+
+def draw(datasets: list) -> Figure:
+    runs = offloading.newest(datasets)
+    first = offloading.maps(runs[0].frame)[0] if runs else ""
+    found = list(offloading.of_policies(runs[0].frame, "backlog", first)) if runs else []
+    figure, axes = grid([offloading.look(policy)[0] for policy, _ in found], 1.35, columns=3)
+    if not found:
+        say_nothing(axes[0]) if axes else None
+        return figure
+    tables = [np.concatenate([table(rows, family) for family in FAMILIES]) for _, rows in found]
+    norm = LogNorm(LEAST, max(max(cells.max() for cells in tables), 10 * LEAST))
+    for panel, cells in zip(axes, tables, strict=True):
+        shown = np.ma.masked_less(cells, LEAST)
+        image = panel.imshow(shown, aspect="auto", norm=norm, cmap="viridis_r", interpolation="nearest")
+        panel.axhline(len(cells) / 2 - 0.5, color="#1c2430", linewidth=0.8)
+        panel.set_yticks([len(cells) / 4 - 0.5, 3 * len(cells) / 4 - 0.5], ["radio", "CPU"])
+        panel.set(xlabel="slot", ylabel="")
+        panel.grid(False)
+    label_outside(axes)
+    label_status(axes[0], runs[0])
+    figure.colorbar(image, ax=axes, label="Mbit", pad=0.01, aspect=30)
+    return figure
+
+
+def table(rows, family: str) -> np.ndarray:
+    """[Ne, T] Mbit."""
+    of_family = rows[rows["family"] == family]
+    return of_family.pivot_table(index="node", columns="slot", values="backlog_mbit", aggfunc="mean").to_numpy()

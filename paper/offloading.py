@@ -1,0 +1,95 @@
+"""What figures and tables of offloading share: policies in words and colours, and means over episodes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from paper import quantities
+
+POLICIES = {  # in their order: label, colour, marker
+    "local": ("local", "#8a8a8a", "s"),
+    "nearest_edge": ("nearest edge", "#A6761D", "v"),
+    "random": ("random", "#CC79A7", "x"),
+    "rounding": ("randomised rounding", "#882255", "+"),
+    "greedy": ("greedy", "#E69F00", "^"),
+    "drift_plus_penalty": ("drift plus penalty", "#0072B2", "o"),
+    "backpressure": ("backpressure", "#009E73", "D"),
+    "ppo": ("PPO", "#D55E00", "P"),
+}
+TRAINED = {"one": "one scenario", "many": "many scenarios"}
+SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
+MEANS = ("return", "cost", "success", "on_time", "energy_j", "jain", "delay_p95_s")
+FEW = 5  # units, below which a mean has no interval
+RESAMPLES = 10_000
+UNSEEN = 1000  # index from which on scenarios were no agent's
+
+
+def newest(datasets: list) -> list:
+    """The one run to show, here or else recorded: what a policy reaches does not depend on the machine."""
+    return quantities.of(datasets, {"experiment": "offloading"})[:1]
+
+
+def order(name: str) -> int:
+    """Place of a policy; unknown ones last."""
+    return list(POLICIES).index(name) if name in POLICIES else len(POLICIES)
+
+
+def look(name: str) -> tuple[str, str, str]:
+    """Label, colour and marker of a policy; an unknown one in grey under its own name."""
+    return POLICIES.get(name, (name.replace("_", " "), "#777777", "X"))
+
+
+def named(policy: str, trained_on: object) -> str:
+    """A policy in words, an agent with what it was trained on."""
+    return look(policy)[0] + (f", trained on {TRAINED[trained_on]}" if trained_on in TRAINED else "")
+
+
+def maps(frame: pd.DataFrame) -> list[str]:
+    """The maps of a run, in the order in which they were played."""
+    return list(dict.fromkeys(frame["traffic"]))
+
+
+def of_policies(frame: pd.DataFrame, level: str, traffic: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(policy, rows) of a level on a map: the original at the plain penalty weight, no agent of one scenario."""
+    rows = frame[(frame["level"] == level) & (frame["traffic"] == traffic) & (frame["form"] == "original")]
+    rows = rows[(rows["penalty_weight"] == 1.0) & (rows["trained_on"] != "one")]
+    yield from sorted(rows.groupby("policy"), key=lambda item: order(item[0]))
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per setting, map by map and policy by policy: means of MEANS over episodes with bootstrap intervals.
+
+    Columns: the setting's, `seen` (an agent on scenarios it was trained on), episodes, and each mean with _low and
+    _high. Episodes of one seed of an agent count as one unit; below FEW units there is no interval. `delay_p95_s` is
+    the median of the episodes' percentiles, since an episode's may be infinite.
+    """
+    of_all = frame[(frame["level"] == "route") & (frame["route"] == "all")]
+    keys = [*SETTING, "seed", "scenario"]
+    rows = frame[frame["level"] == "episode"].drop(columns="delay_p95_s")
+    rows = rows.merge(of_all[[*keys, "delay_p95_s"]].drop_duplicates(keys), on=keys, how="left")
+    rows = rows.assign(seen=rows["scenario"].lt(UNSEEN) & rows["trained_on"].notna())
+    found = []
+    for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):
+        row = dict(zip([*SETTING, "seen"], key, strict=True)) | {"episodes": len(part)}
+        units = part.groupby("seed" if row["policy"] == "ppo" else part.index)
+        for name in MEANS:
+            values = part[name].astype(float)
+            if name == "delay_p95_s":
+                row[name] = float(values.quantile(0.5, "lower")) if values.notna().any() else None
+                continue
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = mean(units[name].mean().astype(float).to_numpy())
+        found.append(row)
+    found = pd.DataFrame(found)
+    places = {name: place for place, name in enumerate(maps(frame))}
+    keys = found["traffic"].map(places) * 100 + found["policy"].map(order)
+    return found.loc[keys.sort_values(kind="stable").index]
+
+
+def mean(values: np.ndarray) -> tuple[float, float | None, float | None]:
+    """The mean and its 95 % percentile bootstrap interval; none of fewer than FEW values."""
+    if len(values) < FEW:
+        return float(values.mean()), None, None
+    drawn = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(values.mean()), float(low), float(high)
