@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Tasks(NamedTuple):
-    """Types, vehicles and arrivals: steps 1 to 3. Clients are in the order of the vehicles."""
+    """Types, vehicles and arrivals. Clients are in the order of the vehicles."""
 
     size_mb: np.ndarray  # [K, 2] smallest and largest of a type
     density: np.ndarray  # [K] cycles/bit
@@ -37,13 +37,8 @@ def tasks(
     density: tuple[float, float] = (100.0, 500.0),
     vehicle_ghz: tuple[float, float] = (10.0, 50.0),
     vehicle_mw: tuple[float, float] = (500.0, 1000.0),
-    separate_roles: bool = False,
 ) -> Tasks:
-    """Draws steps 1 to 3 of the specification.
-
-    Args:
-        separate_roles: draw the role from a stream of its own, instead of from the number that drew the CPU (Q5).
-    """
+    """Draws types, vehicles and arrivals; ranges are those of `Params`."""
     ranges, densities = [], []
     for k in range(types):
         draw = random.Random(seed + k)
@@ -55,7 +50,7 @@ def tasks(
         cpu.append(draw.uniform(*vehicle_ghz))
         draw.uniform(5.0, 10.0)  # drawn, and used for nothing
         power.append(draw.uniform(*vehicle_mw))
-        draw = random.Random(f"role {seed + types + v}") if separate_roles else random.Random(seed + types + v)
+        draw = random.Random(seed + types + v)  # again: the number that drew the CPU decides on the role (Q5)
         serves.append(draw.random() < server_probability)
         if not serves[-1]:
             type_of.append(draw.choices(range(types), k=type_slots))
