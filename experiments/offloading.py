@@ -56,12 +56,11 @@ class Group:
 
 def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     """What the settings ask for."""
-    asked, found = settings.offloading, []
+    asked, found = settings.offloading, []  # scenarios: of a simple policy, and of one that searches
     for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
         found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))
-    sweep = asked.sweep
-    for policy, weight in itertools.product(SEARCHING, sweep.penalty_weights):
-        found.append(Group("original", asked.maps[0], policy, sweep.scenarios, penalty_weight=weight))
+    for policy, weight in itertools.product(SEARCHING, asked.penalty_weights):
+        found.append(Group("original", asked.maps[0], policy, asked.scenarios[True], penalty_weight=weight))
     for device, traffic, policy in itertools.product(devices, asked.maps, SIMPLE):
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
@@ -86,7 +85,7 @@ def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int,
 
         yield from trained(name, group, settings)
     elif group.form == "port":
-        yield from in_port(name, group.policy, group.traffic, group.scenarios, seed, group.device)
+        yield from in_port(Job(group.traffic, UNSEEN, group.policy, seed), group.scenarios, group.device)
     else:
         params = () if group.penalty_weight == 1.0 else (("penalty_weight", group.penalty_weight),)
         indices = range(UNSEEN, UNSEEN + group.scenarios)
@@ -98,7 +97,11 @@ def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int,
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of a group."""
     about = {key: value for key, value in asdict(group).items() if key in COLUMNS}
-    same = dict.fromkeys(COLUMNS) | {"environment": name, **about, "seed": group.seed if group.policy == AGENT else settings.seed}
+    same = dict.fromkeys(COLUMNS) | {
+        "environment": name,
+        **about,
+        "seed": group.seed if group.policy == AGENT else settings.seed,
+    }
     rows, delays = [], 0
     for place, (scenario, episode) in enumerate(episodes(name, group, settings)):
         here = same | {"scenario": scenario}
@@ -107,7 +110,8 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
         delays = delays + episode.delays
         if place == 0 and group.form == "original" and group.penalty_weight == 1.0:
             rows += [here | {"level": "little"} | point for point in episode.little]
-            rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]
+            if group.traffic == settings.offloading.maps[0]:
+                rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]
     for seconds, tasks in enumerate(delays.tolist()):
         longer = seconds == len(delays) - 1
         rows.append(same | {"level": "delay", "delay_s": float("inf") if longer else float(seconds), "tasks": tasks})
@@ -115,7 +119,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
 
 def cells(backlogs: np.ndarray) -> Iterator[dict]:
-    """Rows of the backlogs [3, T, Ne] at the edges."""
+    """Rows of the backlogs [families, T, Ne] at the edges."""
     for place, slot, node in np.ndindex(backlogs.shape):
         value = round(float(backlogs[place, slot, node]), 3)
         yield {"family": EDGE_FAMILIES[place], "slot": slot, "node": node, "backlog_mbit": value}

@@ -1,9 +1,11 @@
 """Whole episodes of the vehicular edge under a policy, and what is kept of them."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 import envs
 from envs.vehicular_edge import delays, original, policies, views
@@ -13,7 +15,7 @@ from envs.vehicular_edge.tables import tables
 
 PERCENTS = (50, 95, 99)
 LONGEST = 0.4  # of an episode: longer delays are not told apart, and as many slots at its end not counted
-EDGE_FAMILIES = ("v2i", "i2i", "ec")
+EDGE_FAMILIES = ("v2i", "ec")
 
 
 class Job(NamedTuple):
@@ -32,7 +34,7 @@ class Episode(NamedTuple):
     totals: dict[str, float]  # columns of the level "episode"
     routes: list[dict]  # columns of the level "route"
     delays: np.ndarray  # [longest + 2] tasks by delay in s, the last place for longer ones
-    backlogs: np.ndarray  # [3, T, Ne] Mbit at the slots' ends, in the order of EDGE_FAMILIES
+    backlogs: np.ndarray  # [families, T, Ne] Mbit at the slots' ends, in the order of EDGE_FAMILIES
     little: list[dict]  # columns of the level "little"
 
 
@@ -57,6 +59,7 @@ def environment_of(job: Job):
     return original.make(scenario=scenario, indexed=True, **params)
 
 
+@functools.lru_cache(maxsize=64)
 def drawn(traffic: str, index: int):
     """A scenario of the preset physical at the default sizes."""
     return draw(traffic=traffic, index=index)
@@ -76,27 +79,32 @@ def run(env, act: Callable[[np.ndarray, int], tuple]) -> Episode:
     return next(kept(records, moved, where, backlogs, env.params))
 
 
-def in_port(name: str, policy: str, traffic: str, scenarios: int, seed: int, device: str) -> Iterator[tuple]:
-    """(scenario index, Episode) of as many environments of the port as scenarios, an episode each."""
-    env = envs.make(name, scenarios, device=device, traffic=traffic, scenarios=scenarios, seed=seed, trace=True)
-    packed = tables(views.namespace(env), env.scenarios)
-    env.reset(seed=seed)
-    index = np.asarray(env.state()["scenario"].cpu())
-    numbers = views.namespace(env).arange(scenarios)
-    records, states, slots = [], [], env.params.slots
+def in_port(job: Job, scenarios: int, device: str) -> Iterator[tuple[int, Episode]]:
+    """(scenario, Episode) of so many environments of the port, one episode each.
+
+    Each takes one of the scenarios job.scenario, job.scenario + 1, ..., of which there are as many, by its own numbers.
+    """
+    pool = [drawn(job.traffic, job.scenario + number) for number in range(scenarios)]
+    env = envs.make("vehicular_edge", scenarios, device=device, scenarios=pool, seed=job.seed, trace=True)
+    xp, policy, slots = views.namespace(env), policies.POLICIES[job.policy], env.params.slots
+    packed = tables(xp, env.scenarios)
+    env.reset(seed=job.seed)
+    chosen, numbers = host(env.state()["scenario"]), xp.arange(scenarios)
+    records, backlogs = [], []
     for t in range(slots):
-        noise = views.Noise(seed, numbers, numbers * 0 + t)
-        env.step(policies.POLICIES[policy](views.view_of_port(env, packed), noise))
-        records.append(on_host(env.record()))
-        states.append({family: host(field) for family, field in env.fields().items() if family in FAMILIES})
-    moved = delays.flows(records, env.params)
-    where = delays.places([env.scenarios[number] for number in index])
-    # The last step has put the queues back; what they held follows from the flows.
-    backlogs = {family: np.stack([state[family] for state in states], axis=1) for family in FAMILIES}
-    for family in FAMILIES:
-        last = records[-1]
-        backlogs[family][:, -1] = backlogs[family][:, -2] + last["in"][family] - last["dep"][family]
-    yield from zip(index.tolist(), kept(records, moved, where, backlogs, env.params), strict=True)
+        action = policy(views.view_of_port(env, packed), views.Noise(job.seed, numbers, numbers * 0 + t))
+        *_, ended = env.step({name: torch.as_tensor(array, device=env.device) for name, array in action.items()})
+        totals = {name: host(ended[name]) for name in ("dropped", "energy", "jain")}
+        records.append(on_host(env.record()) | totals)
+        fields = env.fields()
+        backlogs.append({name: host(fields[name]) for name in FAMILIES})
+    # The last step has emptied the queues for the next episode.
+    before, last = backlogs[-2], records[-1]
+    backlogs[-1] = {name: before[name] + last["in"][name] - last["dep"][name] for name in FAMILIES}
+    together = {name: np.stack([of_slot[name] for of_slot in backlogs], axis=1) for name in FAMILIES}
+    where = delays.places([env.scenarios[number] for number in chosen])
+    played = kept(records, delays.flows(records, env.params), where, together, env.params)
+    yield from zip((job.scenario + chosen).tolist(), played, strict=True)
 
 
 def on_host(record: Mapping) -> dict:
@@ -133,17 +141,14 @@ def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, 
             seconds = (None if np.isnan(s) else float(s) for s in percentiles[route][b])
             named = dict(zip((f"delay_p{percent}_s" for percent in PERCENTS), seconds, strict=True))
             routes.append({"route": route, "tasks": int(taken.sum()), **named})
-        at_edges = np.stack([reported(backlogs[name][b], name) for name in EDGE_FAMILIES])
+        at_edges = np.stack(
+            [backlogs[name][b].sum(axis=-1) if name == "v2i" else backlogs[name][b] for name in EDGE_FAMILIES]
+        )
         little = list(points(moved, backlogs, b))
         yield Episode({name: plain(value) for name, value in totals.items()}, routes, histogram[b], at_edges, little)
 
 
 OF_A_SLOT = ("reward", "cost", "drift", "success", "jain", "energy")
-
-
-def reported(backlog: np.ndarray, family: str) -> np.ndarray:
-    """Backlogs [T, Ne] of a family at the edges: of V2I per access edge, of I2I per target."""
-    return backlog.sum(axis={"v2i": 2, "i2i": 1}[family]) if family in ("v2i", "i2i") else backlog
 
 
 def points(moved: delays.Flows, backlogs: Mapping, b: int) -> Iterator[dict]:

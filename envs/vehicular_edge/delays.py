@@ -116,8 +116,10 @@ def leaving(arrivals: np.ndarray, departures: np.ndarray) -> np.ndarray:
     """
     slots = arrivals.shape[-1]
     A, D = (np.cumsum(flow, axis=-1, dtype=np.float64) for flow in (arrivals, departures))
-    # A queue that was emptied has departed what arrived up to the rounding of the backlog, once per slot.
-    rounding = slots * np.finfo(np.result_type(arrivals, np.float32)).eps * A[..., -1:]
+    # A queue that was emptied has departed what arrived up to the rounding of the largest backlog, once per slot.
+    largest = (A - D + departures).max(axis=-1, keepdims=True)
+    flow_eps, sum_eps = (np.finfo(kind).eps for kind in (np.result_type(arrivals, np.float32), np.float64))
+    rounding = slots * (flow_eps * largest + sum_eps * A[..., -1:])
     least = (A - rounding)[..., :, None]  # [..., t, 1] against [..., 1, s]
     return np.maximum((D[..., None, :] < least).sum(axis=-1), np.arange(slots))
 

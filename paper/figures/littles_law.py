@@ -34,14 +34,14 @@ def draw(datasets: list) -> Figure:
         rows = runs[0].frame[runs[0].frame["level"] == "little"]
         rows = rows.assign(product=rows["rate_mbps"] * rows["delay_s"])
         rows = rows[(rows["product"] > 0) & (rows["backlog_mbit"] > 0)]
-        for family, (label, colour) in FAMILIES.items():
-            part = rows[rows["family"] == family]
-            if len(part):
-                style = {"color": colour, "linestyle": "none", "marker": ".", "markersize": 4, "markeredgewidth": 0}
-                panel.plot(part["product"], part["backlog_mbit"], label=label, rasterized=True, **style)
-        log_axes(panel, "arrivals times delay, Mbit", "mean backlog, Mbit")
         if len(rows):
             ends = [rows["backlog_mbit"].min(), rows["backlog_mbit"].max()]
             panel.plot(ends, ends, color="#b00020", linewidth=0.7)
+        for family, (label, colour) in FAMILIES.items():
+            part = rows[rows["family"] == family]
+            if len(part):
+                style = {"color": colour, "linestyle": "none", "marker": ".", "markersize": 7, "markeredgewidth": 0}
+                panel.plot(part["product"], part["backlog_mbit"], label=label, alpha=0.6, rasterized=True, **style)
+        log_axes(panel, "arrivals times delay, Mbit", "mean backlog, Mbit")
     legend(figure, axes, ncols=4)
     return figure

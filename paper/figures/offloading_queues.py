@@ -5,12 +5,12 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from paper import offloading
-from paper.figures import grid, label_outside, label_status, say_nothing
+from paper.figures import grid, label_outside, label_status
 
 caption = (
     "Backlog of every edge node over one episode on the first map, in Mbit: what waits for the radio of the node "
     "(above the line) and what waits for its CPU (below), an edge node per line, a column per slot. White: nothing "
-    "waits."
+    "waits. A policy under which nothing ever waits there is left out."
 )
 alt = (
     "Heat maps, one per policy: edge nodes on the vertical axis, twice, for the uplink and for the CPU; slots on the "
@@ -24,9 +24,9 @@ def draw(datasets: list) -> Figure:
     runs = offloading.newest(datasets)
     first = offloading.maps(runs[0].frame)[0] if runs else ""
     found = list(offloading.of_policies(runs[0].frame, "backlog", first)) if runs else []
+    found = [(policy, rows) for policy, rows in found if rows["backlog_mbit"].max() > LEAST]
     figure, axes = grid([offloading.look(policy)[0] for policy, _ in found], 1.35, columns=3)
     if not found:
-        say_nothing(axes[0]) if axes else None
         return figure
     tables = [np.concatenate([table(rows, family) for family in FAMILIES]) for _, rows in found]
     norm = LogNorm(LEAST, max(max(cells.max() for cells in tables), 10 * LEAST))
