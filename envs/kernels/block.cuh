@@ -168,16 +168,21 @@ FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (inert) {
         stand(b, e, s);
     } else {
+        float* const cycles = b.metrics + (e + 1) * Environment::METRICS;  // its last two: of reading an action, of all
+        Watch whole, reading;
         Episode episode;
         load(b, e, s, episode);
+        reading.restart();
         if (INTEGERS) {
             const int* targets = static_cast<const int*>(call.input);
             Environment::read(s, targets + e * Environment::TARGETS, call.shares + e * Environment::SHARES);
         } else {
             Environment::read(s, static_cast<const float*>(call.input) + e * Environment::RAW);
         }
+        reading.lap(cycles[-2]);
         advance(b, e, s, episode, true);
         save(b, e, s, episode);
+        whole.lap(cycles[-1]);
     }
     if (lane() == 0) b.clock[e] += 1;
 }

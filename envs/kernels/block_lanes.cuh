@@ -38,6 +38,32 @@ FN int set_bits(u64 bits) {
 #endif
 }
 
+// A profiling build (PROFILE 1) leaves the cycles of an environment's stages behind its metrics; other builds know no clock.
+#ifndef PROFILE
+#define PROFILE 0
+#endif
+struct Watch {
+#if PROFILE
+    i64 last;
+#ifdef __CUDACC__
+    static FN i64 now() { return clock64(); }
+#else
+    static FN i64 now() { return i64(__builtin_ia32_rdtsc()); }
+#endif
+    FN Watch() : last(now()) {}
+    FN void restart() { last = now(); }
+    // Notes the cycles since the last call; lanes have synchronised.
+    FN void lap(float& cycles) {
+        const i64 time = now();
+        if (lane() == 0) cycles = float(time - last);
+        last = time;
+    }
+#else
+    FN void restart() {}
+    FN void lap(float&) {}
+#endif
+};
+
 // ln(1 + x) for x >= 0. In float32 from correctly rounded operations alone, so that it vectorises and both compilers agree:
 // the logarithm of the rounded sum, then a first-order term for what the rounding lost.
 FN float log_of_one_plus(float x) {

@@ -7,7 +7,8 @@
 
 struct Environment {
     enum : int {
-        STATE = STATE_LENGTH, OBS = 2 * TASKS + NC + 2 * COMPONENTS + 2 * NS + 3 * NE + 2, REWARDS = 1, METRICS = METRIC_COUNT,
+        STATE = STATE_LENGTH, OBS = 2 * TASKS + NC + 2 * COMPONENTS + 2 * NS + 3 * NE + 2, REWARDS = 1,
+        METRICS = METRIC_COUNT + (PROFILE ? 5 : 0),  // cycles of three stages, and what block.cuh counts
         RECORD = TRACE ? RECORD_LENGTH : 0, AGENTS = 2, RAW = AGENTS * ACTION, TARGETS = TASKS, SHARES = ::SHARES,
     };
     typedef ::Scratch Scratch;
@@ -25,9 +26,14 @@ struct Environment {
 
     static STAGE bool step(Scratch& s, const Tables& tables, const Place& at, float* rewards, float* metrics, real* record) {
         const Slot x(tables, at);
+        float* const cycles = metrics + METRIC_COUNT;
+        Watch watch;
         decide(s, x);
+        watch.lap(cycles[0]);
         noma(s, x);
+        watch.lap(cycles[1]);
         update_queues(s, x, record);
+        watch.lap(cycles[2]);
         rewards[0] = float(judge(s, x, metrics, record));
         if (TRACE) trace(s, x, record);
         sync();

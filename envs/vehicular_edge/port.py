@@ -18,6 +18,7 @@ from .scenario import Scenario, draw_pool
 
 AGENTS = ("offloading", "allocation")
 METRICS = ("admitted", "overflow", "cap", "coverage", "energy", "jain")  # of a step, as in layout.cuh
+CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
 WIDE_FROM = 200  # clients; a block then has 256 lanes instead of 128
 COSTS = ("power_v2v", "power_v2i", "lc", "vc", "ec", "i2i", "i2c", "cc")
 
@@ -50,7 +51,7 @@ def record_shapes(params: Params) -> dict[tuple[str, str], tuple[int, ...]]:
     return shapes | {("", name): () for name in ("cost", "drift", "success", "reward")}
 
 
-def layout(params: Params, drawn: bool = False) -> Layout:
+def layout(params: Params, drawn: bool = False, profile: bool = False) -> Layout:
     """Sizes and compile-time choices of the kernel."""
     sizes = Sizes(
         state=state_length(params),
@@ -58,11 +59,12 @@ def layout(params: Params, drawn: bool = False) -> Layout:
         raw=(len(AGENTS), params.action_length),
         targets=(params.clients, params.tasks),
         shares=params.share_length,
-        metrics=len(METRICS),
+        metrics=len(METRICS) + (len(CYCLES) if profile else 0),
         record=sum(int(np.prod(shape)) for shape in record_shapes(params).values()),
     )
     defines = {
         "GAINS_DRAWN": int(drawn),
+        "PROFILE": int(profile),
         "CLIENT_INDEX": "u8" if params.clients <= 256 else "u16",
         "PATH_LOSS": repr(params.path_loss_exponent),
         "FADING_SCALE": repr(params.fading_scale),
@@ -83,6 +85,7 @@ class VehicularEdgeBatch(BlockEnv):
         scenario_seed: of the drawing.
         gains: "stored" keeps the gain of every link and slot; "drawn" computes those that are needed from positions
             and the numbers that the scenario was drawn with, in much less memory.
+        profile: count the cycles of each stage of a step, see `cycles`; x86 and CUDA only.
         **options: of `BlockEnv`, and single parameters.
 
     Raises:
@@ -109,6 +112,7 @@ class VehicularEdgeBatch(BlockEnv):
         threads: int | None = None,
         check_actions: bool | None = None,
         first_index: int = 0,
+        profile: bool = False,
         **params,
     ):
         choice("dtype", dtype, ("float32", "float64"))
@@ -120,9 +124,9 @@ class VehicularEdgeBatch(BlockEnv):
             raise ValueError(
                 "gains='drawn' needs scenarios of draw='philox': others' fading is not a function of a place"
             )
-        self.gains = gains
+        self.gains, self.profile = gains, choice("profile", profile, (True, False))
         super().__init__(
-            layout(chosen, drawn),
+            layout(chosen, drawn, profile),
             pack.tables(self.scenarios, chosen, dtype, drawn),
             len(self.scenarios),
             num_envs,
@@ -169,6 +173,22 @@ class VehicularEdgeBatch(BlockEnv):
         """Backlogs [B, ...] of the eight families, Mbit."""
         fields = self.fields()
         return {name: fields[name] for name in FAMILIES}
+
+    def cycles(self) -> dict[str, torch.Tensor]:
+        """Clock cycles [B] of the last step by stage: offloading, noma, queues_and_cost (one stage), rest.
+
+        Raises:
+            ValueError: made without profile=True.
+        """
+        if not self.profile:
+            raise ValueError("cycles() needs profile=True")
+        spent = dict(zip(CYCLES, self._buffers["metrics"][:, len(METRICS) :].double().unbind(1), strict=True))
+        stages = {
+            "offloading": spent["read"] + spent["decide"],
+            "noma": spent["noma"],
+            "queues_and_cost": spent["update_queues"],
+        }
+        return stages | {"rest": spent["step"] - sum(stages.values())}
 
     def record(self) -> dict:
         """What happened in the last step, [B, ...]: flows [Mbit] as in, out and dep of every family, in and out of the

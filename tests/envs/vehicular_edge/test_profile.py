@@ -1,0 +1,43 @@
+"""A build that counts the cycles of its stages plays the same episodes."""
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from envs.kernels import compile
+
+OPTIONS = {"vehicles": 20, "traffic": "dense", "scenarios": 2}
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("preset", ["original", "physical"])
+def test_counting_cycles_changes_no_bit_and_the_stages_make_the_step(preset, device):
+    plain, counting = (
+        envs.make("vehicular_edge", 5, device, preset=preset, profile=profile, **OPTIONS) for profile in (False, True)
+    )
+    plain.reset(seed=1)
+    counting.reset(seed=1)
+    for action in plain.random_actions(plain.params.slots + 2):
+        plain.step(action)
+        counting.step(action)
+        found = counting.cycles()
+        assert list(found) == ["offloading", "noma", "queues_and_cost", "rest"]
+        assert all((cycles > 0).all() for cycles in found.values())
+        whole = counting._buffers["metrics"][:, -1]
+        np.testing.assert_allclose(sum(found.values()).cpu(), whole.cpu(), rtol=1e-6)
+    for name, value in plain.state().items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(counting.state()[name])), name
+
+
+def test_cycles_need_a_build_that_counts_them():
+    with pytest.raises(ValueError, match="cycles\\(\\) needs profile=True"):
+        envs.make("vehicular_edge", 1, **OPTIONS).cycles()
+
+
+def test_the_counting_build_compiles_for_the_gpu():
+    from envs.vehicular_edge.port import PORT, layout
+
+    unit = layout(PORT.make_params("original", {}), profile=True).unit("float32", "SameStep", signed=False, trace=False)
+    assert compile.resources(unit, "sm_90")
