@@ -8,8 +8,11 @@ import numpy as np
 
 def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     """[..., n, 2], [..., m, 2] m -> [..., n, m] m."""
-    apart = here[..., :, None, :] - there[..., None, :, :]
-    return np.sqrt(apart[..., 0] ** 2 + apart[..., 1] ** 2)
+    square, y = (here[..., :, None, axis] - there[..., None, :, axis] for axis in (0, 1))
+    square *= square
+    y *= y
+    square += y
+    return np.sqrt(square, out=square)
 
 
 def gains(distance: np.ndarray, fading: np.ndarray, exponent: float) -> np.ndarray:
