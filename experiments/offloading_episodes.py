@@ -79,13 +79,14 @@ def run(env, act: Callable[[np.ndarray, int], tuple]) -> Episode:
     return next(kept(records, moved, where, backlogs, env.params))
 
 
-def in_port(job: Job, scenarios: int, device: str) -> Iterator[tuple[int, Episode]]:
+def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> Iterator[tuple[int, Episode]]:
     """(scenario, Episode) of so many environments of the port, one episode each.
 
     Each takes one of the scenarios job.scenario, job.scenario + 1, ..., of which there are as many, by its own numbers.
     """
     pool = [drawn(job.traffic, job.scenario + number) for number in range(scenarios)]
-    env = envs.make("vehicular_edge", scenarios, device=device, scenarios=pool, seed=job.seed, trace=True)
+    options = {"device": device, "scenarios": pool, "seed": job.seed, "dtype": dtype}
+    env = envs.make("vehicular_edge", scenarios, trace=True, **options)
     xp, policy, slots = views.namespace(env), policies.POLICIES[job.policy], env.params.slots
     packed = tables(xp, env.scenarios)
     env.reset(seed=job.seed)

@@ -5,13 +5,15 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
+import envs
 from envs import noise
 from envs.vehicular_edge import arrays, one_slot, policies
 from envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
 from envs.vehicular_edge.scenario import draw
 from envs.vehicular_edge.tables import tables
-from envs.vehicular_edge.views import Noise, View
+from envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
 
 TINY = Params(
     slots=4, vehicles=3, clients=2, servers=1, edges=2, types=10, tasks=4, server_choices=1, components=1,
@@ -279,3 +281,29 @@ def test_the_one_slot_reward_never_asks_to_send():
 def test_the_search_refuses_a_reward_that_is_not_the_physical_one():
     with pytest.raises(ValueError, match=r"unsigned_drift=True \(Q10\)"):
         policies.drift_plus_penalty(view_of(tiny(unsigned_drift=True)), still())
+
+
+# ---- views ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["physical", "original"])
+def test_original_and_port_show_a_policy_the_same(preset):
+    """Three slots of random actions; then both forms are in states that differ by rounding alone."""
+    made = envs.make_original("vehicular_edge", preset=preset, vehicles=12, slots=10, indexed=True)
+    ported = envs.make("vehicular_edge", 3, scenarios=made.scenarios, dtype="float64", preset=preset)
+    made.reset(seed=0)
+    ported.reset(seed=0)
+    for t in range(3):
+        one, three = view_of_original(made), view_of_port(ported)
+        assert three.t.tolist() == [t] * 3
+        for name in FAMILIES:
+            assert np.allclose(three.scaled(name), np.repeat(one.scaled(name), 3, axis=0), rtol=1e-9)
+        key = Noise(5, np.zeros(3, dtype=int), np.full(3, t))
+        for name in ("local", "nearest_edge", "random", "rounding", "greedy"):
+            alone = policies.POLICIES[name](one, Noise(5, np.array([0]), np.array([t])))
+            many = policies.POLICIES[name](three, key)
+            assert (many["target"] == alone["target"]).all()
+            assert np.allclose(many["share"], alone["share"], rtol=1e-6)
+        action = policies.rounding(one, Noise(5, np.array([0]), np.array([t])))
+        made.step_decoded(action["target"][0], action["share"][0])
+        ported.step({name: torch.as_tensor(np.repeat(array, 3, axis=0)) for name, array in action.items()})

@@ -1,0 +1,129 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from envs.vehicular_edge import delays
+from experiments import UserError, command, config, offloading, offloading_episodes
+from experiments.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
+from experiments.offloading_episodes import Job, in_port, play
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return config.load("vehicular_edge", "quick")
+
+
+@pytest.fixture(scope="module")
+def rows(settings):
+    found = offloading.measure("vehicular_edge", Group("original", "city", "random", 2), settings)
+    return pd.DataFrame(found, columns=offloading.COLUMNS)
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_every_policy_is_played_on_every_map_in_the_original_and_the_simple_ones_in_the_port(scale):
+    settings = config.load("vehicular_edge", scale)
+    found = offloading.groups(settings, ["cpu", "cuda"])
+    labels = [offloading.label(group) for group in found]
+    assert len(set(labels)) == len(labels)
+    for traffic in settings.offloading.maps:
+        for policy in (*SIMPLE, *SEARCHING):
+            of_policy = [g for g in found if (g.traffic, g.policy) == (traffic, policy) and g.penalty_weight == 1.0]
+            devices = sorted(group.device for group in of_policy if group.form == "port")
+            assert devices == (["cpu", "cuda"] if policy in SIMPLE else [])
+            assert sum(group.form == "original" for group in of_policy) == 1
+    weights = [group.penalty_weight for group in found if group.policy == "backpressure"]
+    assert set(settings.offloading.penalty_weights) < set(weights)
+    assert sum(group.policy == AGENT for group in found) == 2 * settings.offloading.agent.seeds
+
+
+def test_a_group_has_rows_of_every_level(rows, settings):
+    assert set(rows["level"]) == {"episode", "route", "delay", "backlog", "little"}
+    episodes = rows[rows["level"] == "episode"]
+    assert episodes["scenario"].tolist() == [UNSEEN, UNSEEN + 1]
+    slots, edges = 50, 9
+    assert (rows["level"] == "backlog").sum() == 2 * slots * edges
+    assert (rows["level"] == "delay").sum() == 22  # 0 to 20 s, and longer
+    assert set(rows.loc[rows["level"] == "route", "route"]) == {*delays.ROUTES, "all"}
+    assert (rows["policy"] == "random").all()
+
+
+def test_tasks_add_up(rows):
+    of = {level: part for level, part in rows.groupby("level")}
+    episodes = of["episode"].set_index("scenario")
+    dropped = episodes[["dropped_overflow", "dropped_cap", "dropped_coverage"]].sum(axis=1)
+    routes = of["route"].pivot(index="scenario", columns="route", values="tasks")
+    assert (routes[list(delays.ROUTES)].sum(axis=1) == routes["all"]).all()
+    assert (routes["all"] + dropped == episodes["tasks"]).all()
+    assert of["delay"]["tasks"].sum() < episodes["tasks"].sum()
+
+
+def test_littles_law_holds_in_every_queue_of_the_original(rows):
+    points = rows[rows["level"] == "little"]
+    assert set(points["family"]) == {"lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc"}
+    assert np.allclose(points["backlog_mbit"], points["rate_mbps"] * points["delay_s"], rtol=1e-9)
+
+
+def test_a_task_is_on_time_as_a_queue_of_bits_tells():
+    """The policy `local`, by a queue of tasks that each client serves one after the other."""
+    job = Job("city", UNSEEN, "local", 0)
+    scenario = offloading_episodes.drawn("city", UNSEEN)
+    params, on_time, known = scenario.params, 0, 0
+    for i in range(params.clients):
+        waiting, done = [], {}
+        for t in range(params.slots):
+            listed = min(int(scenario.task_count[t, i]), params.cap_local)
+            each = 1e3 * scenario.client_cpu[i] / params.cap_local  # Mcycles/s of a share
+            service = sum(each / scenario.task_cycles[t, i, k] for k in range(listed))
+            service += (params.cap_local - listed) * each / scenario.mean_density
+            while waiting and service >= waiting[0][1] - 1e-9:
+                came, mbit = waiting.pop(0)
+                service -= mbit
+                done[came] = t
+            if waiting:
+                waiting[0] = (waiting[0][0], waiting[0][1] - service)
+            mbit = 8.0 * scenario.task_size[t, i, :listed].sum()
+            if listed:
+                waiting.append((t, mbit))
+        for t in range(params.slots):
+            tried = min(int(scenario.task_count[t, i]), params.tasks)
+            for k in range(min(tried, params.cap_local)):
+                deadline = scenario.task_deadline[t, i, k]
+                if t in done:
+                    on_time, known = on_time + (done[t] - t <= deadline), known + 1
+                else:
+                    known += params.slots - t > deadline
+            known += int(scenario.task_count[t, i]) - min(tried, params.cap_local)
+    assert play(job).totals["on_time"] == pytest.approx(on_time / known, abs=1e-12)
+
+
+def test_the_port_plays_the_episodes_of_the_original():
+    for policy in ("nearest_edge", "greedy"):
+        for scenario, ours in in_port(Job("city", UNSEEN, policy, 0), 2, "cpu", "float64"):
+            theirs = play(Job("city", scenario, policy, 0))
+            for name, value in theirs.totals.items():
+                assert ours.totals[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
+            assert np.allclose(ours.backlogs, theirs.backlogs, rtol=1e-9, atol=1e-6)
+            assert (ours.delays == theirs.delays).all()
+
+
+def test_a_larger_penalty_weight_makes_the_search_pay_less():
+    costs = []
+    for weight in (0.1, 10.0):
+        costs.append(play(Job("city", UNSEEN, "drift_plus_penalty", 0, (("penalty_weight", weight),))).totals["cost"])
+    assert costs[1] < 0.5 * costs[0]
+
+
+def test_longer_delays_are_counted_in_the_last_place(rows):
+    part = rows[rows["level"] == "delay"]
+    assert part["delay_s"].tolist() == [*range(21), math.inf]
+    assert part["tasks"].iloc[-1] > 0
+
+
+def test_an_environment_without_offloading_says_so(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["offloading", "cartpole"])
+    with pytest.raises(UserError, match="cartpole.yaml has no section offloading"):
+        offloading.main()
+    with pytest.raises(SystemExit, match="no section offloading"):
+        command.run(offloading.main)
