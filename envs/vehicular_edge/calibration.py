@@ -5,6 +5,7 @@ episodes that follow one another would find the same extremes.
 """
 
 import functools
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from .params import DRIFTS, FAMILIES, Params, state_shapes
 from .scenario import Calibration, Scenario, draw_each
 
 POLICIES = ("random",)
+LINKS = 2_000_000  # of all slots and scenarios that are played side by side, about 100 bytes each
 
 
 def calibrate(
@@ -38,22 +40,27 @@ def calibrate(
         A scale that would be 0 is 1.
     """
     choice("policy", policy, POLICIES)
-    ones = Calibration.ones(params)
-    scenarios = list(draw_each(params, traffic, episodes, seed, ones) if isinstance(traffic, str) else traffic)
-    most = {}
-    for before, after, outcome in _episodes(scenarios, episodes, _random_actions(params, episodes, seed)):
-        found = arrays.reported(after)
-        found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
-        found |= {f"drift_{name}": _drift(params, name, before, outcome.flows) for name in DRIFTS}
-        for name, value in found.items():
-            most[name] = max(most.get(name, 0.0), float(value.max()))
-    work = max(float(scenario.task_work.max()) for scenario in scenarios)
-    most |= {"size": max(float(scenario.task_size.max()) for scenario in scenarios), "work": work}
+    if isinstance(traffic, str):
+        scenarios = draw_each(params, traffic, episodes, seed, Calibration.ones(params))
+    else:
+        scenarios = (traffic[episode % len(traffic)] for episode in range(episodes))
+    most, scores = {}, {"scores_v2v": [], "scores_v2i": []}
+    links = params.slots * params.clients * (params.servers + params.edges)
+    together = max(1, min(episodes, LINKS // links))
+    for first in range(0, episodes, together):
+        group = list(itertools.islice(scenarios, together))
+        environments = np.arange(first, first + len(group))
+        for before, after, outcome in _episodes(group, len(group), _random_actions(params, environments, seed)):
+            found = arrays.reported(after)
+            found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
+            found |= {f"drift_{name}": _drift(params, name, before, outcome.flows) for name in DRIFTS}
+            _raise(most, found)
+        for scenario in group:
+            _raise(most, {"size": scenario.task_size, "work": scenario.task_work})
+            for name, values in scores.items():
+                values.append(getattr(scenario, name))
     scale = {name: value or 1.0 for name, value in most.items()}
-    deviation = {
-        name: np.concatenate([getattr(scenario, name) for scenario in scenarios]).std(axis=0)
-        for name in ("scores_v2v", "scores_v2i")
-    }
+    deviation = {name: np.concatenate(values).std(axis=0) for name, values in scores.items()}
     return Calibration(
         backlog=np.array([scale[name] for name in FAMILIES]),
         cost_i2i=scale["cost_i2i"],
@@ -85,7 +92,7 @@ def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
         stream = published_stream(params, scenario.seed)
         actions = np.moveaxis(stream.random_sample((episodes, params.slots, 2, params.action_length)), 1, 0)
     else:
-        actions = _random_actions(params, episodes, scenario.seed)
+        actions = _random_actions(params, np.arange(episodes), scenario.seed)
     *_, (_, last, _) = _episodes([replace(scenario, running=None)], episodes, actions)
     return {
         name: last[name].min(axis=0) if name.startswith("drift_min_") else last[name].max(axis=0)
@@ -104,14 +111,19 @@ def _episodes(scenarios: list[Scenario], episodes: int, actions):
         yield before, state, outcome
 
 
-def _random_actions(params: Params, episodes: int, seed: int):
+def _raise(most: dict[str, float], found: dict[str, np.ndarray]):
+    for name, values in found.items():
+        most[name] = max(most.get(name, 0.0), float(values.max()))
+
+
+def _random_actions(params: Params, environments: np.ndarray, seed: int):
     """[B, 2, A] of every slot."""
     numbers = 2 * params.action_length
-    environment, block = np.arange(episodes)[:, None], np.arange(-(-numbers // 4))
+    block = np.arange(-(-numbers // 4))
     for t in range(params.slots):
-        words = np.moveaxis(philox((environment, block, t, RANDOM_POLICY), seed), 0, -1)
-        drawn = uniform(words.reshape(episodes, -1)[:, :numbers], 0.0, 1.0)
-        yield drawn.reshape(episodes, 2, params.action_length)
+        words = np.moveaxis(philox((environments[:, None], block, t, RANDOM_POLICY), seed), 0, -1)
+        drawn = uniform(words.reshape(len(environments), -1)[:, :numbers], 0.0, 1.0)
+        yield drawn.reshape(len(environments), 2, params.action_length)
 
 
 def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:

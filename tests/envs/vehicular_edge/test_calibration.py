@@ -70,6 +70,13 @@ def test_sizes_work_and_scores_are_those_of_the_scenarios(small):
     np.testing.assert_allclose(found.score_v2v, np.sqrt(((scores - scores.mean(axis=0)) ** 2).mean(axis=0)))
 
 
+def test_large_scenarios_are_played_one_by_one_to_the_same_scales(small, monkeypatch):
+    together = calibration.calibrate(small, "dense", episodes=3)
+    monkeypatch.setattr(calibration, "LINKS", 1)
+    for name, value in vars(calibration.calibrate(small, "dense", episodes=3)).items():
+        np.testing.assert_allclose(value, getattr(together, name), rtol=1e-12)
+
+
 def test_a_scale_of_nothing_is_one(small):
     """Without tasks and without movement there is nothing to divide by."""
     scenario = draw(small, "dense", calibration=Calibration.ones(small))
