@@ -9,6 +9,7 @@ A generated part lies between `<!-- generated: headline -->` and `<!-- end gener
 import argparse
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -42,7 +43,20 @@ def headline(datasets: list) -> str:
         "the rate of the original on the same machine."
     )
     drawing = f"![{figures.module('ladder').alt}]({FIGURE.as_posix()})"
-    return "\n\n".join(filter(None, [words, headline_table(datasets).rstrip(), drawing, family_table(datasets)])) + "\n"
+    ladder = ladder_table(datasets, tables.declared()["headline"])
+    return "\n\n".join(filter(None, [words, ladder, drawing, family_table(datasets)])) + "\n"
+
+
+def edge(datasets: list) -> str:
+    """The same table of the environment with a large state."""
+    asked = tables.declared()["edge"]
+    if not quantities.of(datasets, {"environment": asked["environment"]}):
+        return f"Vehicular edge computing on recorded machines: {ABSENT}.\n"
+    words = (
+        f"Slots per second of {asked['num_envs']:,} environments together; in brackets, how many times the rate of the "
+        "original on the same machine."
+    )
+    return f"{words}\n\n{ladder_table(datasets, asked)}\n"
 
 
 def family_table(datasets: list) -> str:
@@ -80,9 +94,12 @@ def captioned(name: str, frame: pd.DataFrame) -> str:
     return f"{about.caption}\n\n{shown.rstrip()}"
 
 
-def headline_table(datasets: list) -> str:
-    """Markdown: a row per rung of the headline's environment, a column per recorded machine, ratios within each."""
-    ladder, asked = tables.ladder(datasets), tables.declared()["headline"]
+def ladder_table(datasets: list, asked: Mapping) -> str:
+    """Markdown: a row per rung of an environment, a column per recorded machine, ratios within each.
+
+    asked: the part of claims.yaml that names the environment and its rungs.
+    """
+    ladder = tables.ladder(datasets)
     runs = quantities.of(datasets, {"environment": asked["environment"]})
     machines = {paper.machine(run): paper.date(run) for run in runs}
     columns = [typeset.text("environment", "environment"), typeset.text("rung", "rung")]
@@ -94,7 +111,7 @@ def headline_table(datasets: list) -> str:
             select = {"environment": asked["environment"], "machine": machine, "rung": name}
             row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))
         rows.append([column.cell(row) for column in columns])
-    return typeset.markdown(columns, rows)
+    return typeset.markdown(columns, rows).rstrip()
 
 
 def figure(found, any_other: bool) -> str:
@@ -106,7 +123,7 @@ def figure(found, any_other: bool) -> str:
     return typeset.si(best["rate"]) + ratio
 
 
-PARTS = {"headline": headline, "learning": learning}
+PARTS = {"headline": headline, "edge": edge, "learning": learning}
 
 
 def filled(text: str, datasets: list) -> str:
