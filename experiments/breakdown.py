@@ -3,8 +3,8 @@
 Every form plays the same few slots from the middle of an episode again and again, under the same random actions: once
 as whole steps, once with a clock read between the operations. On a GPU both are synchronised before the clock is read;
 array code is then clocked operation by operation on the inputs that it had in the whole step. Of the port, one kernel,
-a profiling build counts the cycles of each stage, and their shares are taken of the whole step; it computes queues and
-cost in one stage, so that every form has a row of both together.
+a profiling build counts the cycles of each stage, and their shares are taken of the whole step. Its walk over the tasks
+admits them and sums what queues and cost need in one go, so that every form has a row of these three together.
 """
 
 import functools
@@ -28,7 +28,7 @@ COLUMNS = [
     *("block", "steps", "wall_s", "cpu_s"),
 ]
 OPERATIONS = ("offloading", "noma", "queue_update", "cost")
-FUSED = "queues_and_cost"  # queue_update and cost together: one stage of the port's kernel
+FUSED = "offloading_queues_cost"  # all but the rates, which the port's kernel does not keep apart
 WHOLE = "step"
 FORMS = {  # device of each
     "original": "cpu",
@@ -248,7 +248,7 @@ def shares(env, start: Case) -> dict[str, float]:
                 counted.setdefault(stage, []).append(cycles.clone())
     spent = {stage: float(torch.cat(cycles).double().median()) for stage, cycles in counted.items()}
     total = sum(spent.values())
-    return {stage: cycles / total for stage, cycles in spent.items() if stage in (*OPERATIONS, FUSED)}
+    return {"noma": spent["noma"] / total, FUSED: (spent["decide"] + spent["queues"]) / total}
 
 
 MAKE = {
@@ -297,7 +297,8 @@ def clock_block(form: Form, rounds: int, synchronize: Callable[[], None]) -> dic
     for operation, share in (form.shares or {}).items():
         spent[operation] = Seconds(share * whole.wall, share * whole.cpu)
     if form.parts:
-        spent[FUSED] = Seconds(*(a + b for a, b in zip(spent["queue_update"], spent["cost"], strict=True)))
+        fused = [spent[operation] for operation in OPERATIONS if operation != "noma"]
+        spent[FUSED] = Seconds(sum(part.wall for part in fused), sum(part.cpu for part in fused))
     return spent
 
 

@@ -175,7 +175,10 @@ class VehicularEdgeBatch(BlockEnv):
         return {name: fields[name] for name in FAMILIES}
 
     def cycles(self) -> dict[str, torch.Tensor]:
-        """Clock cycles [B] of the last step by stage: offloading, noma, queues_and_cost (one stage), rest.
+        """Clock cycles [B] of the last step by stage: decide, noma, queues, rest.
+
+        "decide" reads the action, admits, and on its walk over the tasks sums what queues and cost need; "queues" moves
+        the queues and weighs the costs; the rest are reward, observation, and the state's way from memory and back.
 
         Raises:
             ValueError: made without profile=True.
@@ -184,9 +187,9 @@ class VehicularEdgeBatch(BlockEnv):
             raise ValueError("cycles() needs profile=True")
         spent = dict(zip(CYCLES, self._buffers["metrics"][:, len(METRICS) :].double().unbind(1), strict=True))
         stages = {
-            "offloading": spent["read"] + spent["decide"],
+            "decide": spent["read"] + spent["decide"],
             "noma": spent["noma"],
-            "queues_and_cost": spent["update_queues"],
+            "queues": spent["update_queues"],
         }
         return stages | {"rest": spent["step"] - sum(stages.values())}
 

@@ -14,7 +14,7 @@ from experiments.config import Settings
 NAME = "vehicular_edge"
 BLOCKS = 6
 ORIGINALS = ("original", "original-indexed")
-PARTS = ["step", *breakdown.OPERATIONS, "queues_and_cost"]
+PARTS = ["step", *breakdown.OPERATIONS, breakdown.FUSED]
 
 
 @pytest.fixture
@@ -66,11 +66,10 @@ def check_rows(rows, group, operations):
     assert (frame["form"] == group.form).all()
     assert (frame["steps"] % (2 * group.num_envs) == 0).all()
     assert frame["steps"].nunique() == 1
-    medians = frame.groupby("operation")["wall_s"].median()
-    assert set(medians.index) == set(operations)
-    assert (medians > 0).all()
-    once = [name for name in medians.index if name not in ("step", "queue_update", "cost")]  # of which it is the sum
-    assert medians[once].sum() < 1.5 * medians["step"]
+    least = frame.groupby("operation")["wall_s"].min()  # the median of short blocks holds other processes too
+    assert set(least.index) == set(operations)
+    assert (least > 0).all()
+    assert least["noma"] + least[breakdown.FUSED] < 2 * least["step"]
 
 
 @pytest.mark.parametrize("form", [*ORIGINALS, "arrays-numpy", pytest.param("arrays-cupy", marks=pytest.mark.gpu)])
@@ -80,9 +79,9 @@ def test_every_operation_has_its_rows(settings, form):
 
 
 @pytest.mark.parametrize("form", ["port-cpu", pytest.param("port-cuda", marks=pytest.mark.gpu)])
-def test_the_port_has_rows_of_its_stages(settings, form):
+def test_the_port_has_rows_of_what_its_kernel_keeps_apart(settings, form):
     group = Group(form, 20, 3)
-    check_rows(breakdown.measure(NAME, group, settings), group, ["step", "offloading", "noma", "queues_and_cost"])
+    check_rows(breakdown.measure(NAME, group, settings), group, ["step", "noma", breakdown.FUSED])
 
 
 def test_a_clock_between_the_operations_changes_nothing_that_is_played(settings, monkeypatch):
@@ -133,7 +132,7 @@ def test_shares_divide_the_whole_step():
 
 
 def test_shares_are_of_the_cycles_of_an_undisturbed_step():
-    counted = {"offloading": 2.0, "noma": 3.0, "queues_and_cost": 4.0, "rest": 1.0}
+    counted = {"decide": 2.0, "noma": 3.0, "queues": 4.0, "rest": 1.0}
     late = iter(range(10**6))
 
     def cycles():
@@ -145,7 +144,7 @@ def test_shares_are_of_the_cycles_of_an_undisturbed_step():
         device="cpu", num_envs=100, step=lambda action: None, set_state=lambda state: None, cycles=cycles
     )
     start = Case(None, 25, {}, np.zeros((2, 100, 2, 4), dtype=np.float32))
-    expected = {"offloading": 0.2, "noma": 0.3, "queues_and_cost": 0.4}
+    expected = {"noma": 0.3, breakdown.FUSED: 0.6}
     assert breakdown.shares(env, start) == pytest.approx(expected)
 
 

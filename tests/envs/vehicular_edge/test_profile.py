@@ -23,7 +23,7 @@ def test_counting_cycles_changes_no_bit_and_the_stages_make_the_step(preset, dev
         plain.step(action)
         counting.step(action)
         found = counting.cycles()
-        assert list(found) == ["offloading", "noma", "queues_and_cost", "rest"]
+        assert list(found) == ["decide", "noma", "queues", "rest"]
         assert all((cycles > 0).all() for cycles in found.values())
         whole = counting._buffers["metrics"][:, -1]
         np.testing.assert_allclose(sum(found.values()).cpu(), whole.cpu(), rtol=1e-6)
