@@ -1,4 +1,4 @@
-"""Batches of environments that are too large for a thread: a block of threads each on a GPU, one thread each on the CPU.
+"""Batches of environments that are too large for a thread: a block of threads each on a GPU, one of a CPU's each there.
 
 `batch.py` is its sibling for small states, whose conventions it keeps: every output of `step` is the environment's own
 buffer, overwritten by the next step.
@@ -104,7 +104,7 @@ def table_fields(folder: Path) -> tuple[str, ...]:
 
 
 class BlockEnv(VectorEnv):
-    """B environments of one port on one device; an environment's own class draws scenarios and names what is in the rows.
+    """B environments of one port on one device; a class of its own draws its scenarios and names what is in the rows.
 
     Args:
         layout: sizes and compile-time choices.

@@ -1,4 +1,4 @@
-"""The whole state of a batch of blocks, copied out and put back: to resume bit for bit, or to start from a given state."""
+"""The whole state of a batch of blocks, copied out and put back: to resume bit for bit, or to start from another."""
 
 from collections.abc import Mapping
 

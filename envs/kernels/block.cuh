@@ -301,15 +301,16 @@ FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
 
 extern "C" __constant__ const i64 scratch_bytes = sizeof(Memory);  // of shared memory that a launch asks for
 
+// In float32 so many blocks that a multiprocessor holds 512 lanes, of 128 registers each; in float64 registers come first.
 #define KERNEL(NAME, FUNCTION) \
-    extern "C" __global__ void __launch_bounds__(LANES, 1) NAME(const Batch b, const Call call) { \
+    extern "C" __global__ void __launch_bounds__(LANES, sizeof(real) == 4 ? 512 / LANES : 1) NAME(const Batch b, const Call call) { \
         extern __shared__ __align__(64) uint4 shared[]; \
         for (int n = lane(); n < int(sizeof(Memory) / sizeof(uint4)); n += LANES) shared[n] = make_uint4(0, 0, 0, 0); \
         sync(); \
         FUNCTION(b, call, call.first + blockIdx.x, *reinterpret_cast<Memory*>(shared)); \
     }
 
-#else
+#elif !defined(LANES_ARE_THREADS)
 
 // Each handles the environments first .. last-1 of a launch, so that a pool can share them out.
 #define KERNEL(NAME, FUNCTION) \
@@ -317,6 +318,10 @@ extern "C" __constant__ const i64 scratch_bytes = sizeof(Memory);  // of shared 
         static thread_local Memory memory; \
         for (i64 e = call->first + first; e < call->first + last; e++) FUNCTION(*b, *call, e, memory); \
     }
+
+#endif
+
+#ifndef __CUDACC__
 
 // The first of `count` numbers that lies outside the space, or -1.
 template <typename Number>

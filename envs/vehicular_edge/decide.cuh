@@ -118,7 +118,7 @@ FN void admit_at(Scratch& s, const Slot& x, int n, int first) {
                 service += w * x.inverse_density[task];
                 used += w;
                 s.admitted[task] = 1;
-                if (!local) s.member[n - NC][i / 64] |= u64(1) << (i % 64);
+                if (!local) s.member[(n - NC) * WORDS + i / 64] |= u64(1) << (i % 64);
                 if (far && !POOLED) s.inflow[a * (NE + 1) + e] += x.offer[task];
                 if (far && POOLED && a != e) wired += x.link[a * (NE + 1) + e];
             }
@@ -145,7 +145,7 @@ FN void take_up(Scratch& s, const Slot& x, int e, int first) {
             const bool admitted = s.admitted[task];
             if (own && (admitted || P::rejected_transmit)) {
                 uploaded += x.offer[task];
-                s.upload[e][i / 64] |= u64(1) << (i % 64);
+                s.upload[e * WORDS + i / 64] |= u64(1) << (i % 64);
             }
             if (pays && (admitted || P::all_covering_pay)) {
                 const real haul = x.bits[task] * x.wire[e * (NE + 1) + node - EDGE_0];
@@ -186,8 +186,8 @@ FN void admit(Scratch& s, const Slot& x, int first) {
         s.node[k] = k - i * J < x.tasks_of(i) ? u16(node_of(x, i, s.node[k])) : u16(NOWHERE);
         s.admitted[k] = 0;
     }
-    for (int k = lane(); k < (NODES - NC + 1) * WORDS; k += LANES) s.member[0][k] = 0;
-    for (int k = lane(); k < (NE + 1) * WORDS; k += LANES) s.upload[0][k] = 0;
+    for (int k = lane(); k < (NODES - NC + 1) * WORDS; k += LANES) s.member[k] = 0;
+    for (int k = lane(); k < (NE + 1) * WORDS; k += LANES) s.upload[k] = 0;
     for (int k = lane(); k < HOPS; k += LANES) s.inflow[k] = 0;
     sync();
     for (int n = lane(); n < NODES; n += LANES) admit_at(s, x, n, first);
@@ -232,7 +232,7 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
             s.offered[node] += ok ? offer : real(0);
             s.service[node] += w * x.inverse_density[task];
             s.used[node] += w;
-            s.member[node < NC ? NODES - NC : node - NC][i / 64] |= ok ? bit : u64(0);
+            s.member[(node < NC ? NODES - NC : node - NC) * WORDS + i / 64] |= ok ? bit : u64(0);
             admitted += ok;
             unreachable += !reachable;
             v2v |= ok & (node >= NC) & !far;
@@ -263,7 +263,7 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
         for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
         for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
         set_waiting(s, i, tasks, path);
-        s.upload[a][i / 64] |= v2i ? bit : u64(0);
+        s.upload[a * WORDS + i / 64] |= v2i ? bit : u64(0);
         s.sends_v2v[i] = v2v;
         s.sends_v2i[i] = v2i;
         s.unreachable[i] = unreachable;

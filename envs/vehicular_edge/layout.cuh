@@ -100,8 +100,8 @@ struct Scratch {
     alignas(64) real power_v2v[NC], power_v2i[NC];  // mW
     alignas(64) real rate_up[NC];      // Mbit/s to the access edge
     alignas(64) u8 sends_v2v[NC], sends_v2i[NC];
-    u64 member[NODES - NC + 1][WORDS];  // clients with a task admitted at a server, an edge, the cloud; the last row is waste
-    u64 upload[NE + 1][WORDS];         // clients that send to an edge; without access: the last
+    u64 member[(NODES - NC + 1) * WORDS];  // [node - Nc] clients with a task admitted at a server, an edge, the cloud; the last row is waste
+    u64 upload[(NE + 1) * WORDS];      // [a] clients that send to an edge; without access: the last
     int first[RECEIVERS + 1];          // of the pairs of a receiver
     real capacity[RECEIVERS];          // Mbit/s, sum of its rates
     alignas(64) u16 sender[PAIRS_PADDED];

@@ -105,7 +105,7 @@ def _bits(mask: np.ndarray) -> np.ndarray:
 
 
 def _gains(found, p: Params, real: np.dtype) -> dict[str, np.ndarray]:
-    """Gains [T, receivers, Nc] over noise in the order weakest first, and that order; negative: equal to the one before."""
+    """Gains [T, receivers, Nc] over noise, weakest first, and whose they are; negative: equal to the one before."""
     order = np.concatenate([found.order_v2v, found.order_v2i], axis=1)[..., ::-1]
     gain = np.concatenate([found.gain_v2v, found.gain_v2i], axis=2).swapaxes(1, 2)
     sorted_gain = np.take_along_axis(gain, order, axis=-1)

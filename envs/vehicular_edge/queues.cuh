@@ -82,7 +82,7 @@ FN void flow_in_pools(Scratch& s, const Slot& x, bool idle, real* record) {
     for (int e = lane(); e <= NE; e += LANES) {
         real arrived = 0;
         for (int w = 0; w < WORDS; w++)
-            for (u64 bits = s.member[NS + e][w]; bits; bits &= bits - 1) {
+            for (u64 bits = s.member[(NS + e) * WORDS + w]; bits; bits &= bits - 1) {
                 const int i = w * 64 + lowest_set(bits);
                 if (x.access[i] != e) arrived += s.rate_up[i];
             }

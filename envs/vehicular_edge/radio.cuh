@@ -1,7 +1,7 @@
 // Rates of everybody who sends (section 2.7): a receiver decodes the strongest first, so that only weaker ones disturb.
 #pragma once
 
-FN const u64* senders_to(const Scratch& s, int r) { return r < NS ? s.member[r] : s.upload[r - NS]; }
+FN const u64* senders_to(const Scratch& s, int r) { return r < NS ? s.member + r * WORDS : s.upload + (r - NS) * WORDS; }
 
 #if GAINS_DRAWN
 
