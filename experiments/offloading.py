@@ -9,22 +9,12 @@ import pandas as pd
 
 from experiments import UserError, command, config, originals, provenance
 from experiments.config import Settings
-from experiments.offloading_episodes import EDGE_FAMILIES, Episode, Job, in_port, play
+from experiments.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
 from experiments.results import Journal
 
 COLUMNS = [
-    *(
-        "environment",
-        "level",
-        "form",
-        "device",
-        "traffic",
-        "policy",
-        "trained_on",
-        "penalty_weight",
-        "seed",
-        "scenario",
-    ),
+    *("environment", "level", "form", "device", "traffic", "policy", "trained_on", "penalty_weight"),
+    *("seed", "scenario", "seen"),
     *("route", "return", "cost", "drift", "success", "on_time", "open", "tasks"),
     *("delay_p50_s", "delay_p95_s", "delay_p99_s", "energy_j", "jain"),
     *("dropped_overflow", "dropped_cap", "dropped_coverage"),
@@ -36,7 +26,6 @@ COLUMNS = [
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENT = "ppo"
-UNSEEN = 1000  # index of the first scenario that is played; agents train on those from 0 on
 MANY = 8  # episodes from which it is worth it to start processes
 
 
@@ -81,9 +70,10 @@ def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int,
     """(scenario, episode) of a group."""
     seed = settings.seed
     if group.policy == AGENT:
-        from experiments.offloading_agent import trained  # here, because nothing else needs torch
+        from experiments.offloading_agent import trained  # here, because the processes need no networks
 
-        yield from trained(name, group, settings)
+        how = group.traffic, group.trained_on, group.seed, group.device
+        yield from trained(name, *how, settings.offloading.agent)
     elif group.form == "port":
         yield from in_port(Job(group.traffic, UNSEEN, group.policy, seed), group.scenarios, group.device)
     else:
@@ -104,11 +94,13 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     }
     rows, delays = [], 0
     for place, (scenario, episode) in enumerate(episodes(name, group, settings)):
-        here = same | {"scenario": scenario}
+        seen = int(scenario < UNSEEN)  # by an agent
+        here = same | {"scenario": scenario, "seen": seen}
         rows.append(here | {"level": "episode"} | episode.totals)
         rows += [here | {"level": "route"} | route for route in episode.routes if route["tasks"]]
-        delays = delays + episode.delays
-        if place == 0 and group.form == "original" and group.penalty_weight == 1.0:
+        delays = delays + (1 - seen) * episode.delays
+        usual = group.form == "original" and group.penalty_weight == 1.0 and group.trained_on != "one"
+        if place == 0 and usual and group.seed == 0:
             rows += [here | {"level": "little"} | point for point in episode.little]
             if group.traffic == settings.offloading.maps[0]:
                 rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]

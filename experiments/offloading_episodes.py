@@ -14,6 +14,7 @@ from envs.vehicular_edge.scenario import draw
 from envs.vehicular_edge.tables import tables
 
 PERCENTS = (50, 95, 99)
+UNSEEN = 1000  # index of the first scenario that is played; agents are trained on those from 0 on
 LONGEST = 0.4  # of an episode: longer delays are not told apart, and as many slots at its end not counted
 EDGE_FAMILIES = ("v2i", "ec")
 

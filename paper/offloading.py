@@ -22,7 +22,6 @@ SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"
 MEANS = ("return", "cost", "success", "on_time", "energy_j", "jain", "delay_p95_s")
 FEW = 5  # units, below which a mean has no interval
 RESAMPLES = 10_000
-UNSEEN = 1000  # index from which on scenarios were no agent's
 
 
 def newest(datasets: list) -> list:
@@ -65,10 +64,9 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     the median of the episodes' percentiles, since an episode's may be infinite.
     """
     of_all = frame[(frame["level"] == "route") & (frame["route"] == "all")]
-    keys = [*SETTING, "seed", "scenario"]
+    keys = [*SETTING, "seen", "seed", "scenario"]
     rows = frame[frame["level"] == "episode"].drop(columns="delay_p95_s")
     rows = rows.merge(of_all[[*keys, "delay_p95_s"]].drop_duplicates(keys), on=keys, how="left")
-    rows = rows.assign(seen=rows["scenario"].lt(UNSEEN) & rows["trained_on"].notna())
     found = []
     for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):
         row = dict(zip([*SETTING, "seen"], key, strict=True)) | {"episodes": len(part)}

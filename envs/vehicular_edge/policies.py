@@ -174,11 +174,8 @@ def backpressure(view: View, noise: Noise) -> Action:
 
 
 def _one_slot(view: View, noise: Noise, along_routes: bool) -> Action:
-    start, found = greedy(view, noise)["target"], []
-    for b in range(view.size):
-        slot = one_slot.Slot(view, b, along_routes)
-        slot.search(one_slot.on_host(start[b]))
-        found.append(slot.action(view.tables.layout))
+    start = greedy(view, noise)["target"]
+    found = [one_slot.best(view, b, start[b], along_routes) for b in range(view.size)]
     target, share = (view.xp.asarray(np.stack(parts)) for parts in zip(*found, strict=True))
     return {"target": target, "share": share}
 

@@ -9,8 +9,9 @@ import torch
 
 import envs
 from envs import noise
-from envs.vehicular_edge import arrays, one_slot, policies
+from envs.vehicular_edge import arrays, policies
 from envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
+from envs.vehicular_edge.plan import Plan
 from envs.vehicular_edge.scenario import draw
 from envs.vehicular_edge.tables import tables
 from envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
@@ -225,16 +226,16 @@ def test_the_value_of_a_slot_follows_every_move_as_the_reward_does(along_routes)
     """Differences of values are differences of rewards, with the drift of the queues on the way added by hand."""
     scenario = calibrated(draw(Params(cap_local=2, cap_server=2, cap_edge=6, cap_cloud=8), "dense"))
     view = loaded(scenario, t=20, seed=5)
-    slot = one_slot.Slot(view, 0, along_routes)
+    plan = Plan(view, 0, along_routes)
     random = np.random.default_rng(1)
     values, found = [], []
     for _ in range(12):
         for _ in range(60):
-            task = int(random.integers(len(slot.tasks)))
-            slot.move(task, int(random.integers(len(slot.options[slot.client[task]]))))
-            slot.set_power(int(random.integers(44)), int(random.integers(11)))
-        target, share = slot.action(view.tables.layout)
-        values.append(slot.value)
+            task = int(random.integers(len(plan.tasks)))
+            plan.move(task, int(random.integers(len(plan.options[plan.client[task]]))))
+            plan.set_power(int(random.integers(44)), int(random.integers(11)))
+        target, share = plan.action(view.tables.layout)
+        values.append(plan.value)
         found.append(full_value(view, target, share, along_routes))
     assert np.ptp(found) > 1e-3
     assert np.diff(values) == pytest.approx(np.diff(found), abs=1e-7)

@@ -1,0 +1,328 @@
+"""What an action of one slot is worth under the physical reward, kept up to date while single tasks move.
+
+What a slot's reward depends on falls apart into terms of single tasks (success, wire cost, arrivals), of nodes (their
+CPU block, whose best value has a closed form) and of receivers (what they hear together: W log2(1 + sum g P / N0)).
+So a task that moves changes two nodes and at most a few receivers, and only these are computed again.
+
+Constants, which no action changes, are left out of every value.
+"""
+
+import math
+from bisect import bisect_left, insort
+
+import numpy as np
+
+from .params import FAMILIES, Params
+from .tables import Array, Layout
+from .views import View
+
+POWERS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
+NEEDED = {  # switches of what enters the reward; number in the specification
+    "interference_in_mw": 2, "rate_weighted_bits": 3, "slot_tandem": 4, "one_bit_wire": 8, "unsigned_drift": 10,
+    "running_scales": 11, "silent_overflow": 13, "idle_last_slot": 14, "silent_ties": 18, "rejected_transmit": 20,
+    "all_covering_pay": 21, "idle_power_paid": 22, "empty_places_idle": 23,
+}  # fmt: skip
+
+
+class Plan:
+    """Targets and powers of one environment's slot, every task local at first; CPU blocks are always the best ones.
+
+    Tasks are numbered in the order of admission, receivers are servers and then edges.
+
+    Args:
+        view: of the batch.
+        b: the environment.
+        along_routes: the drift of the queues on the way (V2V, V2I, I2I, I2C) counts as well, each on the scale of the
+            queue at the end of its route, so that sending is worth what it takes off the difference of two backlogs.
+    """
+
+    def __init__(self, view: View, b: int, along_routes: bool = False):
+        self.params = p = view.params
+        require_physical(p)
+        self.along_routes = along_routes
+        Nc, Ns, Ne = p.clients, p.servers, p.edges
+        slot_names = ("count", "size", "cycles", "access", "server_of", "snr")
+        self.tables = {name: on_host(view.now(name)[b]) for name in slot_names}
+        self.tables |= {name: on_host(view.always(name)[b]) for name in ("cpu", "power", "wire")}
+        self.queues = {name: on_host(view.queues[name][b]) for name in (*FAMILIES, "delay")}
+        scale = {name: float(of[view.index[b]]) for name, of in view.tables.drift_scale.items()}
+        wire_scale = [float(view.tables.cost_scale[name][view.index[b]]) for name in ("i2i", "i2c")]
+        density = float(view.always("density")[b])
+
+        # What a Mbit of drift and the whole of a cost take off the reward.
+        per_family = {"delay": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "cc": 1}
+        self.drift = {name: 0.5 * 0.3 * 0.2 / n / scale[name] for name, n in per_family.items()}
+        paid = 0.5 * 0.7 * p.penalty_weight * 0.25
+        self.power_price = paid / (3 * Nc)
+        self.wire_price = np.array([paid / (3 * Ne) / wire_scale[0]] * Ne + [paid / (3 * Ne) / wire_scale[1]])
+
+        first = int(view.first_client[b])
+        order = [(first + place) % Nc for place in range(Nc)]
+        self.tasks = [(i, j) for i in order for j in range(int(view.tasks[b, i]))]
+        self.client = [i for i, _ in self.tasks]
+        self.options = [self._options(i) for i in range(Nc)]  # of a client: (option, node, receiver)
+        self.always, self.if_admitted = self._task_terms()
+
+        self.cap = view.tables.layout.cap.tolist()
+        self.nowhere = view.tables.layout.nodes
+        self._node_terms(density, paid)
+        self._receiver_terms()
+        self.powers = [POWERS // 2] * Nc
+        self.value = 0.0
+        self.choice = [0] * len(self.tasks)
+        self.lists: list[list[int]] = [[] for _ in range(self.nowhere + 1)]  # tasks aimed at a node, in order
+        self.members: list[dict[int, int]] = [{} for _ in range(Ns + Ne)]  # clients heard: admitted tasks of each,
+        self.sent: list[dict[int, float]] = [{} for _ in range(Ns + Ne)]  # and what of its signal arrives, over noise
+        self.heard: list[set[int]] = [set() for _ in range(Nc)]  # receivers that hear a client,
+        self.bands = [[0, 0] for _ in range(Nc)]  # servers and edges among them
+        self._known_levels: dict[tuple[int, int], list[float]] = {}
+        for task in range(len(self.tasks)):
+            self.value += self.always[task][0]
+            self.lists[self.options[self.client[task]][0][1]].append(task)
+        for node in range(Nc):
+            for task in self.lists[node][: self.cap[node]]:
+                self.value += self._admit(task, 1)
+        self.node_values = [self._node_value(node) for node in range(self.nowhere)]
+        self.value += sum(self.node_values)
+
+    # ---- terms
+
+    def _options(self, i: int) -> list[tuple[int, int, int]]:
+        """Options that differ, local first: (option, node or none, receiver or -1)."""
+        p, nowhere = self.params, len(self.tables["cpu"])
+        Nc, Ns, S = p.clients, p.servers, p.server_choices
+        access = int(self.tables["access"][i])
+        found = [(0, i, -1)]
+        found += [(k + 1, Nc + r, r) for k, r in enumerate(self.tables["server_of"][i].tolist()) if r >= 0]
+        for e in range(p.edges + 1):
+            reached = access >= 0
+            found.append((1 + S + e, Nc + Ns + e if reached else nowhere, Ns + access if reached else -1))
+        return found
+
+    def _task_terms(self) -> tuple[list[list[float]], list[list[float]]]:
+        """What each option of each task is worth: admitted or not, and besides if it is."""
+        p, Q, drift = self.params, self.queues, self.drift
+        Ne, S = p.edges, p.server_choices
+        success = 0.5 / max(float(self.tables["count"].sum()), 1e-6)
+        always, admitted = [], []
+        for i, j in self.tasks:
+            size = float(self.tables["size"][i, j])
+            a, mbit = int(self.tables["access"][i]), 8.0 * size
+            late = drift["delay"] * float(Q["delay"][i]) / min(int(self.tables["count"][i]), p.tasks)
+            paths, terms = [], []
+            for option, _, receiver in self.options[i]:
+                if option == 0:
+                    path, term = Q["lc"][i], -drift["lc"] * Q["lc"][i] * mbit
+                elif option <= S:
+                    path = Q["v2v"][receiver] + Q["vc"][receiver]
+                    term = -drift["vc"] * Q["v2v"][receiver] * mbit if self.along_routes else 0.0
+                else:
+                    e = option - 1 - S
+                    path = Q["ec"][e] if e < Ne else Q["cc"][0]
+                    term = 0.0
+                    if a >= 0:
+                        path = path + Q["v2i"][a].sum() + (Q["i2i"][a, e] if e < Ne else Q["i2c"][a])
+                        term = -self.wire_price[e] * size * self.tables["wire"][a, e]
+                        if self.along_routes:
+                            term -= drift["ec" if e < Ne else "cc"] * Q["v2i"][a, e] * mbit
+                paths.append(-late * float(path))
+                terms.append(success + float(term))
+            always.append(paths)
+            admitted.append(terms)
+        return always, admitted
+
+    def _node_terms(self, density: float, paid: float) -> None:
+        """Of each node: backlog, drift per Mbit served, price of the whole CPU, Mbit/s times cycles/bit."""
+        p, Q = self.params, self.queues
+        families = ["lc"] * p.clients + ["vc"] * p.servers + ["ec"] * p.edges + ["cc"]
+        counts = {"lc": 3 * p.clients, "vc": p.servers, "ec": 3 * p.edges, "cc": 1}
+        backlog = np.concatenate([Q["lc"], Q["vc"], Q["ec"], Q["cc"]]).tolist()
+        self.backlog = backlog
+        self.worth = [self.drift[name] * queue for name, queue in zip(families, backlog, strict=True)]
+        self.price = [paid / counts[name] for name in families]
+        self.speed = (1e3 * self.tables["cpu"]).tolist()  # Mcycles/s
+        self.density = density
+        self.cycles = [float(self.tables["cycles"][i, j]) for i, j in self.tasks]
+
+    def _receiver_terms(self) -> None:
+        """Of each receiver: (what a unit of flow takes off, at most so many units, units per Mbit/s)."""
+        p, Q, drift = self.params, self.queues, self.drift
+        self.flow = []
+        for r in range(p.servers):
+            rise = drift["vc"] * (Q["vc"][r] - (Q["v2v"][r] if self.along_routes else 0.0))
+            self.flow.append((float(rise), float(Q["v2v"][r]), p.bandwidth_v2v_mhz))
+        for a in range(p.edges):
+            queued = Q["v2i"][a]
+            onward = np.zeros(p.edges + 1)
+            onward[a] = drift["ec"] * Q["ec"][a]
+            if self.along_routes:
+                price = np.array([drift["ec"]] * p.edges + [drift["cc"]])
+                behind = np.append(Q["i2i"][a], Q["i2c"][a])
+                behind[a] = Q["ec"][a]
+                onward = price * (behind - queued)
+            total = float(queued.sum())
+            rise = float(onward @ queued) / total if total > 0 else 0.0
+            self.flow.append((rise, total, p.bandwidth_v2i_mhz))
+        self.signal = (self.tables["snr"] * self.tables["power"]).tolist()  # [receiver][client] at full power
+
+    # ---- values
+
+    def _node_value(self, node: int) -> float:
+        return self._best_block(node)[0]
+
+    def _best_block(self, node: int) -> tuple[float, int]:
+        """(value, place that gets the whole CPU, -1 for none) of the best CPU block of a node."""
+        if self.worth[node] <= 0.0:
+            return 0.0, -1
+        cap, listed = self.cap[node], self.lists[node]
+        place, least = -1, math.inf
+        for k, task in enumerate(listed[:cap]):
+            if self.cycles[task] < least:
+                place, least = k, self.cycles[task]
+        if len(listed) < cap and self.density < least:
+            place, least = len(listed), self.density
+        gain = self.worth[node] * min(self.backlog[node], self.speed[node] / least) - self.price[node]
+        return (gain, place) if gain > 0.0 else (0.0, -1)
+
+    def _levels(self, i: int, receiver: int) -> list[float]:
+        """Signal over noise of a client at a receiver, for each power."""
+        known = self._known_levels.get((i, receiver))
+        if known is None:
+            steps = [power / (POWERS - 1) for power in range(POWERS)]
+            whole = self.signal[receiver][i]
+            known = [whole * step for step in (steps if receiver < self.params.servers else reversed(steps))]
+            self._known_levels[i, receiver] = known
+        return known
+
+    def _receiver_value(self, receiver: int) -> float:
+        """Of what leaves the queue of a receiver, with those it hears."""
+        rise, queued, bandwidth = self.flow[receiver]
+        if rise == 0.0 or queued <= 0.0:
+            return 0.0
+        return -rise * min(queued, bandwidth * math.log2(1.0 + sum(self.sent[receiver].values())))
+
+    def _power_paid(self, i: int, power: int) -> float:
+        v2v, v2i = self.bands[i]
+        return self.power_price * ((power if v2v else 0) + (POWERS - 1 - power if v2i else 0)) / (POWERS - 1)
+
+    def power_values(self, i: int) -> list[float]:
+        """The value of what depends on a client's power, for each power."""
+        values = [-self._power_paid(i, power) for power in range(POWERS)]
+        for receiver in self.heard[i]:
+            rise, queued, bandwidth = self.flow[receiver]
+            if rise != 0.0 and queued > 0.0:
+                sent = self.sent[receiver]
+                others = 1.0 + sum(sent.values()) - sent[i] if len(sent) > 1 else 1.0
+                for power, level in enumerate(self._levels(i, receiver)):
+                    values[power] -= rise * min(queued, bandwidth * math.log2(others + level))
+        return values
+
+    # ---- moves
+
+    def _admit(self, task: int, sign: int) -> float:
+        """Count a task in (1) or out (-1) of those admitted where it is aimed at; the change of value, nodes apart."""
+        i = self.client[task]
+        _, _, receiver = self.options[i][self.choice[task]]
+        change = sign * self.if_admitted[task][self.choice[task]]
+        if receiver < 0:
+            return change
+        members, before = self.members[receiver], self.members[receiver].get(i, 0)
+        members[i] = before + sign
+        if before and before + sign:
+            return change
+        power = self.powers[i]
+        change += self._power_paid(i, power) - self._receiver_value(receiver)
+        self.bands[i][receiver >= self.params.servers] += sign
+        if before:
+            del members[i], self.sent[receiver][i]
+            self.heard[i].discard(receiver)
+        else:
+            self.sent[receiver][i] = self._levels(i, receiver)[power]
+            self.heard[i].add(receiver)
+        return change - self._power_paid(i, power) + self._receiver_value(receiver)
+
+    def move(self, task: int, chosen: int) -> None:
+        """Aim a task at another of its client's options; others may be admitted, or no longer be, because of it."""
+        options = self.options[self.client[task]]
+        source, goal = options[self.choice[task]][1], options[chosen][1]
+        self.value += self.always[task][chosen] - self.always[task][self.choice[task]]
+        if source != self.nowhere:
+            listed, cap = self.lists[source], self.cap[source]
+            place = bisect_left(listed, task)
+            if place < cap:
+                self.value += self._admit(task, -1)
+            del listed[place]
+            if place < cap <= len(listed):
+                self.value += self._admit(listed[cap - 1], 1)
+            self._revalue(source)
+        self.choice[task] = chosen
+        if goal != self.nowhere:
+            listed, cap = self.lists[goal], self.cap[goal]
+            insort(listed, task)
+            place = bisect_left(listed, task)
+            if place < cap:
+                if len(listed) > cap:
+                    self.value += self._admit(listed[cap], -1)
+                self.value += self._admit(task, 1)
+            self._revalue(goal)
+
+    def _revalue(self, node: int) -> None:
+        value = self._node_value(node)
+        self.value += value - self.node_values[node]
+        self.node_values[node] = value
+
+    def set_power(self, i: int, power: int) -> None:
+        if self.heard[i] and power != self.powers[i]:
+            values = self.power_values(i)
+            self.value += values[power] - values[self.powers[i]]
+            for receiver in self.heard[i]:
+                self.sent[receiver][i] = self._levels(i, receiver)[power]
+        self.powers[i] = power
+
+    def best_power(self, i: int) -> tuple[float, int]:
+        """(gain over the present power, power) of a client's best power while all else stays."""
+        if not self.heard[i]:
+            return 0.0, self.powers[i]
+        values = self.power_values(i)
+        best = max(range(POWERS), key=values.__getitem__)
+        gain = values[best] - values[self.powers[i]]
+        return (gain, best) if gain > 0.0 else (0.0, self.powers[i])
+
+    # ---- in and out
+
+    def start_from(self, target: np.ndarray) -> None:
+        """Aim the tasks as an action's targets [Nc, J] say."""
+        for task, (i, j) in enumerate(self.tasks):
+            found = [chosen for chosen, (option, _, _) in enumerate(self.options[i]) if option == target[i, j]]
+            if found and found[0] != self.choice[task]:
+                self.move(task, found[0])
+
+    def action(self, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """Targets [Nc, J] and shares [A1] of the assignment."""
+        p = self.params
+        target = np.zeros((p.clients, p.tasks), dtype=np.int32)
+        for task, (i, j) in enumerate(self.tasks):
+            target[i, j] = self.options[i][self.choice[task]][0]
+        share = np.zeros(p.share_length, dtype=np.float32)
+        first = on_host(layout.place_share[layout.place_rank == 0])
+        for node in range(self.nowhere):
+            place = self._best_block(node)[1]
+            if place >= 0:
+                share[first[node] + place] = 1.0
+        powers = np.array(self.powers)
+        share[on_host(layout.power_share)] = np.stack([powers, POWERS - 1 - powers], axis=-1)
+        return target, share
+
+
+def require_physical(params: Params) -> None:
+    """ValueError where the reward of a slot is not the physical one."""
+    for name, number in NEEDED.items():
+        if getattr(params, name):
+            raise ValueError(
+                f"{name}=True (Q{number}): the one-slot search is of the physical reward; use {name}=False"
+            )
+
+
+def on_host(array: Array) -> np.ndarray:
+    """An array of NumPy or CuPy as one of NumPy."""
+    return array.get() if hasattr(array, "get") else array
