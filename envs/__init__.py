@@ -122,13 +122,16 @@ def arrays_form(name: str):
     return _part(folder(name).name, "arrays")
 
 
-def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0) -> ArraysEnv:
-    """A batch in array form on NumPy, or on CuPy given as `xp`.
+def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0, **options):
+    """A batch in array form on NumPy, or on CuPy given as `xp`: an `ArraysEnv`, or the form's own class of that name.
 
     Raises:
         ValueError: the environment has none.
     """
-    return ArraysEnv(arrays_form(name), num_envs, port(name), np if xp is None else xp, seed)
+    form, xp = arrays_form(name), np if xp is None else xp
+    if hasattr(form, "ArraysEnv"):
+        return form.ArraysEnv(num_envs, xp, seed, **options)
+    return ArraysEnv(form, num_envs, port(name), xp, seed, **options)
 
 
 def units(name: str) -> dict[tuple[str, str, str], str]:

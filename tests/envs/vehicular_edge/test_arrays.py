@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import envs
 from envs import noise
 from envs.vehicular_edge import arrays, original, scenario
 from envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue_shapes
@@ -259,7 +260,7 @@ def test_local_queue_worked_by_hand(switches, arriving, leaving):
 
 
 def test_random_actions_are_the_documented_policys():
-    env = arrays.ArraysEnv(3, seed=11, scenarios=1, **SMALL)
+    env = envs.make_arrays("vehicular_edge", 3, seed=11, scenarios=1, **SMALL)
     A = env.params.action_length
     actions = list(env.random_actions(2))
     for b, g, k, clock in [(0, 0, 0, 0), (2, 1, A - 1, 0), (1, 0, 7, 1), (2, 1, 30, 1)]:
