@@ -62,8 +62,8 @@ for name in ENVIRONMENTS:
 
 
 # ---- Experiments -------------------------------------------------------------------------------------------
-# What is timed takes every core, so nothing else runs beside it. The rules below differ from the first in their
-# names alone; the wildcard `experiment` stands for the name of a rule.
+# What is timed takes every core, so nothing else runs beside it. The rules of an environment differ from the first in
+# their names alone, which the wildcard `experiment` stands for.
 
 
 rule throughput:
@@ -139,22 +139,14 @@ use rule throughput as peers with:
         provenance="results/{environment}/{experiment,peers}.json",
 
 
-rule compilation:
+use rule throughput as compilation with:
     """Registers and spills of an environment's GPU kernels; needs no GPU."""
-    input:
-        sources=lambda wildcards: sources.of("experiments.compilation", wildcards.environment),
-        packages="environment.yml",
     output:
-        rows="results/{environment}/compilation.csv",
-        provenance="results/{environment}/compilation.json",
-    log:
-        "results/logs/{environment}/compilation.log",
-    benchmark:
-        "results/benchmarks/{environment}/compilation.tsv"
-    conda:
-        "environment.yml"
-    shell:
-        "python -m experiments.compilation {wildcards.environment} --output {output.rows} 2>&1 | tee {log}"
+        rows="results/{environment}/{experiment,compilation}.csv",
+        provenance="results/{environment}/{experiment,compilation}.json",
+    threads: 1
+    resources:
+        gpu=0,
 
 
 rule ceilings:

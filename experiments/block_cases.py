@@ -191,13 +191,13 @@ def raw_actions(params, policy: str, number: int, seed: int) -> np.ndarray:
 
 
 def scattered(shapes: Mapping[str, tuple], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A state with numbers over six orders of magnitude, three in ten of them 0; float32 numbers in float64.
+    """A state with numbers over five orders of magnitude, three in ten of them 0; float32 numbers in float64.
 
     Running minima (`drift_min_*`) lie below 0, or are what they are before the first: +inf.
     """
     state = {}
     for name, shape in shapes.items():
-        value = 10.0 ** rng.uniform(-2, 4, shape) * (rng.random(shape) < 0.7)
+        value = 10.0 ** rng.uniform(-2, 3, shape) * (rng.random(shape) < 0.7)
         if name.startswith("drift_min"):
             value = np.where(value > 0, -value, np.inf)
         state[name] = value.astype(np.float32).astype(np.float64)

@@ -2,7 +2,8 @@
 
 An error is abs(a - b) / max(abs a, abs b, s): s is the queue's larger in or out of the slot, what a node computes in a
 slot for its virtual queue, the larger of backlog and out times in for a bound of the drift, 0 for the other running
-scales, and 1 for costs, rewards and observations. Symbols as in block_cases.py.
+scales, and 1 for costs, rewards and observations. In a whole episode s is the queue's largest in or out so far, since a
+rounded bit stays in a backlog until it is empty. Symbols as in block_cases.py.
 """
 
 import functools
@@ -19,6 +20,7 @@ from experiments.config import Settings
 from experiments.verdicts import Comparison, alike, equal, row, within
 
 DTYPES = ("float32", "float64")
+KIND = {"reward": "reward", "energy": "observation", "jain": "observation"}  # whose tolerance a number has
 EXACT = ("admitted", "target", "dropped", "truncated")
 ARRAYS_BATCH = 500  # environments that the array form steps at a time
 AGREEING = (256, 120)  # environments and steps that two devices live through
@@ -31,7 +33,8 @@ def plan(name: str, settings: Settings, devices: list[str]) -> dict[str, Compari
     every = [Cases(setting) for setting in settings_of(name, settings)]
 
     def add(what: str, compare: Callable, cases: Cases, *arguments):
-        label = f"{what} {' '.join(map(str, arguments[:2]))} {cases.setting.label}"
+        words = [what, *(argument for argument in arguments if isinstance(argument, str)), cases.setting.label]
+        label = " ".join(words)
         found[label] = Comparison(functools.partial(compare, cases, *arguments), cases.start)
 
     for cases in every:
@@ -55,9 +58,8 @@ def plan(name: str, settings: Settings, devices: list[str]) -> dict[str, Compari
 
 def made(cases: Cases, num_envs: int, device: str, dtype: str, trace: bool = True, **options):
     """A batch of the port on the cases' scenarios."""
-    setting = cases.setting
-    options |= {"preset": setting.preset, "scenarios": cases.scenarios, "dtype": dtype, "trace": trace}
-    return envs.make(setting.name, num_envs, device=device, check_actions=False, **options, **dict(setting.parameters))
+    options |= {"scenarios": cases.scenarios, "dtype": dtype, "trace": trace}
+    return envs.make(cases.setting.name, num_envs, device=device, check_actions=False, **options)
 
 
 def port_steps(cases: Cases, device: str, dtype: str) -> Slots:
@@ -79,8 +81,8 @@ def port_steps(cases: Cases, device: str, dtype: str) -> Slots:
 
 def observed(env, before: np.ndarray, outputs: tuple) -> Slots:
     """The last step of a batch that keeps a trace."""
-    observation, _, _, truncated, _ = outputs
-    record = {name: on_host(value) for name, value in env.record().items()}
+    observation, _, _, truncated, info = outputs
+    record = {name: on_host(value) for name, value in (info | env.record()).items()}
     delay = {"in": record["delay"]["in"], "out": record["delay"]["out"], "dep": record["delay"]["out"]}
     flows = [np.concatenate([rows(record[part]), delay[part]], axis=1) for part in ("in", "out", "dep")]
     return Slots(
@@ -124,7 +126,7 @@ def compared(place: tuple, cases: Cases, ours: Slots, theirs: Slots, most: Mappi
         yield within(place, f"{part} of every queue ({label})", errors, most["queue"])
     for number, name in enumerate(NUMBERS):
         errors = relative(ours.numbers[:, [number]], theirs.numbers[:, [number]], 1.0)
-        yield within(place, f"{name} ({label})", errors, most["reward" if name == "reward" else "cost"])
+        yield within(place, f"{name} ({label})", errors, most[KIND.get(name, "cost")])
     errors = relative(ours.observation, theirs.observation, 1.0)
     yield within(place, f"observation ({label})", errors, most["observation"])
     for name in EXACT:
@@ -209,12 +211,12 @@ def episode(cases: Cases, device: str, dtype: str, most: Mapping) -> Iterator[di
     first = {"state": theirs.before[:, 0], "t": np.zeros(len(chosen), int), "scenario": cases.scenario[chosen]}
     env.set_state({name: torch.from_numpy(np.asarray(value)).to(env.device) for name, value in first.items()})
     queues = slice(0, theirs.flows.shape[-1])
+    scale = np.maximum.accumulate(theirs.flows[:, :, :2].max(axis=2), axis=1)  # [episodes, T, F + Nc]
     apart, largest = np.zeros((len(chosen), T), dtype=bool), {"queue": 0.0, "reward": 0.0}
     for t in range(T):
         outputs = env.step(torch.from_numpy(np.ascontiguousarray(cases.raw[chosen, t])).to(env.device))
         ours = observed(env, theirs.before[:, t], outputs)
-        scale = theirs.flows[:, t, :2].max(axis=1)
-        errors = {"queue": relative(ours.after[:, queues], theirs.after[:, t, queues], scale)}
+        errors = {"queue": relative(ours.after[:, queues], theirs.after[:, t, queues], scale[:, t])}
         reward = NUMBERS.index("reward")
         errors["reward"] = relative(ours.numbers[:, [reward]], theirs.numbers[:, t, [reward]], 1.0)
         for name, found in errors.items():

@@ -1,4 +1,7 @@
-"""What every GPU kernel of an environment uses of the chip, compiled by NVRTC for sm_80 and sm_90; needs no GPU."""
+"""What every GPU kernel of an environment uses of the chip, compiled by NVRTC for sm_80 and sm_90; needs no GPU.
+
+At quick scale the builds with the default autoreset mode, at full scale all.
+"""
 
 import sys
 
@@ -7,6 +10,7 @@ from envs.kernels import compile
 from experiments import command, config
 from experiments.results import Journal
 
+DEFAULT_MODE = "SameStep"
 COLUMNS = [
     *("environment", "autoreset_mode", "dtype", "obs", "kernel", "target", "registers"),
     *("spill_store_bytes", "spill_load_bytes", "stack_bytes", "shared_bytes"),
@@ -20,8 +24,9 @@ def main() -> None:
     config.load(name, options.scale)  # an environment that is not there is named
     asked = {"targets": list(compile.TARGETS)}
     output = options.output or command.output_path("compilation", name)
-    journal = Journal(output, COLUMNS, "compilation", name, None, asked, options.commit)  # the same at any scale
-    units = {"/".join(choices): text for choices, text in envs.units(name).items()}
+    journal = Journal(output, COLUMNS, "compilation", name, options.scale, asked, options.commit)
+    every = {"/".join(choices): text for choices, text in envs.units(name).items()}
+    units = {label: text for label, text in every.items() if options.scale == "full" or label.startswith(DEFAULT_MODE)}
     todo = [(label, target) for label in units for target in compile.TARGETS if f"{label} {target}" not in journal]
     for label, target in command.progress(todo, " ".join):
         mode, dtype, obs = label.split("/")
