@@ -11,7 +11,7 @@ import envs
 from envs import noise
 from envs.vehicular_edge import arrays, policies
 from envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
-from envs.vehicular_edge.plan import Plan
+from envs.vehicular_edge.plan import Plan, on_host
 from envs.vehicular_edge.scenario import draw
 from envs.vehicular_edge.tables import tables
 from envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
@@ -308,3 +308,24 @@ def test_original_and_port_show_a_policy_the_same(preset):
         action = policies.rounding(one, Noise(5, np.array([0]), np.array([t])))
         made.step_decoded(action["target"][0], action["share"][0])
         ported.step({name: torch.as_tensor(np.repeat(array, 3, axis=0)) for name, array in action.items()})
+
+
+@pytest.mark.gpu
+def test_policies_do_the_same_on_the_gpu():
+    batches = [
+        envs.make("vehicular_edge", 4, device=device, scenarios=2, vehicles=12, slots=10, dtype="float64", seed=1)
+        for device in ("cpu", "cuda")
+    ]
+    for env in batches:
+        env.reset(seed=1)
+    for t in range(5):
+        for name, policy in policies.POLICIES.items():
+            found = []
+            for env in batches:
+                view = view_of_port(env)
+                numbers = view.xp.arange(4)
+                found.append({k: on_host(v) for k, v in policy(view, Noise(1, numbers, numbers * 0 + t)).items()})
+            assert (found[0]["target"] == found[1]["target"]).all(), name
+            assert np.allclose(found[0]["share"], found[1]["share"], rtol=1e-5), name
+        for env in batches:
+            env.step({key: torch.as_tensor(array, device=env.device) for key, array in found[0].items()})
