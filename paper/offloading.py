@@ -19,7 +19,8 @@ POLICIES = {  # in their order: label, colour, marker
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
-MEANS = ("return", "cost", "success", "on_time", "energy_j", "jain", "delay_p95_s")
+MEANS = ("return", "cost", "success", "on_time", "energy_j", "jain")
+DELAYS = ["delay_p50_s", "delay_p95_s"]
 FEW = 5  # units, below which a mean has no interval
 RESAMPLES = 10_000
 
@@ -60,23 +61,21 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per setting, map by map and policy by policy: means of MEANS over episodes with bootstrap intervals.
 
     Columns: the setting's, `seen` (an agent on scenarios it was trained on), episodes, and each mean with _low and
-    _high. Episodes of one seed of an agent count as one unit; below FEW units there is no interval. `delay_p95_s` is
-    the median of the episodes' percentiles, since an episode's may be infinite.
+    _high. Episodes of one seed of an agent count as one unit; below FEW units there is no interval. Of DELAYS,
+    of all admitted tasks, it is the median over episodes, since an episode's percentile may be infinite.
     """
     of_all = frame[(frame["level"] == "route") & (frame["route"] == "all")]
     keys = [*SETTING, "seen", "seed", "scenario"]
-    rows = frame[frame["level"] == "episode"].drop(columns="delay_p95_s")
-    rows = rows.merge(of_all[[*keys, "delay_p95_s"]].drop_duplicates(keys), on=keys, how="left")
+    rows = frame[frame["level"] == "episode"].drop(columns=DELAYS)
+    rows = rows.merge(of_all[[*keys, *DELAYS]].drop_duplicates(keys), on=keys, how="left")
     found = []
     for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):
         row = dict(zip([*SETTING, "seen"], key, strict=True)) | {"episodes": len(part)}
         units = part.groupby("seed" if row["policy"] == "ppo" else part.index)
         for name in MEANS:
-            values = part[name].astype(float)
-            if name == "delay_p95_s":
-                row[name] = float(values.quantile(0.5, "lower")) if values.notna().any() else None
-                continue
             row[name], row[f"{name}_low"], row[f"{name}_high"] = mean(units[name].mean().astype(float).to_numpy())
+        for name in DELAYS:
+            row[name] = part[name].astype(float).quantile(0.5, "lower")
         found.append(row)
     found = pd.DataFrame(found)
     places = {name: place for place, name in enumerate(maps(frame))}

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from .params import FAMILIES, Params
+from .params import BITS, FAMILIES, Params
 from .tables import Array, Layout
 from .views import View
 
@@ -107,7 +107,7 @@ class Plan:
         always, admitted = [], []
         for i, j in self.tasks:
             size = float(self.tables["size"][i, j])
-            a, mbit = int(self.tables["access"][i]), 8.0 * size
+            a, mbit = int(self.tables["access"][i]), BITS * 1e-6 * size
             late = drift["delay"] * float(Q["delay"][i]) / min(int(self.tables["count"][i]), p.tasks)
             paths, terms = [], []
             for option, _, receiver in self.options[i]:

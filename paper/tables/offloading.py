@@ -25,6 +25,11 @@ def with_interval(heading: str, name: str, write: Callable[[float], str]) -> Col
     return Column(heading, cell, "number")
 
 
+def both(row) -> str:
+    """Median and 95th percentile of the delay."""
+    return DASH if missing(row["delay_p50_s"]) else ", ".join(significant(row[name], 2) for name in sums.DELAYS)
+
+
 def policy(row) -> str:
     return DASH if missing(row["policy"]) else sums.named(row["policy"], row["trained_on"])
 
@@ -43,7 +48,7 @@ COLUMNS = (
     with_interval("cost", "cost", significant),
     with_interval("admitted", "success", percent),
     with_interval("on time", "on_time", percent),
-    number("95 % of delays within, s", "delay_p95_s", lambda value: significant(value, 2)),
+    Column("delay, s: median, 95 %", lambda row: both(row), "number"),
     with_interval("energy, kJ", "energy_j", lambda joules: significant(joules / 1e3)),
 )
 
