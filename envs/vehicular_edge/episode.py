@@ -269,7 +269,7 @@ class Episode:
 
     def _haul(self, task: Task, edge: Edge, to_cloud: bool) -> float:
         """MB times metres from an edge to where a task is to run."""
-        if isinstance(task.node, Cloud) != to_cloud or task.node is edge:
+        if isinstance(task.node, Cloud) != to_cloud:
             return 0.0
         return task.size_mb * self.network.wire[edge.index][task.node.index]
 

@@ -29,13 +29,13 @@ class Queue:
 
 
 class VirtualQueue(Queue):
-    """The backlog of a constraint: V(t+1) = max(V + in - out, 0)."""
+    """The backlog of a constraint: V(t+1) = max(V + in - out, 0). It counts all of `out` as departed."""
 
     __slots__ = ()
 
     def flow(self, arrived: float, capacity: float):
         self.start = self.backlog
-        self.arrived, self.capacity = arrived, capacity
+        self.arrived, self.capacity, self.departed = arrived, capacity, capacity
         self.backlog = max(self.start + arrived - capacity, 0.0)
 
 

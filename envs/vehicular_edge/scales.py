@@ -64,10 +64,7 @@ class Scales:
         """What each queue of a family contributes to the drift (Q10)."""
         scale = float(calibration.drift[DRIFTS.index(family)])
         if not self.params.unsigned_drift:
-            return [
-                queue.start * (queue.arrived - (queue.capacity if family == "delay" else queue.departed)) / scale
-                for queue in queues
-            ]
+            return [queue.start * (queue.arrived - queue.departed) / scale for queue in queues]
         left = [(queue.start - queue.capacity) * queue.arrived for queue in queues]
         if not self.params.running_scales:
             return [min(abs(phi) / scale, 1.0) for phi in left]

@@ -189,6 +189,108 @@ def test_the_virtual_queue_of_the_clouds_cpu_always_takes_the_first_weight():
     assert empty.episode.virtual["cpu_cc"][0].arrived == 750.0 and record["costs"]["cc"] == close([250])
 
 
+# ---- what that slot does not reach
+
+
+def numbered(env, t=1):
+    """The environment at slot t with another backlog in every queue; the state."""
+    state, last = {}, 0
+    for name, shape in state_shapes(env.params).items():
+        count = math.prod(shape)
+        state[name] = np.arange(last + 1, last + 1 + count, dtype=float).reshape(shape)
+        last += count
+    if not env.params.slot_tandem:
+        np.fill_diagonal(state["i2i"], 0.0)
+    set_state(env, state, t)
+    return state
+
+
+def test_backlog_on_the_way_of_every_task_with_routes():
+    env = VehicularEdge(world(TASKS, **PLACES))
+    Q = numbered(env)
+    env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
+    up, lc = Q["v2i"][0].sum(), Q["lc"]
+    near, far, cloud = up + Q["ec"][0], up + Q["i2i"][0, 1] + Q["ec"][1], up + Q["i2c"][0] + Q["cc"][0]
+    server, unreachable = Q["v2v"][1] + Q["vc"][1], Q["ec"][0]  # without an access edge only the edge's own backlog
+    expected = [(lc[0] + server + near + far) / 4, (near + cloud + lc[1]) / 3, (unreachable + lc[2]) / 2]
+    assert env.record["delay"]["in"] == close(expected)
+
+
+@pytest.mark.parametrize("longer", ["v2i", "i2i"])
+def test_backlog_on_the_way_of_every_task_in_the_original(longer):
+    env = VehicularEdge(world(TASKS, **PLACES, **ORIGINAL))
+    Q = numbered(env)
+    Q[longer] += 1000.0
+    set_state(env, Q, 1)
+    env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
+    lc, edge = Q["lc"], Q[longer] + Q["ec"]
+    server, cloud = Q["v2v"][1] + Q["vc"][1], Q["i2c"][0] + Q["cc"][0]
+    expected = [(lc[0] + server + edge.sum()) / 4, (edge[0] + cloud + lc[1]) / 3, (edge[0] + lc[2]) / 2]
+    assert env.record["delay"]["in"] == close(expected)
+
+
+def test_two_tasks_of_a_client_fill_a_wire_once_and_empty_it_twice():
+    scenario = world([TASKS[0]], clients=CLIENTS[:1], edges=EDGES, cloud=(40.0, 250.0), **ORIGINAL)
+    env = VehicularEdge(scenario)
+    env.reset()
+    env.step_decoded(aim(env.params, ["edge1", "edge1", "cloud", "cloud"]), shares(env.params, **BLOCKS))
+    record, rate = env.record, 20 * math.log2(1 + 40.0**-3 * 0.75 / NOISE)
+    assert record["in"]["i2i"] == close([0, rate]) and record["out"]["i2i"] == close([0, 2 * I2I])
+    assert record["in"]["i2c"] == close([rate]) and record["out"]["i2c"] == close([2 * I2C])
+
+
+def test_an_access_edge_pays_for_what_was_admitted_even_if_it_sent_more():
+    switches = {"all_covering_pay": False, "rejected_transmit": True}
+    scenario = world(
+        [TASKS[0]], clients=CLIENTS[:1], edges=EDGES, cloud=(40.0, 250.0), cap_edge=1, cap_cloud=1, **switches
+    )
+    env = VehicularEdge(scenario)
+    env.reset()
+    env.step_decoded(aim(env.params, ["edge1", "edge1", "cloud", "cloud"]), np.ones(env.params.share_length))
+    assert env.record["costs"]["i2i"] == close([1.0 * 360, 0]) and env.record["costs"]["i2c"] == close([1.0 * 250, 0])
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_signed_drift_of_every_family(running):
+    scales = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
+    calibration = Calibration(drift=scales, score_v2v=np.ones(1), score_v2i=np.ones(1))
+    env = VehicularEdge(world(TASKS, **PLACES, calibration=calibration, running_scales=running))
+    Q = numbered(env)
+    env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
+    record = env.record
+    changes = {name: record["in"][name] - record["dep"][name] for name in ("lc", "vc", "ec", "cc")}
+    changes["delay"] = record["delay"]["in"] - record["delay"]["out"]
+    means = [(Q[name] * changes[name]).mean() for name in ("delay", "lc", "vc", "ec", "cc")]
+    assert record["drift"] == close(0.2 * (means / scales).sum())
+    assert all((get_state(env)[name] == Q[name]).all() for name in Q if name.startswith("drift_"))
+
+
+def test_unsigned_drift_on_frozen_scales_is_clipped_to_one():
+    scales = np.array([1e-3, 200.0, 1e6, 1e6, 1e6])
+    calibration = Calibration(drift=scales, score_v2v=np.ones(1), score_v2i=np.ones(1))
+    switches = ORIGINAL | {"running_scales": False}
+    env = VehicularEdge(world(TASKS, **PLACES, calibration=calibration, client_cpu=1.0, **switches))
+    Q = numbered(env)
+    env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
+    record = env.record
+    phi = {name: np.abs((Q[name] - record["out"][name]) * record["in"][name]) for name in ("lc", "vc", "ec", "cc")}
+    assert phi["lc"].min() < 200.0 and max(phi[name].max() for name in ("vc", "ec", "cc")) < 1e6
+    rest = sum(phi[name].mean() for name in ("vc", "ec", "cc")) / 1e6
+    assert record["drift"] == close(0.2 * (1.0 + np.minimum(phi["lc"] / 200.0, 1.0).mean() + rest))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_penalty_weight_multiplies_the_cost(unsigned):
+    rewards = []
+    for weight in (1.0, 3.0):
+        env = VehicularEdge(world(TASKS, **PLACES, penalty_weight=weight, unsigned_drift=unsigned))
+        env.reset()
+        env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
+        rewards.append(env.record["reward"])
+    lost = 0.35 * math.log(3.0) if unsigned else 0.35 * 2.0 * env.record["cost"]
+    assert rewards[0] - rewards[1] == close(lost)
+
+
 # ---- the observation
 
 
