@@ -31,8 +31,10 @@ def draw(datasets: list) -> Figure:
             line = rows["quantity"].str.replace(r" \(.*\)$", "", regex=True)
             checked.setdefault(run.provenance["environment"], []).append(rows.assign(line=line))
     frames = {name: pd.concat(parts) for name, parts in checked.items()}
-    most = max((frame["line"].nunique() for frame in frames.values()), default=0)
-    figure, axes = grid(list(frames), height=0.8 + 0.2 * most, columns=1 if len(frames) == 1 else 2)
+    lines = [frame["line"].nunique() for frame in frames.values()]
+    heights = [0.8 + 0.2 * max(pair) for pair in zip(lines[::2], [*lines[1::2], 0], strict=False)] or [1]
+    options = {"columns": min(2, len(frames) or 1), "height_ratios": heights}
+    figure, axes = grid(list(frames), sum(heights) / len(heights), **options)
     for panel, frame in zip(axes, frames.values(), strict=True):
         lines = list(frame["line"].unique())
         for (pair, device, dtype), rows in frame.groupby(["pair", "device", "dtype"], sort=False):

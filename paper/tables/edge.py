@@ -54,9 +54,9 @@ REMARK = text("remark", "reason", kind="long")
 
 @table(
     "Operations of a slot, timed one by one in each form: the time of one slot of one environment, and how many times "
-    "faster than in the original of the same run. Of the port, which is one kernel, the cycles of each operation are "
-    "counted, and their shares taken of the whole slot. Share: of the same form's whole slot; drift, reward and "
-    "observation are no operation here. The last column but one is what the plan expects of a GPU.",
+    "faster than in the original of the same run. Of the port, which is one kernel with one stage for queues and cost, "
+    "the cycles of each stage are counted, and their shares taken of the whole slot. Share: of the same form's whole "
+    "slot; drift, reward and observation are no operation here. Expected: what the plan expects of a GPU.",
     *RUN,
     merged("vehicles", "vehicles"),
     Column("operation", lambda row: operation(row), merge=True),

@@ -1,12 +1,15 @@
 """Other libraries beside the port."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
+from experiments import config
 from experiments import peers as experiment
 from experiments.peers import AIM, TARGET_SIZE
+from paper import NOT_MEASURED
 from paper.tables import RUN, of_runs, table
 from paper.typeset import (
     DASH,
@@ -27,6 +30,13 @@ from paper.typeset import (
 
 FEATURES = Path(__file__).parents[1] / "features.yaml"
 MODES = {"step": "one step per call", "fused": "fused"}
+
+
+def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
+    """of_runs; an environment of a kind that no peer has is left out unless it was measured."""
+    found = of_runs(datasets, "peers", rows_of)
+    thread = found["environment"].map(lambda name: config.parse(config.FOLDER / f"{name}.yaml").get("kind") != "block")
+    return found[thread | (found["status"] != NOT_MEASURED)]
 
 
 def name(row) -> str:
@@ -87,7 +97,7 @@ def peers_fastest(datasets):
         figures = {"ratio": over.ratio, "ratio_low": over.low, "ratio_high": over.high}
         return [peer | figures | {"port_rate": over.ratio * peer["rate"], "met": over.ratio >= AIM}]
 
-    return of_runs(datasets, "peers", fastest)
+    return of_compared(datasets, fastest)
 
 
 @table(
@@ -105,7 +115,7 @@ def peers(datasets):
         rows = experiment.summary(run.frame)
         return rows[(rows["num_envs"] == TARGET_SIZE) | rows["num_envs"].isna()]
 
-    return of_runs(datasets, "peers", at_the_size)
+    return of_compared(datasets, at_the_size)
 
 
 @table(
@@ -125,7 +135,7 @@ def peers_sizes(datasets):
         rows = rows.assign(place=rows["peer"].map(places))
         return rows.sort_values(["place", "mode", "threads", "num_envs"], kind="stable")
 
-    return of_runs(datasets, "peers", in_order)
+    return of_compared(datasets, in_order)
 
 
 @table("What the libraries offer for the five classic tasks, each looked up in the version named.")

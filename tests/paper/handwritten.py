@@ -1,6 +1,7 @@
 """Small results written by hand, whose tables and ratios can be worked out in the head."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 
@@ -26,6 +27,9 @@ COLUMNS = {
     "breakdown": "environment vehicles operation form device num_envs threads dtype block steps wall_s cpu_s",
     "scaling": "environment rung device preset traffic vehicles clients servers edges gains num_envs threads dtype "
     "bytes_per_env bytes_per_scenario memory_mib block steps wall_s cpu_s first_call_s status reason",
+    "offloading": "environment level form device traffic policy trained_on penalty_weight seed scenario seen route "
+    "return cost drift success on_time open tasks delay_p50_s delay_p95_s delay_p99_s energy_j jain dropped_overflow "
+    "dropped_cap dropped_coverage family node slot backlog_mbit rate_mbps delay_s",
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
     "spill_load_bytes stack_bytes shared_bytes",
 }
@@ -177,6 +181,40 @@ TOO_LARGE |= {"status": "not measured", "reason": "it needs 9.0 GiB"}
 FLEETS += fleet("port-cpu", 0, 500, 1024, **TOO_LARGE)[:1]
 
 
+EPISODES = 6
+
+
+def offloaded(policy: str, on_time: float, cost: float, weight: float = 1.0, **about) -> list[dict]:
+    """Rows of all levels of a policy on one map: equal episodes; half of the tasks take 2 s, the rest 9 or for ever."""
+    row = {"environment": EDGE, "form": "original", "device": "cpu", "traffic": "arterial", "policy": policy}
+    row |= {"penalty_weight": weight, "seed": 0, "seen": 0} | about
+    means = {"return": -5.0, "cost": cost, "drift": 0.1, "success": 0.9, "on_time": on_time, "open": 0, "tasks": 100}
+    means |= {"energy_j": 2e5, "jain": 0.8, "dropped_overflow": 4, "dropped_cap": 5, "dropped_coverage": 1}
+    rows = [row | means | {"level": "episode", "scenario": 1000 + number} for number in range(EPISODES)]
+    delays = {"delay_p50_s": 2.0, "delay_p95_s": 9.0, "delay_p99_s": "inf"}
+    rows += [row | means | delays | {"level": "route", "route": "all", "scenario": one["scenario"]} for one in rows]
+    if weight != 1.0:
+        return rows
+    tasks = {2.0: 50, 9.0: 40, "inf": 10}
+    rows += [row | {"level": "delay", "delay_s": delay, "tasks": count} for delay, count in tasks.items()]
+    for family, node, slot in itertools.product(("v2i", "i2i", "ec"), range(2), range(2)):
+        cell = {"family": family, "node": node, "slot": slot, "backlog_mbit": 10 + slot}
+        rows.append(row | cell | {"level": "backlog"})
+    little = {"level": "little", "family": "lc", "rate_mbps": 4.0, "delay_s": 2.5, "backlog_mbit": 10.0}
+    return [*rows, row | little]
+
+
+POLICIES = [
+    *offloaded("local", 0.5, 0.2),
+    *offloaded("greedy", 0.75, 0.4),
+    *offloaded("backpressure", 0.8, 0.3),
+    *offloaded("backpressure", 0.6, 0.1, weight=10.0),
+    *offloaded("ppo", 0.85, 0.3, trained_on="many"),
+    *offloaded("ppo", 0.7, 0.35, trained_on="one"),
+    *offloaded("ppo", 0.9, 0.3, trained_on="one", seen=1),
+]
+
+
 def edge(root: Path) -> None:
     """The reader's machine with the environment that has a large state."""
 
@@ -204,6 +242,7 @@ def edge(root: Path) -> None:
         ("correctness", checks),
         ("breakdown", OPERATIONS),
         ("scaling", FLEETS),
+        ("offloading", POLICIES),
         ("compilation", of_edge(KERNELS)),
     ):
         write(root, None, experiment, rows, HERE, environment=EDGE)

@@ -108,3 +108,24 @@ def test_nothing_measured_is_said(nothing):
         (panel,) = figures.draw(name, paper.load(nothing)).axes
         assert [text.get_text() for text in panel.texts] == ["not measured yet"]
     assert {row["status"] for row in seen("edge_claims", paper.load(nothing))} == {"not measured"}
+
+
+def test_an_environment_with_a_large_state_that_nobody_measured(nothing, monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ["cartpole", EDGE])
+    unmeasured = paper.load(nothing)
+    for name in ("family", "ladder", "breakdown", "break_even", "correctness", "operations", "scaling", "offloading"):
+        (row,) = [row for row in seen(name, unmeasured) if row["environment"] == EDGE]
+        assert row["status"] == "not measured"
+    assert [row["environment"] for row in seen("operations", unmeasured)] == [EDGE]  # nobody asks it of cartpole
+    assert [row["environment"] for row in seen("peers", unmeasured)] == ["cartpole"]  # no peer has the other
+
+
+def test_policies_by_hand(edge):
+    rows = {(row["policy"], row["map"]): row for row in seen("offloading", edge)}
+    greedy = rows["greedy", "arterial"]
+    assert (greedy["episodes"], greedy["on time"]) == ("6", "75\u00a0% [75\u00a0%, 75\u00a0%]")
+    assert greedy["energy, kJ"] == "200 [200, 200]"
+    assert rows["PPO, trained on many scenarios", "arterial"]["on time"] == "85\u00a0%"  # one seed has no interval
+    played = [(row["policy"], row["played on"]) for row in seen("generalisation", edge)]
+    assert ("PPO, trained on one scenario", "seen") in played and ("PPO, trained on one scenario", "unseen") in played
+    assert [row["penalty weight"] for row in seen("penalty_weights", edge)] == ["1", "10"]
