@@ -285,6 +285,23 @@ def test_episodes_follow_each_other_in_the_same_step():
     assert first.shape == (4, env.params.observation_length)
 
 
+def test_the_array_form_and_the_port_live_the_same_episodes(pool):
+    options = {"seed": 5, "scenarios": pool, "dtype": "float64"}
+    form, port = arrays.ArraysEnv(6, **options), envs.make("vehicular_edge", 6, **options)
+    np.testing.assert_allclose(form.reset(), port.reset(seed=5)[0][:, 0], rtol=1e-6, atol=1e-6)
+    slots = form.params.slots
+    for action in form.random_actions(2 * slots + 3):
+        np.testing.assert_array_equal(action, port.random_actions()[0])
+        found, (observation, reward, terminated, truncated, _) = form.step(action), port.step(action)
+        np.testing.assert_allclose(found[0], observation[:, 0], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(found[1], reward[:, 0], rtol=1e-6)
+        np.testing.assert_array_equal(found[2], terminated)
+        np.testing.assert_array_equal(found[3], truncated)
+    np.testing.assert_array_equal(form.tables.index, port.state()["scenario"])
+    for name, values in port.fields().items():
+        np.testing.assert_allclose(form.state[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
 def test_running_scales_outlive_an_episode():
     env = arrays.ArraysEnv(2, scenarios=2, traffic="dense", preset="original", **SMALL)
     for action in env.random_actions(env.params.slots):
