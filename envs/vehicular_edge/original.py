@@ -6,7 +6,6 @@ compared with it. `episode.py` holds the model; this file makes it a PettingZoo 
 """
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -16,6 +15,7 @@ from pettingzoo import ParallelEnv
 
 from ..noise import RESET, philox
 from ..port import nearest
+from . import observation
 from .episode import Episode
 from .nodes import Network
 from .params import PRESETS, Params, queue_shapes, state_shapes
@@ -58,7 +58,7 @@ class VehicularEdge(ParallelEnv):
         self.agents = []
         actions = Box(-1.0 if signed else 0.0, 1.0, (p.action_length,), np.float32)
         self._action_spaces = {"offloading": actions, "allocation": Box(actions.low, actions.high)}
-        self._observation_space = _observation_box(p)
+        self._observation_space = observation.space(p)
         self.state_space = Box(0.0, p.slots / (p.slots - 1), (2,), np.float64)
         self._networks = {}
         self._start(0)
@@ -173,29 +173,8 @@ class VehicularEdge(ParallelEnv):
         return self.episode.t
 
     def observe(self) -> np.ndarray:
-        """What both agents see, [D] in float64 (section 2.12)."""
-        p, network = self.params, self.episode.network
-        calibration, found = network.scenario.calibration, network.scenario
-        largest_mb, largest_work = calibration.size, calibration.work
-        if p.running_scales:  # Q11
-            largest_mb, largest_work = network.largest_mb, network.largest_work
-        seen = []
-        for client in network.clients:
-            for task in client.tasks:
-                seen += [task.size_mb / largest_mb, task.mbit * 1e6 * task.density / largest_work]
-            seen += [0.0, 0.0] * (p.tasks - len(client.tasks))
-        slot = min(self.t, p.slots - 1)
-        scores_v2v, scores_v2i = found.scores_v2v[slot], found.scores_v2i[slot]
-        if not p.raw_observation:  # Q26
-            scores_v2v, scores_v2i = scores_v2v / calibration.score_v2v, scores_v2i / calibration.score_v2i
-        Q = self._scales.backlogs(self.episode.reported(), calibration)
-        seen += Q["lc"]
-        seen += scores_v2v.tolist()
-        seen += itertools.chain.from_iterable(zip(Q["v2v"], Q["vc"], strict=True))
-        seen += scores_v2i.tolist()
-        seen += itertools.chain.from_iterable(zip(Q["v2i"], Q["i2i"], Q["ec"], strict=True))
-        seen += Q["i2c"] + Q["cc"]
-        return np.array(seen)
+        """What both agents see, [D] in float64."""
+        return observation.vector(self.episode)
 
     @property
     def record(self) -> dict:
@@ -257,17 +236,6 @@ def _check_range(what: str, values: np.ndarray, low: float, high: float):
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0].tolist())
         raise ValueError(f"{what}: index {index} is {values[index]}, must lie in [{low}, {high}]")
-
-
-def _observation_box(p: Params) -> Box:
-    """[0, 1] as published, or what really bounds each number (Q26)."""
-    if p.raw_observation:
-        return Box(0.0, 1.0, (p.observation_length,), np.float32)
-    low = np.zeros(p.observation_length, np.float32)
-    first = 2 * p.tasks * p.clients + p.clients
-    for start in (first, first + p.components + 2 * p.servers):  # only scores have a sign
-        low[start : start + p.components] = -np.inf
-    return Box(low, np.full_like(low, np.inf), dtype=np.float32)
 
 
 def _column(queues: list, part: str) -> np.ndarray:
