@@ -13,7 +13,7 @@ OPERATIONS = {  # parts of a slot that every form has, as the forms call them, i
     "noma": "rates with interference cancelled",
     "queue_update": "queues",
     "cost": "cost",
-    "queues_and_cost": "queues and cost together",
+    "offloading_queues_cost": "all but rates, together",
     "step": "a whole slot",
 }
 OPERATION = ["vehicles", "operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv

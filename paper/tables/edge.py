@@ -54,7 +54,7 @@ REMARK = text("remark", "reason", kind="long")
 
 @table(
     "Operations of a slot, timed one by one in each form: the time of one slot of one environment, and how many times "
-    "faster than in the original of the same run. Of the port, which is one kernel with one stage for queues and cost, "
+    "faster than in the original of the same run. Of the port, which is one kernel with one stage for all but rates, "
     "the cycles of each stage are counted, and their shares taken of the whole slot. Share: of the same form's whole "
     "slot; drift, reward and observation are no operation here. Expected: what the plan expects of a GPU.",
     *RUN,
