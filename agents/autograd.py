@@ -3,6 +3,7 @@
 `learner.py` does the same for the common case on the CPU, several times as fast, and is tested against this.
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -22,7 +23,8 @@ class Autograd:
         networks: whose parameters are trained.
         distribution: of the actions.
         batch: tensors with one row per sample: obs [N, n], action [N, ...], log_prob, advantage, target, value [N];
-            perhaps mask [N, masks] of allowed actions and valid [N]: other rows have weight 0.
+            perhaps mask [N, masks] of allowed actions and valid [N]: other rows have weight 0. Where log_prob is
+            [N, components], each component of an action has a ratio and a limit of its own, and losses are summed.
         rate, ent_coef: [L] float32, read at every update.
         shards: S; the gradients of shards are computed apart and summed in their order.
         clip_value: limit the value's change like the ratio's.
@@ -100,7 +102,9 @@ class Autograd:
                 given[name] = tensor.masked_fill(~valid.view(*valid.shape, *[1] * (tensor.dim() - 2)), 0)
         out, value = self.networks(given["obs"])
         free = self.networks.leaves.get("free")
-        log_prob, entropy = self.distribution.log_prob_entropy(
+        by_component = given["log_prob"].dim() == 3
+        likelihood = self.distribution.of_components if by_component else self.distribution.log_prob_entropy
+        log_prob, entropy = likelihood(
             out, None if free is None else free.unsqueeze(1), given["action"], given.get("mask")
         )
         advantage = given["advantage"]
@@ -108,7 +112,11 @@ class Autograd:
             advantage = (advantage - mean) / (deviation + 1e-8)
         log_ratio = log_prob - given["log_prob"]
         ratio = log_ratio.exp()
-        policy_loss = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - self.clip, 1 + self.clip))
+        if by_component:
+            policy_loss = -advantage * self._limited(ratio, advantage.unsqueeze(-1)).sum(dim=-1)
+            entropy = entropy.sum(dim=-1).expand_as(advantage)
+        else:
+            policy_loss = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - self.clip, 1 + self.clip))
         error = (value - given["target"]).square()
         if self.clip_value:
             near = given["value"] + (value - given["value"]).clamp(-self.clip, self.clip)
@@ -123,10 +131,18 @@ class Autograd:
         loss = means[0] + self.vf_coef * means[1] - self.ent_coef * means[2]
         found = torch.autograd.grad(loss.sum(), list(self.networks.leaves.values()))
         with torch.no_grad():
-            kl = mean_over_valid(ratio - 1 - log_ratio)
-            clipped = mean_over_valid(((ratio - 1).abs() > self.clip).float())
+            kl, clipped = ratio - 1 - log_ratio, ((ratio - 1).abs() > self.clip).float()
+            if by_component:  # of independent ones the divergences add up
+                kl, clipped = kl.sum(dim=-1), clipped.mean(dim=-1)
+            kl, clipped = mean_over_valid(kl), mean_over_valid(clipped)
             figures = torch.stack([*(term.detach() for term in means), kl, clipped, loss.detach()], dim=1)
             return torch.cat([self.networks.flat(dict(zip(self.networks.leaves, found, strict=True))), figures], dim=1)
+
+    def _limited(self, ratio: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
+        """Ratios [L, k, components] as they enter the loss, which gains nothing by moving them beyond the limit."""
+        gains = advantage > 0
+        least = torch.where(gains, 0.0, 1 - self.clip)
+        return torch.clamp(ratio, least, torch.where(gains, 1 + self.clip, math.inf))
 
     @torch.no_grad()
     def _apply(self, gradient: torch.Tensor, figures: torch.Tensor) -> None:

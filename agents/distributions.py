@@ -50,6 +50,11 @@ class Distribution(ABC):
     stored_dtype: torch.dtype
 
     @property
+    def components(self) -> int:
+        """Independent numbers of an action: 1, or as many as are stored."""
+        return math.prod(self.stored_shape)
+
+    @property
     def blocks(self) -> int:
         """Philox blocks of four words that one action takes."""
         return -(-self.words // 4)
@@ -77,9 +82,14 @@ class Distribution(ABC):
     def mode(self, out, free=None, mask=None) -> torch.Tensor:
         """The greedy action [..., *stored_shape], the first of equally likely ones."""
 
-    @abstractmethod
     def log_prob_entropy(self, out, free, action, mask=None) -> tuple[torch.Tensor, torch.Tensor]:
         """log p of stored actions, and the entropy, both [...] and differentiable in `out` and `free`."""
+        log_probs, entropies = self.of_components(out, free, action, mask)
+        return log_probs.sum(dim=-1), entropies.sum(dim=-1)
+
+    @abstractmethod
+    def of_components(self, out, free, action, mask=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Likewise of each of an action's independent components, both [..., components]."""
 
     def to_environment(self, action) -> torch.Tensor:
         """A stored action as the environment takes it."""
@@ -157,6 +167,10 @@ class Categorical(Distribution):
     def log_prob_entropy(self, out, free, action, mask=None):
         return _known(_allowed(out, mask), action)
 
+    def of_components(self, out, free, action, mask=None):
+        log_prob, entropy = self.log_prob_entropy(out, free, action, mask)
+        return log_prob.unsqueeze(-1), entropy.unsqueeze(-1)
+
 
 @dataclass(frozen=True)
 class MultiCategorical(Distribution):
@@ -178,9 +192,8 @@ class MultiCategorical(Distribution):
     def mode(self, out, free=None, mask=None):
         return self._logits(out, mask).argmax(dim=-1)
 
-    def log_prob_entropy(self, out, free, action, mask=None):
-        log_prob, entropy = _known(self._logits(out, mask), action)
-        return log_prob.sum(dim=-1), entropy.sum(dim=-1)
+    def of_components(self, out, free, action, mask=None):
+        return _known(self._logits(out, mask), action)
 
     def _logits(self, out, mask):
         """[..., d, widest]: a row for each component, filled up with what is less likely than a forbidden action."""
@@ -204,8 +217,12 @@ class OnBox(Distribution):
     stored_dtype = torch.float32
 
     @functools.cached_property
+    def _log_widths(self) -> tuple[float, ...]:
+        return tuple(math.log(high - low) for low, high in zip(self.low, self.high, strict=True))
+
+    @functools.cached_property
     def _log_volume(self) -> float:
-        return sum(math.log(high - low) for low, high in zip(self.low, self.high, strict=True))
+        return sum(self._log_widths)
 
     def _bounds(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         return _row(self.low, device), _row(self.high, device)
@@ -235,6 +252,10 @@ class Gaussian(OnBox):
         log_prob = _normal_log_prob((action - out) / free.exp(), free)
         return log_prob, _normal_entropy(free).expand_as(log_prob)
 
+    def of_components(self, out, free, action, mask=None):
+        normal = (action - out) * (-free).exp()
+        return torch.addcmul(-HALF_LN_2PI - free, normal, normal, value=-0.5), free + (0.5 + HALF_LN_2PI)
+
     def to_environment(self, action):
         return torch.clamp(action, *self._bounds(action.device))
 
@@ -259,6 +280,12 @@ class Squashed(Gaussian):
         normal = (action - out) / deviation
         log_slope = self._log_slope(torch.addcmul(out, deviation, normal.detach()))
         return _normal_log_prob(normal, free) - log_slope.detach(), _normal_entropy(free) + log_slope
+
+    def of_components(self, out, free, action, mask=None):
+        log_probs, entropies = super().of_components(out, free, action)
+        z = torch.addcmul(out, free.exp(), ((action - out) / free.exp()).detach())
+        log_slopes = 2 * (math.log(2) - z - softplus(-2 * z)) + (_row(self._log_widths, z.device) - math.log(2))
+        return log_probs - log_slopes.detach(), entropies + log_slopes
 
     def to_environment(self, action):
         # (1 + tanh z) / 2 = sigmoid(2 z); lerp, unlike mid + half tanh z, never rounds beyond a bound.
@@ -314,6 +341,10 @@ class Beta(OnBox):
     def log_prob_entropy(self, out, free, action, mask=None):
         unit = self._unit(1 + softplus(out))
         return self._log_prob(unit, action), unit.entropy().sum(dim=-1) + self._log_volume
+
+    def of_components(self, out, free, action, mask=None):
+        unit, log_widths = self._unit(1 + softplus(out)), _row(self._log_widths, out.device)
+        return unit.log_prob(action.clamp(UNIT, 1 - UNIT)) - log_widths, unit.entropy() + log_widths
 
     def to_environment(self, action):
         return torch.lerp(*self._bounds(action.device), action)

@@ -1,6 +1,7 @@
 """Returns and lengths of whole episodes under a fixed policy: in the original, which counts, or quickly in the port."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +14,8 @@ EPISODES = 100
 FIRST_SEED = 10_000  # of evaluation; training takes small seeds, so that the two never meet
 CHUNK = 64  # steps of the port between two looks at whether all episodes have ended
 
-Act = Callable[[torch.Tensor], torch.Tensor]  # from obs float32 [k, n] to actions [k] or [k, 1], inside the space
+# From obs float32 [k, (A,) n] to actions [k, (A, )...] inside the space; of a single number also without its axis.
+Act = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,75 +26,144 @@ class Episodes:
     lengths: np.ndarray  # [episodes] int64, steps
 
 
-def in_original(environment: str, act: Act, episodes: int = EPISODES, first_seed: int = FIRST_SEED) -> Episodes:
+def in_original(
+    environment: str, act: Act, episodes: int = EPISODES, first_seed: int = FIRST_SEED, **options
+) -> Episodes:
     """One episode in each of so many originals, number i reset with the seed `first_seed` + i.
 
     Args:
         environment: a folder of `envs/`.
-        act: called once a step with the observations of the episodes still running, on the CPU.
+        act: as of `play`.
         episodes: at least 1.
         first_seed: 0 or more.
+        **options: of `envs.make_original`; where it has an `index` of what is drawn, original i gets i.
 
     Raises:
         ValueError: an unknown environment, or actions of a wrong shape or kind or outside the space; names the first.
-        ImportError: Gymnasium is not installed.
+        ImportError: Gymnasium or PettingZoo is not installed.
     """
-    episodes = integer("episodes", episodes, 1, 2**31 - 1)
-    first_seed = integer("first_seed", first_seed, 0, 2**31 - 1)
-    originals = [envs.make_original(environment) for _ in range(episodes)]
+    originals = _originals(environment, integer("episodes", episodes, 1, 2**31 - 1), options)
     try:
-        return _play_originals(originals, act, first_seed)
+        return play(originals, act, first_seed)
     finally:
         for original in originals:
             original.close()
 
 
+def _originals(environment: str, count: int, options: Mapping) -> list:
+    numbered = "index" in inspect.signature(envs.original(environment).make).parameters and "index" not in options
+    return [envs.make_original(environment, **options, **{"index": i} if numbered else {}) for i in range(count)]
+
+
 @torch.no_grad()
-def _play_originals(originals: Sequence, act: Act, first_seed: int) -> Episodes:
-    space = originals[0].action_space
-    obs = [original.reset(seed=first_seed + i)[0] for i, original in enumerate(originals)]
-    returns, lengths, running = [0.0] * len(originals), [0] * len(originals), list(range(len(originals)))
+def play(originals: Sequence, act: Act, first_seed: int = FIRST_SEED) -> Episodes:
+    """One episode in each of several originals, of Gymnasium or of PettingZoo's parallel API, whose return is the mean
+    of its agents'.
+
+    Args:
+        originals: of one kind; number i is reset with the seed `first_seed` + i.
+        act: called once a step with the observations of the episodes still running, on the CPU.
+
+    Raises:
+        ValueError: as `in_original`.
+    """
+    first_seed = integer("first_seed", first_seed, 0, 2**31 - 1)
+    games = [Parallel(original) if hasattr(original, "possible_agents") else Single(original) for original in originals]
+    obs = [game.reset(first_seed + i) for i, game in enumerate(games)]
+    returns, lengths, running = [0.0] * len(games), [0] * len(games), list(range(len(games)))
     while running:
-        actions = _actions(act(torch.from_numpy(np.array(obs, dtype=np.float32))), space, running)
+        actions = _actions(act(torch.from_numpy(np.array(obs, dtype=np.float32))), games[0], running)
         before, running, obs = running, [], []
         for i, action in zip(before, actions, strict=True):
-            seen, reward, terminated, truncated, _ = originals[i].step(action)
-            returns[i] += float(reward)
+            seen, reward, ended = games[i].step(action)
+            returns[i] += reward
             lengths[i] += 1
-            if not (terminated or truncated):
+            if not ended:
                 running.append(i)
                 obs.append(seen)
     return Episodes(np.array(returns), np.array(lengths))
 
 
-def _actions(actions: torch.Tensor, space, episodes: Sequence[int]) -> list[int] | np.ndarray:
-    """Actions as the original's `step` takes them one by one: integers, or arrays [1]."""
-    count, discrete = len(episodes), hasattr(space, "n")
-    if not isinstance(actions, torch.Tensor) or actions.shape not in ((count,), (count, 1)):
+class Single:
+    """An episode of one agent."""
+
+    agents = ()
+
+    def __init__(self, original):
+        self.original, self.space = original, original.action_space
+
+    def reset(self, seed: int) -> np.ndarray:
+        return self.original.reset(seed=seed)[0]
+
+    def step(self, action) -> tuple[np.ndarray, float, bool]:
+        """Observation, reward, and whether that was the end."""
+        obs, reward, terminated, truncated, _ = self.original.step(action)
+        return obs, float(reward), terminated or truncated
+
+
+class Parallel:
+    """An episode of several agents: observations [A, n], actions [A, m]; 0 is what an agent sees that has finished."""
+
+    def __init__(self, original):
+        self.original, self.agents = original, original.possible_agents
+        self.space = original.action_space(self.agents[0])
+
+    def reset(self, seed: int) -> np.ndarray:
+        obs, _ = self.original.reset(seed=seed)
+        self._nothing = np.zeros_like(obs[self.agents[0]])
+        return self._rows(obs)
+
+    def step(self, actions) -> tuple[np.ndarray, float, bool]:
+        """Observations, mean reward of all agents, and whether nobody is left."""
+        acting = {
+            agent: action for agent, action in zip(self.agents, actions, strict=True) if agent in self.original.agents
+        }
+        obs, rewards, _, _, _ = self.original.step(acting)
+        return self._rows(obs), sum(map(float, rewards.values())) / len(self.agents), not self.original.agents
+
+    def _rows(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.stack([obs.get(agent, self._nothing) for agent in self.agents])
+
+
+def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[int]) -> list | np.ndarray:
+    """Actions as the originals' `step` takes them: integers or arrays, of several agents a row of them."""
+    space, rows, discrete = (
+        game.space,
+        (len(episodes), *[len(game.agents)] * bool(game.agents)),
+        hasattr(game.space, "n"),
+    )
+    allowed = [(*rows, *space.shape)] + ([rows] if space.shape == (1,) else [(*rows, 1)] if discrete else [])
+    if not isinstance(actions, torch.Tensor) or actions.shape not in allowed:
         found = tuple(actions.shape) if isinstance(actions, torch.Tensor) else type(actions).__name__
-        raise ValueError(f"act must return a tensor ({count},) or ({count}, 1) of actions, got {found}")
+        wanted = " or ".join(str(shape) for shape in sorted(allowed, key=len))
+        raise ValueError(f"act must return a tensor {wanted} of actions, got {found}")
     if actions.dtype == torch.bool or actions.is_complex() or actions.is_floating_point() == discrete:
         kind = "integers" if discrete else "floating-point numbers"
         raise ValueError(f"act must return {kind}, got {str(actions.dtype).removeprefix('torch.')}")
-    values = actions.reshape(-1).cpu().numpy()
-    low, high = (0, int(space.n) - 1) if discrete else (space.low.item(), space.high.item())
+    values = actions.reshape(*rows, *space.shape).cpu().numpy()
+    low, high = (0, int(space.n) - 1) if discrete else (space.low, space.high)
     inside = (values >= low) & (values <= high)  # NaN is outside
     if not inside.all():
-        k = int(np.argmin(inside))
-        raise ValueError(f"action {values[k]} of episode {episodes[k]} is not in {low:g} .. {high:g}")
-    return values.tolist() if discrete else values.astype(space.dtype).reshape(-1, 1)
+        place = tuple(np.argwhere(~inside)[0])
+        low, high = (np.broadcast_to(bound, values.shape)[place] for bound in (low, high))
+        raise ValueError(f"action {values[place]} of episode {episodes[place[0]]} is not in {low:g} .. {high:g}")
+    return values.tolist() if discrete else values.astype(space.dtype)
 
 
-def random_policy(environment: str, episodes: int = EPISODES, first_seed: int = FIRST_SEED) -> Episodes:
+def random_policy(environment: str, episodes: int = EPISODES, first_seed: int = FIRST_SEED, **options) -> Episodes:
     """`in_original` under actions drawn uniformly from the space; `first_seed` seeds them as well."""
-    space, rng = envs.port(environment).action, np.random.default_rng(first_seed)
+    original = envs.make_original(environment, **options)
+    game = Parallel(original) if hasattr(original, "possible_agents") else Single(original)
+    space, agents, rng = game.space, [len(game.agents)] if game.agents else [], np.random.default_rng(first_seed)
+    original.close()
 
     def draw(obs: torch.Tensor) -> torch.Tensor:
+        shape = (len(obs), *agents, *space.shape)
         if hasattr(space, "n"):
-            return torch.from_numpy(rng.integers(int(space.n), size=len(obs)))
-        return torch.from_numpy(rng.uniform(space.low.item(), space.high.item(), len(obs)).astype(np.float32))
+            return torch.from_numpy(rng.integers(int(space.n), size=shape))
+        return torch.from_numpy(rng.uniform(space.low, space.high, shape).astype(np.float32))
 
-    return in_original(environment, draw, episodes, first_seed)
+    return in_original(environment, draw, episodes, first_seed, **options)
 
 
 class PortEpisodes:

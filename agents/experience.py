@@ -40,13 +40,15 @@ class Experience:
         per_agent: whether every agent has a learner of its own.
         in_kernel: roll out inside the environment's kernel.
         normaliser: of observations, or None.
+        by_component: keep log p of each component of an action, not of the whole.
         bootstrap: keep values of the last observations of truncated episodes; otherwise 0.
         agent_id: append which agent it is to its observation.
         first_index: noise index of environment 0.
 
     Attributes:
-        rows: [T, N, ...] obs (raw), action, log_prob, reward, terminated, truncated, value [T + 1, N], bootstrap; also
-            seen, what the networks saw, where that differs, and active and mask where the environment has them.
+        rows: [T, N, ...] obs (raw), action, log_prob [T, N(, components)], reward, terminated, truncated, value
+            [T + 1, N], bootstrap; also seen, what the networks saw, where that differs, and active and mask where the
+            environment has them.
         of_batch: [L, S, rows], which of the T x N rows belong to which learner and shard.
     """
 
@@ -62,6 +64,7 @@ class Experience:
         per_agent: bool = False,
         in_kernel: bool = False,
         normaliser: Normaliser | None = None,
+        by_component: bool = False,
         bootstrap: bool = True,
         agent_id: bool = False,
         first_index: int = 0,
@@ -71,6 +74,7 @@ class Experience:
         self.T, self.B, self.A = horizon, env.num_envs, getattr(env, "num_agents", None) or 1
         self.N, self.n = self.B * self.A, env.single_observation_space.shape[-1]
         self.seeds, self.shards, self.bootstrap, self.device = seeds, shards, bootstrap, networks.device
+        self._by_component = by_component
         self._ids = torch.eye(self.A, device=self.device).repeat(self.B, 1) if agent_id else None  # [N, A]
         self._policy = modules(networks) if in_kernel else None
         self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment so far
@@ -123,7 +127,7 @@ class Experience:
             layout = {
                 "obs": ((T + 1, N, self.n), float32),
                 "action": ((T, N, *self.distribution.stored_shape), self.distribution.stored_dtype),
-                "log_prob": ((T, N), float32),
+                "log_prob": ((T, N, *[self.distribution.components] * self._by_component), float32),
                 "reward": ((T, N), float32),
                 "terminated": ((T, N), torch.bool),
                 "truncated": ((T, N), torch.bool),
@@ -192,7 +196,10 @@ class Experience:
                 rows["seen"][t] = x
             out, rows["value"][t] = self._forward(x)
             mask = rows["mask"][t] if "mask" in rows else None
-            rows["action"][t], rows["log_prob"][t] = self.distribution.sample(out, free, variates[t], mask)
+            rows["action"][t], log_prob = self.distribution.sample(out, free, variates[t], mask)
+            if self._by_component:
+                log_prob, _ = self.distribution.of_components(out, free, rows["action"][t], mask)
+            rows["log_prob"][t] = log_prob
             action = self.distribution.to_environment(rows["action"][t])
             action = wide(action) if self._own else action
             action = action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])

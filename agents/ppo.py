@@ -26,6 +26,7 @@ from .networks import PRECISIONS, Greedy, Networks
 from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
 from .rollout import Advantage, Order
+from .team import Team
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 AUTO = ("auto", "torch", "kernel")
@@ -45,6 +46,11 @@ class Config:
     gamma: float | tuple[float, ...] = setting(0.99, "discount, one or one per member", least=0, most=1)
     gae_lambda: float = setting(0.95, "lambda of generalised advantage estimation", least=0, most=1)
     clip: float = setting(0.2, "limit of the probability ratio's distance from 1", least=0)
+    ratio: str = setting(
+        "action",
+        "what has a ratio: a whole action, or each of its components, for actions of hundreds of numbers",
+        choices=("action", "component"),
+    )
     clip_value: bool = setting(True, "limit the value's change likewise")
     ent_coef: float | tuple[float, ...] = setting(0.01, "weight of the entropy, one or one per member", least=0)
     vf_coef: float = setting(0.5, "weight of the value loss", least=0)
@@ -59,7 +65,14 @@ class Config:
     reward_scale: float = setting(1.0, "factor on every reward")
     bootstrap: bool = setting(True, "value of the last observation where an episode was truncated (off: as CleanRL)")
     box: str = setting("clipped", "distribution of continuous actions", choices=("clipped", "squashed", "beta"))
-    share: str = setting("all", "one network for all agents, or one for each", choices=("all", "none"))
+    share: str = setting(
+        "all",
+        "one network for all agents, or one for each, or one for the team, whose action is all of theirs",
+        choices=("all", "none", "team"),
+    )
+    groups: bool = setting(
+        False, "a team's actions have numbers that whole groups of them share, as the environment's action_groups say"
+    )
     agent_id: bool = setting(False, "append which agent it is, one-hot, to its observation")
     precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)
     rollout: str = setting("auto", "policy in torch, or in the environment's kernel where it fits", choices=AUTO)
@@ -80,6 +93,8 @@ class Config:
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.members:
                 raise ValueError(f"{name} has {len(value)} values; members={self.members} needs one, or one for each")
+        if self.groups and (self.share, self.box) != ("team", "clipped"):
+            raise ValueError(f"groups=True needs share='team' and box='clipped', not {self.share!r} and {self.box!r}")
         if self.num_envs % self.members:
             raise ValueError(f"num_envs={self.num_envs} must be divisible by members={self.members}")
         if self.members > 1 and (self.shards or 1) > 1:
@@ -166,6 +181,9 @@ class PPO:
         self.threads = config.threads or torch.get_num_threads()
         self.seeds = [config.seed + member for member in range(config.members)]
         self.env = self._environment(environment, config.num_envs // self.ranks.size)
+        self.team = None
+        if config.share == "team" and (getattr(self.env, "num_agents", None) or 1) > 1:
+            self.env = self.team = Team(self.env, config.groups)
         self.agents = getattr(self.env, "num_agents", None) or 1
         self.distribution = distributions.of(self.env.single_action_space, config.box)
         per_agent = config.share == "none" and self.agents > 1
@@ -188,6 +206,7 @@ class PPO:
             per_agent=per_agent,
             in_kernel=self._chosen("rollout", portable, "a port in float32, members=1, no norm_obs or agent_id"),
             normaliser=self.normaliser,
+            by_component=config.ratio == "component",
             bootstrap=config.bootstrap,
             agent_id=config.agent_id,
             first_index=self.ranks.rank * self.env.num_envs,
@@ -267,6 +286,7 @@ class PPO:
         config, hidden = self.config, self.config.hidden
         equal = len(hidden) == 2 and hidden[0] == hidden[1] and hidden[0] in envs.policies.HIDDEN
         known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
+        known = known and config.ratio == "action"
         return equal and known and not config.shared and config.precision == "fp32"
 
     def _chosen(self, name: str, fits: bool, needs: str) -> bool:
@@ -438,6 +458,8 @@ class PPO:
 
         greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
         """
+        if self.team is not None:
+            obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
         per_member = self.networks.learners // self.config.members
         networks = self.networks.some(member * per_member, per_member)
         x = obs.to(self.device, torch.float32).reshape(-1, obs.shape[-1])
@@ -456,7 +478,7 @@ class PPO:
             words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
             action = self.distribution.sample(out, free, words.int(), mask)[0]
         action = wide(self.distribution.to_environment(action))
-        return action.view(*obs.shape[:-1], *action.shape[1:])
+        return action.view(*obs.shape[:-1], *action.shape[1:]) if self.team is None else self.team.split(action)
 
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:
         """The policy as `env.rollout` takes it, sharing the numbers being trained; None where no kernel carries it."""
@@ -466,10 +488,10 @@ class PPO:
         """The greedy policy by itself: a module of torch from observations [B, n] to actions, a copy as it is now.
 
         Raises:
-            ValueError: actor and critic share layers, or agents have numbers or networks of their own.
+            ValueError: actor and critic share layers, agents have numbers or networks of their own, or are a team.
         """
-        if self.config.agent_id or self.networks.learners > self.config.members:
-            raise ValueError("agents have numbers or networks of their own: use run.act")
+        if self.config.agent_id or self.networks.learners > self.config.members or self.team is not None:
+            raise ValueError("agents have numbers or networks of their own, or are a team: use run.act")
         normaliser = self.normaliser and self.normaliser.of(member)
         bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
         return Greedy(copy.deepcopy(self.networks.sequential(member)[0]), self.distribution, *bounds)

@@ -78,7 +78,7 @@ def test_a_space_says_what_a_network_and_a_batch_must_hold(space, box, expected)
 
 
 def test_every_environment_has_a_distribution():
-    for name in envs.names():
+    for name in envs.names("thread"):
         distributions.of(envs.port(name).action)
 
 
@@ -526,7 +526,7 @@ def test_leading_axes_are_rows_and_learners_have_free_parameters_of_their_own(ki
             torch.testing.assert_close(one[member], other, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", envs.names("thread"))
 def test_samples_are_those_of_the_policy_in_the_kernel(name):
     steps, batch, seed = 40, 300, 5
     port = envs.port(name)
