@@ -118,10 +118,12 @@ def cells(backlogs: np.ndarray) -> Iterator[dict]:
 
 
 def report(frame: pd.DataFrame) -> str:
-    """Means over episodes, as lines to print."""
+    """Means over episodes on unseen scenarios, as lines to print."""
     keys = ["form", "traffic", "policy", "trained_on", "penalty_weight"]
     lines = [f"{'':58} {'return':>8} {'cost':>7} {'success':>8} {'on time':>8}"]
-    for key, rows in frame[frame["level"] == "episode"].groupby(keys, dropna=False, sort=False):
+    for key, rows in frame[(frame["level"] == "episode") & (frame["seen"] == 0)].groupby(
+        keys, dropna=False, sort=False
+    ):
         means = rows[["return", "cost", "success", "on_time"]].astype(float).mean()
         words = " ".join(str(word) for word in key if word == word)
         lines.append("{:58} {:8.3f} {:7.3f} {:8.3f} {:8.3f}".format(words, *means))

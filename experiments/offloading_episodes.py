@@ -16,7 +16,8 @@ from envs.vehicular_edge.tables import tables
 PERCENTS = (50, 95, 99)
 UNSEEN = 1000  # index of the first scenario that is played; agents are trained on those from 0 on
 LONGEST = 0.4  # of an episode: longer delays are not told apart, and as many slots at its end not counted
-EDGE_FAMILIES = ("v2i", "ec")
+EDGE_FAMILIES = ("v2i", "ec")  # whose backlogs are kept
+OF_A_SLOT = ("reward", "cost", "drift", "success", "jain", "energy")
 
 
 class Job(NamedTuple):
@@ -36,7 +37,7 @@ class Episode(NamedTuple):
     routes: list[dict]  # columns of the level "route"
     delays: np.ndarray  # [longest + 2] tasks by delay in s, the last place for longer ones
     backlogs: np.ndarray  # [families, T, Ne] Mbit at the slots' ends, in the order of EDGE_FAMILIES
-    little: list[dict]  # columns of the level "little"
+    little: list[dict]  # columns of the level "little", of the first episode of a batch alone
 
 
 def play(job: Job) -> Episode:
@@ -66,8 +67,8 @@ def drawn(traffic: str, index: int):
     return draw(traffic=traffic, index=index)
 
 
-def run(env, act: Callable[[np.ndarray, int], tuple]) -> Episode:
-    """One episode of an original; act(observation, slot) makes the step and returns what the step returned."""
+def run(env, act: Callable[[dict, int], tuple]) -> Episode:
+    """One episode of an original; act(observations, slot) makes the step and returns what the step returned."""
     observations, _ = env.reset(seed=0)
     records, states, slots = [], [], env.params.slots
     for t in range(slots):
@@ -146,11 +147,8 @@ def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, 
         at_edges = np.stack(
             [backlogs[name][b].sum(axis=-1) if name == "v2i" else backlogs[name][b] for name in EDGE_FAMILIES]
         )
-        little = list(points(moved, backlogs, b))
-        yield Episode({name: plain(value) for name, value in totals.items()}, routes, histogram[b], at_edges, little)
-
-
-OF_A_SLOT = ("reward", "cost", "drift", "success", "jain", "energy")
+        little = list(points(moved, backlogs, b)) if b == 0 else []
+        yield Episode({name: value.item() for name, value in totals.items()}, routes, histogram[b], at_edges, little)
 
 
 def points(moved: delays.Flows, backlogs: Mapping, b: int) -> Iterator[dict]:
@@ -159,11 +157,5 @@ def points(moved: delays.Flows, backlogs: Mapping, b: int) -> Iterator[dict]:
         flat = (array[name][b].reshape(len(backlogs[name][b]), -1).T for array in (moved.arrived, moved.departed))
         found = delays.sojourn(*flat, backlogs[name][b].reshape(len(backlogs[name][b]), -1).T)
         for node in np.flatnonzero(found.rate > 0):
-            values = dict(
-                zip(("backlog_mbit", "rate_mbps", "delay_s"), (float(row[node]) for row in found), strict=True)
-            )
-            yield {"family": name, "node": int(node), **values}
-
-
-def plain(value) -> float | int:
-    return value.item() if isinstance(value, np.generic) else value
+            backlog, rate, delay = (float(row[node]) for row in found)
+            yield {"family": name, "node": int(node), "backlog_mbit": backlog, "rate_mbps": rate, "delay_s": delay}
