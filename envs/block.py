@@ -315,7 +315,7 @@ class BlockEnv(VectorEnv):
             options: "reset_mask" [B] bool, NumPy or torch; a mask on the device is not read back.
 
         Returns:
-            obs [B, agents, n], info (empty).
+            obs [B, agents, n], info: active [B, agents].
 
         Raises:
             ValueError, TypeError: an unknown option, or a mask beside a seed.
@@ -335,7 +335,7 @@ class BlockEnv(VectorEnv):
             first = None if self._started else [int(self._buffers["seeds"].cpu().numpy()[0])]
             self._reset(None, first if seed is None else self._seeds(seed))
         self._started = True
-        return self._outputs[0], {}
+        return self._outputs[0], {"active": self._info["active"]}
 
     def _reset(self, mask: torch.Tensor | None, seeds):
         if seeds is not None:
@@ -366,14 +366,14 @@ class BlockEnv(VectorEnv):
         if isinstance(action, Mapping):
             target, share = self._integers(action)
             self._check_ended()
-            self._run("step_integers", input=target.data_ptr(), shares=share.data_ptr())
+            self._run("step", input=target.data_ptr(), shares=share.data_ptr())
         else:
             raw = self._tensor("action", action, torch.float32, self._action_shape)
             if self._check:
                 low = -1.0 if self.signed else 0.0
                 self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
             self._check_ended()
-            self._run("step_raw", input=raw.data_ptr())
+            self._run("step", input=raw.data_ptr(), shares=0)
         return *self._outputs, dict(self._info)
 
     def _integers(self, action: Mapping) -> tuple[torch.Tensor, torch.Tensor]:

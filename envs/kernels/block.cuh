@@ -54,7 +54,7 @@ struct Batch {
 // The arguments of one call.
 struct Call {
     const void* input;      // raw actions [B, RAW], integers [B, TARGETS], or a reset mask [B] (null: all)
-    const float* shares;    // [B, SHARES] beside integers
+    const float* shares;    // [B, SHARES] beside integers, null with raw actions
     float* actions;         // [K, B, RAW] random_actions writes
     i64 steps;              // K
     i64 fresh;              // reset: episode 0 instead of the next one
@@ -161,7 +161,6 @@ FN void stand(const Batch& b, i64 e, Memory& s) {
     }
 }
 
-template <bool INTEGERS>
 FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     const bool inert = AUTORESET != SAME_STEP && b.ended[e];
     if (AUTORESET == NEXT_STEP && lane() == 0) b.is_reset[e] = inert;
@@ -173,7 +172,7 @@ FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
         Episode episode;
         load(b, e, s, episode);
         reading.restart();
-        if (INTEGERS) {
+        if (call.shares) {
             const int* targets = static_cast<const int*>(call.input);
             Environment::read(s, targets + e * Environment::TARGETS, call.shares + e * Environment::SHARES);
         } else {
@@ -223,7 +222,9 @@ FN void random_words(const Batch& b, i64 e, i64 clock, int quad, u32* word) {
 
 FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
     for (int quad = lane(); quad < QUADS; quad += LANES) {
-        if (!Environment::reads(4 * quad) && !Environment::reads(4 * quad + 3)) continue;
+        bool read = false;
+        for (int k = 0; k < 4; k++) read |= Environment::reads(4 * quad + k);
+        if (!read) continue;
         u32 word[4];
         random_words(b, e, clock, quad, word);
 #pragma unroll
@@ -310,7 +311,7 @@ extern "C" __constant__ const i64 scratch_bytes = sizeof(Memory);  // of shared 
         FUNCTION(b, call, call.first + blockIdx.x, *reinterpret_cast<Memory*>(shared)); \
     }
 
-#elif !defined(LANES_ARE_THREADS)
+#elif !defined(FOREIGN_LANES)
 
 // Each handles the environments first .. last-1 of a launch, so that a pool can share them out.
 #define KERNEL(NAME, FUNCTION) \
@@ -347,8 +348,7 @@ extern "C" __attribute__((visibility("default"))) i64 scratch_bytes() { return s
 
 static_assert(sizeof(Memory) % 16 == 0, "shared memory is cleared sixteen bytes at a time");
 
-KERNEL(step_raw, step_one<false>)
-KERNEL(step_integers, step_one<true>)
+KERNEL(step, step_one)
 KERNEL(reset, reset_one)
 KERNEL(observe, observe_one)
 KERNEL(random_actions, random_one)

@@ -8,7 +8,7 @@
 FN int lane() { return int(threadIdx.x); }
 FN void sync() { __syncthreads(); }
 #define STAGE __device__ __forceinline__
-#elif defined(LANES_ARE_THREADS)  // the GPU's form run by threads, which a test defines, and the KERNEL that starts them
+#elif defined(FOREIGN_LANES)  // the GPU's form on the CPU: whoever asks for it defines lane, sync and KERNEL
 #define LANE_WALK 1
 int lane();
 void sync();

@@ -7,7 +7,7 @@
 
 struct Environment {
     enum : int {
-        STATE = STATE_LENGTH, OBS = 2 * TASKS + NC + 2 * COMPONENTS + 2 * NS + 3 * NE + 2, REWARDS = 1,
+        STATE = STATE_LENGTH, OBS = OBSERVATION, REWARDS = 1,
         METRICS = METRIC_COUNT + (PROFILE ? 5 : 0),  // cycles of three stages, and what block.cuh counts
         RECORD = TRACE ? RECORD_LENGTH : 0, AGENTS = 2, RAW = AGENTS * ACTION, TARGETS = TASKS, SHARES = ::SHARES,
     };
@@ -35,7 +35,11 @@ struct Environment {
         update_queues(s, x, record);
         watch.lap(cycles[2]);
         rewards[0] = float(judge(s, x, metrics, record));
-        if (TRACE) trace(s, x, record);
+        if (TRACE) {
+            trace(s, x, record);
+            const Place next = {at.scenario, at.t + 1};
+            observe_slot(s, Slot(tables, next), next.t, record + OBSERVED);
+        }
         sync();
         return false;
     }

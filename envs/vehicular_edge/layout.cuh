@@ -38,7 +38,8 @@ enum : int {  // the state, as params.state_shapes says
 enum : int {  // the record of a slot; its flows have the order of the queues in the state
     IN = 0, OUT = DELAY, DEP = 2 * DELAY, DELAY_IN = 3 * DELAY, DELAY_OUT = DELAY_IN + NC, RATE_V2V = DELAY_OUT + NC,
     RATE_V2I = RATE_V2V + NC * NS, TARGET = RATE_V2I + NC * NE, ADMITTED = TARGET + TASKS, COST_OF = ADMITTED + TASKS,
-    TOTAL_COST = COST_OF + COSTS, TOTAL_DRIFT, SUCCESS, REWARD, RECORD_LENGTH,
+    TOTAL_COST = COST_OF + COSTS, TOTAL_DRIFT, SUCCESS, REWARD, ENERGY, JAIN, DROPPED, OBSERVED = DROPPED + 3,
+    OBSERVATION = 2 * TASKS + NC + 2 * COMPONENTS + 2 * NS + 3 * NE + 2, RECORD_LENGTH = OBSERVED + OBSERVATION,
 };
 
 enum : int {  // rows that are summed over entities

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..batch import MODES
 from ..block import BlockEnv, BlockPort, Layout, Sizes
 from ..checks import choice, integer
 from ..spaces import Box
-from . import pack
+from . import groups, pack
 from .params import FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
-from .scenario import Scenario, draw_pool
+from .scenario import Scenario, draw_pool, load
 
 AGENTS = ("offloading", "allocation")
 METRICS = ("admitted", "overflow", "cap", "coverage", "energy", "jain")  # of a step, as in layout.cuh
@@ -48,7 +47,8 @@ def record_shapes(params: Params) -> dict[tuple[str, str], tuple[int, ...]]:
     }
     lengths = (Nc, Nc, Nc, Ns, Ne, Ne, Ne, 1)
     shapes |= {("costs", name): (length,) for name, length in zip(COSTS, lengths, strict=True)}
-    return shapes | {("", name): () for name in ("cost", "drift", "success", "reward")}
+    shapes |= {("", name): () for name in ("cost", "drift", "success", "reward", "energy", "jain")}
+    return shapes | {("", "dropped"): (3,), ("", "observation"): (params.observation_length,)}
 
 
 def layout(params: Params, drawn: bool = False, profile: bool = False) -> Layout:
@@ -142,6 +142,7 @@ class VehicularEdgeBatch(BlockEnv):
             first_index=first_index,
         )
         self.single_observation_space = observation(chosen)
+        self.action_groups = groups.of(chosen)  # which numbers of an action belong together
         metrics = self._buffers["metrics"]
         self._info |= {
             "admitted": metrics[:, 0],
@@ -196,7 +197,7 @@ class VehicularEdgeBatch(BlockEnv):
     def record(self) -> dict:
         """What happened in the last step, [B, ...]: flows [Mbit] as in, out and dep of every family, in and out of the
         virtual queue `delay`, rates [bit/s], target and admitted [Nc, J], costs by kind (mW, GHz, MB m), cost, drift,
-        success, reward.
+        success, reward, energy, jain, dropped, and the observation [D] after it (of an episode that ended: its last).
 
         Raises:
             ValueError: made without trace=True.
@@ -227,7 +228,7 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
         return draw_pool(port.make_params(preset or "physical", params), traffic, count, seed)
     given = list(scenarios) if isinstance(scenarios, list | tuple) else [scenarios]
-    given = [Scenario.load(one) if isinstance(one, str | Path) else one for one in given]
+    given = [load(one) if isinstance(one, str | Path) else one for one in given]
     for one in given:
         if not isinstance(one, Scenario):
             raise ValueError(f"scenarios={one!r:.60} must be a count, a Scenario, a path, or a list of the latter two")
@@ -251,19 +252,17 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
 def units(folder: Path) -> dict[tuple[str, str, str], str]:
     """Translation units by (autoreset mode, dtype, preset or what else is particular), with default parameters."""
     found = {}
+
+    def add(mode: str, dtype: str, word: str, params: Params, drawn: bool = False, **choices: bool):
+        choices = {"signed": False, "trace": False, **choices}
+        found[mode, dtype, word] = layout(params, drawn).unit(dtype, mode, **choices)
+
     for preset, dtype in itertools.product(PRESETS, ("float32", "float64")):
-        params = PORT.make_params(preset, {})
-        for mode in MODES if (preset, dtype) == ("physical", "float32") else ("SameStep",):
-            found[mode, dtype, preset] = layout(params).unit(dtype, mode, signed=False, trace=False)
-        found["SameStep", dtype, f"{preset} traced"] = layout(params).unit(dtype, "SameStep", signed=True, trace=True)
-    wide = PORT.make_params("physical", {"vehicles": 500, "edges": 25})
+        add("SameStep", dtype, preset, PORT.make_params(preset, {}))
+    for mode in ("NextStep", "Disabled"):
+        add(mode, "float32", "traced", PORT.make_params("physical", {}), signed=True, trace=True)
     for dtype in ("float32", "float64"):
-        found["SameStep", dtype, "drawn"] = layout(PORT.make_params("physical", {}), drawn=True).unit(
-            dtype, "SameStep", signed=False, trace=False
-        )
-        found["SameStep", dtype, "500 vehicles drawn"] = layout(wide, drawn=True).unit(
-            dtype, "SameStep", signed=False, trace=False
-        )
+        add("SameStep", dtype, "500 vehicles", PORT.make_params("physical", {"vehicles": 500, "edges": 25}), drawn=True)
     return found
 
 

@@ -214,21 +214,28 @@ FN real judge(Scratch& s, const Slot& x, float* metrics, real* record) {
         burden = real(0.7) * natural_log(P::penalty_weight * larger(cost, least)) + real(0.3) * natural_log(larger(drift, least));
     else burden = real(0.7) * P::penalty_weight * cost + real(0.3) * drift;
     const real reward = real(0.5) * success - real(0.5) * burden;
-    if (lane() == 0 && metrics) {
+    if (lane() == 0) {
         const real shares = s.sum[ROW_SHARE], squares = s.sum[ROW_SHARE_SQUARED];
+        const real overflow = real(generated - tried), unreachable = s.sum[ROW_UNREACHABLE];
+        const real energy = s.sum[ROW_WATT] + s.sum[ROW_CLIENT_GHZ] + s.sum[ROW_SERVER_GHZ] + s.sum[ROW_EDGE_GHZ] + s.ghz_cc;
+        const real jain = squares > 0 ? shares * shares / (real(producers) * squares) : real(1);
         metrics[METRIC_ADMITTED] = float(admitted);
-        metrics[METRIC_OVERFLOW] = float(generated - tried);
-        metrics[METRIC_CAP] = float(real(tried) - admitted - s.sum[ROW_UNREACHABLE]);
-        metrics[METRIC_COVERAGE] = float(s.sum[ROW_UNREACHABLE]);
-        metrics[METRIC_ENERGY] = float(
-            s.sum[ROW_WATT] + s.sum[ROW_CLIENT_GHZ] + s.sum[ROW_SERVER_GHZ] + s.sum[ROW_EDGE_GHZ] + s.ghz_cc);
-        metrics[METRIC_JAIN] = squares > 0 ? float(shares * shares / (real(producers) * squares)) : 1.0f;
-    }
-    if (TRACE && lane() == 0) {
-        record[TOTAL_COST] = cost;
-        record[TOTAL_DRIFT] = drift;
-        record[SUCCESS] = success;
-        record[REWARD] = reward;
+        metrics[METRIC_OVERFLOW] = float(overflow);
+        metrics[METRIC_CAP] = float(real(tried) - admitted - unreachable);
+        metrics[METRIC_COVERAGE] = float(unreachable);
+        metrics[METRIC_ENERGY] = float(energy);
+        metrics[METRIC_JAIN] = float(jain);
+        if (TRACE) {
+            record[TOTAL_COST] = cost;
+            record[TOTAL_DRIFT] = drift;
+            record[SUCCESS] = success;
+            record[REWARD] = reward;
+            record[ENERGY] = energy;
+            record[JAIN] = jain;
+            record[DROPPED] = overflow;
+            record[DROPPED + 1] = real(tried) - admitted - unreachable;
+            record[DROPPED + 2] = unreachable;
+        }
     }
     return reward;
 }
@@ -251,17 +258,18 @@ FN void trace(const Scratch& s, const Slot& x, real* record) {
 }
 
 // The observation of slot t; t = T is the last one, without tasks.
-FN void observe_slot(Scratch& s, const Slot& x, int t, float* row) {
+template <typename Seen>
+FN void observe_slot(Scratch& s, const Slot& x, int t, Seen* row) {
     report(s);
     const real size = t < T ? x.inverse_scale[SCALE_SIZE] : real(0), work = x.inverse_scale[SCALE_WORK];
     for (int k = lane(); k < TASKS; k += LANES) {
         const real bits = t < T ? x.bits[k] : real(0);
-        row[2 * k] = float(bits * size);
-        row[2 * k + 1] = float(bits / x.inverse_density[k] * work);
+        row[2 * k] = Seen(bits * size);
+        row[2 * k + 1] = Seen(bits / x.inverse_density[k] * work);
     }
     row += 2 * TASKS;
     const auto scaled = [&](int family, int most, real backlog) {
-        return float(RUNNING ? over(backlog, s.state[RUNNING ? most : 0]) : backlog * x.inverse_scale[SCALE_BACKLOG + family]);
+        return Seen(RUNNING ? over(backlog, s.state[RUNNING ? most : 0]) : backlog * x.inverse_scale[SCALE_BACKLOG + family]);
     };
     for (int i = lane(); i < NC; i += LANES) row[i] = scaled(0, MAX_LC + i, s.state[LC + i]);
     for (int n = lane(); n < COMPONENTS; n += LANES) row[NC + n] = x.scores[n];
