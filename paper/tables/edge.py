@@ -49,6 +49,11 @@ def merged(heading: str, name: str) -> Column:
     return Column(heading, lambda row: DASH if missing(row[name]) else count(row[name]), "number", merge=True)
 
 
+def measured(row, name: str, write: Callable[[float], str]) -> str:
+    """A figure, or that there is none."""
+    return paper.NOT_MEASURED if missing(row[name]) else write(row[name])
+
+
 REMARK = text("remark", "reason", kind="long")
 
 
@@ -62,7 +67,7 @@ REMARK = text("remark", "reason", kind="long")
     Column("operation", lambda row: operation(row), merge=True),
     Column("form", lambda row: DASH if missing(row["form"]) else paper.rung(row["form"]).label),
     number("B", "num_envs", count),
-    number("time per slot", "seconds", short_time),
+    Column("time per slot", lambda row: measured(row, "seconds", short_time), "number"),
     Column("95 % interval", lambda row: between(row, "seconds", short_time), "number"),
     number("share", "share", lambda share: f"{significant(100 * share, 2)}{SPACE}%"),
     number(f"{TIMES} original", "ratio", times),
@@ -97,7 +102,8 @@ def memory(heading: str, name: str) -> Column:
     number("edges", "edges", count),
     number("B", "num_envs", count),
     Column("threads", lambda row: on_cpu(row, "threads", count), "number"),
-    *RATES,
+    Column("rate, steps/s", lambda row: measured(row, "rate", si), "number"),
+    *RATES[1:],
     number("vehicle steps/s", "vehicle_rate", si),
     memory("KiB per environment", "bytes_per_env"),
     memory("KiB per scenario", "bytes_per_scenario"),
