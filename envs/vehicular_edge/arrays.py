@@ -2,7 +2,7 @@
 
 `step` composes the four operations of operations.py for B environments, `ArraysEnv` repeats it over episodes. All in
 float64 or float32, as the tables are. The largest intermediates hold about 40 kB of float64 per environment at the
-default sizes, a dozen live at once: a thousand environments need 0.5 GB.
+default sizes, few live at once: a step of a thousand environments needs 0.25 GB.
 """
 
 from dataclasses import replace

@@ -68,5 +68,6 @@ def of_routes(xp, params: Params, values, decision, counted, through) -> Array:
         [B, Ne, Ne + 1], destinations are the edges and the cloud.
     """
     destination = xp.where(counted, decision.target - (params.server_choices + 1), -1)
-    aimed = destination[..., None] == xp.arange(params.edges + 1)
-    return xp.matmul(through.astype(values.dtype), xp.where(aimed, values[..., None], 0.0).sum(axis=2))
+    aimed = (destination[..., None] == xp.arange(params.edges + 1)).astype(values.dtype)  # [B, Nc, J, Ne + 1]
+    by_client = xp.matmul(values[:, :, None], aimed)[:, :, 0]
+    return xp.matmul(through.astype(values.dtype), by_client)
