@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from numbers import Integral
 
+import numpy as np
 import torch
 
 from envs.spaces import AutoresetMode
@@ -46,6 +47,7 @@ def require_attributes(env) -> None:
             f"{name}.single_observation_space has the shape {None if shape is None else list(shape)}; it must be one "
             "axis [n] (images are not supported)"
         )
+    _require_parts(env, name, agents)
     for method in ("reset", "step"):
         if not callable(getattr(env, method)):
             raise ValueError(f"{name}.{method} must be a method")
@@ -56,6 +58,26 @@ def require_attributes(env) -> None:
         inspect.signature(env.reset).bind(seed=0)
     except TypeError:
         raise ValueError(f"{name}.reset must take a seed: reset(seed=...)") from None
+
+
+def _require_parts(env, name: str, agents: int | None) -> None:
+    """What a team of agents asks for: how many numbers of an action each agent uses, and which belong together."""
+    space = env.single_action_space
+    width = space.shape[0] if getattr(space, "shape", None) else 1
+    sizes = getattr(env, "action_sizes", None)
+    if sizes is not None:
+        fits = len(sizes) == (agents or 1) and all(isinstance(size, Integral) and 1 <= size <= width for size in sizes)
+        if not fits:
+            raise ValueError(
+                f"{name}.action_sizes is {sizes!r}; it must be {agents or 1} integers, each from 1 to {width}"
+            )
+    groups = getattr(env, "action_groups", None)
+    if groups is not None:
+        numbers, found = sum(sizes or [width] * (agents or 1)), np.asarray(groups)
+        if found.ndim != 2 or found.shape[1] != numbers or not np.issubdtype(found.dtype, np.integer):
+            raise ValueError(
+                f"{name}.action_groups is {found.dtype} {list(found.shape)}; it must be integers [levels, {numbers}]"
+            )
 
 
 def require_reset(env, answer, masks: int, device: torch.device) -> None:

@@ -129,5 +129,32 @@ def each_is_right(obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     return (action == (obs[..., : action.shape[-1]] > 0)).float().mean(dim=-1)
 
 
+class Crew(World):
+    """Two agents with one view, of which agent 0 uses the first `sizes[0]` numbers of an action, agent 1 the first
+    `sizes[1]`. The best numbers are the first component of what they see, and its negative.
+
+    Args:
+        grouped: whether the environment says that each agent's numbers belong together.
+        spread: only the mean of an agent's numbers counts, not each of them.
+    """
+
+    def __init__(self, num_envs: int = 8, sizes: tuple[int, int] = (2, 5), grouped: bool = False, spread: bool = False):
+        self.action_sizes, self.same_observation, self.spread = sizes, True, spread
+        self.beyond: list[float] = []  # largest number that was given and is not used, step by step
+        if grouped:
+            self.action_groups = np.repeat([0, 1], sizes)[None]
+        table = normal(PERIOD, num_envs, 1, 3).expand(-1, -1, 2, -1)
+        super().__init__(num_envs, Box(-1.0, 1.0, (max(sizes),)), self.distance, agents=2, table=table)
+
+    def distance(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        best, total = 0.5 * obs[:, 0, :1].clamp(-1, 1), 0.0
+        for agent, size in enumerate(self.action_sizes):
+            used = action[:, agent, :size].mean(dim=1, keepdim=True) if self.spread else action[:, agent, :size]
+            total = total - (used - best * (1 - 2 * agent)).square().mean(dim=1)
+        unused = [action[:, agent, size:].flatten() for agent, size in enumerate(self.action_sizes)]
+        self.beyond.append(float(torch.cat(unused).abs().sum()))
+        return total.unsqueeze(1).expand(-1, 2)
+
+
 BOX = Box(-2.0, 2.0, (2,))
 THREE_TWO = MultiDiscrete([3, 2])

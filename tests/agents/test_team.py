@@ -1,0 +1,239 @@
+"""A team of agents learns as one: what it sees, what it does, and that it finds what is best for all."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Discrete, MultiDiscrete
+
+from agents import evaluation, ppo
+from agents.ppo import PPO, Config
+from agents.team import Team
+from tests.agents.worlds import BOX, Crew, World, near_first, normal
+
+SMALL = Config(
+    num_envs=8, horizon=16, total_steps=128 * 100, epochs=4, minibatches=2, hidden=(16, 16), threads=1, share="team",
+    ent_coef=0.0, lr=3e-3, clip_value=False, anneal_lr=False, log_std=-1.0,
+)  # fmt: skip
+
+
+def changed(**changes) -> Config:
+    return ppo.configuration.replaced(SMALL, changes)
+
+
+def trained(world, iterations: int, **changes) -> PPO:
+    run = PPO(world, changed(**changes))
+    for _ in range(iterations):
+        run.iterate()
+    return run
+
+
+# ---- what a team sees and does ---------------------------------------------------------------------------------------
+
+
+def test_agents_with_one_view_are_seen_once_and_their_numbers_stand_side_by_side():
+    team = Team(Crew(4, (2, 5)))
+    obs, _ = team.reset(seed=0)
+    assert obs.shape == (4, 3) and torch.equal(obs, team.env.table[0, :, 0])
+    assert team.single_action_space.shape == (7,) and team.num_agents is None
+    action = torch.arange(28.0).view(4, 7) / 28
+    apart = team.split(action)
+    assert torch.equal(apart[:, 0, :2], action[:, :2]) and torch.equal(apart[:, 1], action[:, 2:])
+    assert (apart[:, 0, 2:] == 0).all()
+
+
+def test_agents_that_see_different_things_are_seen_side_by_side_and_rewards_are_averaged():
+    world = World(4, BOX, lambda obs, action: action[..., 0], agents=2)
+    team = Team(world)
+    obs, _ = team.reset()
+    assert torch.equal(obs, world.table[0].reshape(4, 6))
+    _, reward, terminated, truncated, infos = team.step(torch.tensor([[1.0, 0.0, 3.0, 0.0]]).expand(4, -1))
+    assert torch.equal(reward, torch.full((4,), 2.0)) and terminated.shape == truncated.shape == (4,)
+    assert torch.equal(infos["final_obs"], world.table[1].reshape(4, 6))
+
+
+@pytest.mark.parametrize(("space", "masks"), [(Discrete(3), [3, 3]), (MultiDiscrete([3, 2]), [5, 5])])
+def test_a_team_s_choices_and_masks_are_those_of_its_agents(space, masks):
+    allowed = torch.ones(sum(masks) // 2, dtype=torch.bool)
+    allowed[1] = False
+    world = World(4, space, lambda obs, action: action.float().reshape(4, 2, -1)[..., 0], agents=2, mask=allowed)
+    team = Team(world)
+    _, infos = team.reset()
+    assert infos["action_mask"].tolist()[0] == 2 * allowed.tolist()
+    assert team.single_action_space.nvec.tolist() == ([3, 3] if masks == [3, 3] else [3, 2, 3, 2])
+    run = trained(World(8, space, lambda obs, action: action.float().reshape(8, 2, -1)[..., 0], agents=2), 2)
+    assert run.act(normal(5, 2, 3)).shape == ((5, 2) if masks == [3, 3] else (5, 2, 2))
+
+
+def test_who_is_not_active_is_seen_as_nothing_and_a_team_counts_while_one_acts():
+    world = World(4, BOX, near_first, agents=2, active=lambda step: torch.tensor([[True, step < 2]]).repeat(4, 1))
+    team = Team(world)
+    team.reset()
+    for _ in range(2):
+        obs, *_, infos = team.step(torch.zeros(4, 4))
+    assert (obs[:, 3:] == 0).all() and torch.equal(obs[:, :3], world.table[2, :, 0]) and infos["active"].all()
+
+
+def test_a_group_s_number_moves_all_of_the_group():
+    world = Crew(1, (2, 3), grouped=True)
+    team = Team(world, grouped=True)
+    assert team.single_action_space.shape == (7,)
+    apart = team.split(torch.tensor([[0.1, 0.2, 0.3, 0.4, 2.0, 0.5, -0.25]]))
+    np.testing.assert_allclose(apart[0], [[0.6, 0.7, 0.0], [0.05, 0.15, 1.0]], atol=1e-6)  # clipped after the sum
+
+
+# ---- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", ["action", "component"])
+def test_agents_of_different_sizes_learn_what_is_best(ratio):
+    """The best pair is half the first component, and its negative: nothing is lost then."""
+    run = trained(Crew(8, (2, 5)), 100, ratio=ratio)
+    obs = normal(200, 1, 3, seed=3).expand(-1, 2, -1)
+    action, best = run.act(obs), 0.5 * obs[:, 0, :1].clamp(-1, 1)
+    assert (action[:, 0, :2] - best).square().mean() < 0.03 < best.square().mean() / 2
+    assert (action[:, 1] + best).square().mean() < 0.03
+
+
+def test_numbers_that_no_agent_uses_are_nowhere():
+    """They are always 0, and log p, entropy and networks are those of the numbers that are used."""
+    run = trained(Crew(8, (2, 5)), 2)
+    assert max(run.env.env.beyond) == 0
+    assert run.networks.outputs == 7 and run.experience.rows["action"].shape == (16, 8, 7)
+    assert run.statistics()["entropy"] == pytest.approx(7 * (-1 + 0.5 + 0.5 * np.log(2 * np.pi)), abs=0.2)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_only_a_group_s_mean_decides_is_found_by_exploring_it_together(grouped):
+    """Of 300 numbers the noise of the mean is 17 times smaller than theirs; a group's own number is not drowned."""
+    world = Crew(8, (100, 300), grouped=grouped, spread=True)
+    run = trained(world, 60, groups=grouped, ratio="component", lr=1e-3)
+    obs = normal(200, 1, 3, seed=3).expand(-1, 2, -1)
+    action, best = run.act(obs), 0.5 * obs[:, 0, 0].clamp(-1, 1)
+    found = (action[:, 1].mean(dim=1) + best).square().mean() / best.square().mean()
+    assert found < 0.5 if grouped else found > 0.5
+
+
+def test_a_ratio_for_each_component_is_one_at_first_and_their_divergences_add_up():
+    run = PPO(Crew(8, (2, 5)), changed(ratio="component", epochs=1, minibatches=1))
+    run.iterate()
+    told = run.statistics()
+    assert run.experience.rows["log_prob"].shape == (16, 8, 7)
+    assert told["approx_kl"] == pytest.approx(0, abs=1e-5) and told["clip_fraction"] == 0
+    whole = PPO(Crew(8, (2, 5)), changed(epochs=1, minibatches=1))
+    whole.iterate()
+    total = run.experience.rows["log_prob"].sum(dim=-1)
+    torch.testing.assert_close(total, whole.experience.rows["log_prob"], rtol=0, atol=1e-4)
+    # At a ratio of 1 everywhere the gradients of both are that of -advantage * log p.
+    torch.testing.assert_close(run.networks.parameters, whole.networks.parameters, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("box", ["clipped", "squashed", "beta"])
+def test_a_component_s_log_p_and_entropy_add_up_to_the_action_s(box):
+    found = ppo.distributions.of(BOX, box)
+    out, free = normal(50, found.outputs), normal(50, found.free, seed=1) if found.free else None
+    noise = torch.randint(0, 2**24, (50, 4 * found.blocks), dtype=torch.int32)
+    action, _ = found.sample(out, free, noise)
+    each, whole = (of(out, free, action) for of in (found.of_components, found.log_prob_entropy))
+    for parts, total in zip(each, whole, strict=True):
+        torch.testing.assert_close(parts.expand(50, 2).sum(dim=-1), total, rtol=0, atol=1e-4)
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------------
+
+
+class Lasting(Crew):
+    """A crew whose state can be kept."""
+
+    def state(self):
+        return {"time": self.time}
+
+    def set_state(self, state):
+        self.time = state["time"]
+
+
+def test_a_run_goes_on_bit_for_bit(tmp_path):
+    config = changed(total_steps=128 * 6, groups=True, ratio="component", norm_obs=True)
+    whole = ppo.train(Lasting(8, grouped=True), config)
+    ppo.train(Lasting(8, grouped=True), changed(**{**vars(config), "save_every": 128 * 3}), output=tmp_path, check=None)
+    half = PPO(Lasting(8, grouped=True), config)
+    for _ in range(3):
+        half.iterate()
+    rest = PPO(Lasting(8, grouped=True), config)
+    rest.load_state(half.state())
+    for _ in range(3):
+        rest.iterate()
+    kept = ppo.load(tmp_path, environment=Lasting(8, grouped=True))
+    for run in (rest, kept):
+        assert torch.equal(whole.networks.parameters, run.networks.parameters)
+
+
+@pytest.mark.parametrize(
+    ("world", "changes", "sentence"),
+    [
+        (lambda: Crew(8), {"groups": True}, "groups=True needs an environment with action_groups and a Box of actions"),
+        (lambda: Crew(8), {"groups": True, "share": "all"}, "groups=True needs share='team' and box='clipped'"),
+        (lambda: bent(action_sizes=(2, 6)), {}, "Crew.action_sizes is (2, 6); it must be 2 integers, each from 1 to 5"),
+        (lambda: bent(action_sizes=(2,)), {}, "Crew.action_sizes is (2,); it must be 2 integers"),
+        (
+            lambda: bent(action_groups=np.zeros((1, 6), int)),
+            {},
+            "Crew.action_groups is int64 [1, 6]; it must be integers [levels, 7]",
+        ),
+    ],
+)
+def test_a_team_that_cannot_be_is_refused(world, changes, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        PPO(world(), changed(**changes))
+
+
+def bent(**attributes) -> Crew:
+    world = Crew(8)
+    world.__dict__ |= attributes
+    return world
+
+
+def test_a_team_is_no_module():
+    with pytest.raises(ValueError, match="or are a team: use run.act"):
+        PPO(Crew(8), SMALL).module()
+
+
+# ---- in the original -------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """An original in PettingZoo's parallel API: three steps; agent b leaves after two; rewards are the actions."""
+
+    possible_agents = ("a", "b")
+
+    def action_space(self, agent):
+        return BOX
+
+    def reset(self, seed=None):
+        self.agents, self.time, self.seed = ["a", "b"], 0, seed
+        return {agent: np.full(3, seed, np.float32) for agent in self.agents}, {}
+
+    def step(self, actions):
+        assert sorted(actions) == sorted(self.agents)
+        self.time += 1
+        rewards = {agent: float(action[0]) for agent, action in actions.items()}
+        obs = {agent: np.full(3, self.seed + self.time, np.float32) for agent in self.agents}
+        ended = {agent: self.time == (2 if agent == "b" else 3) for agent in self.agents}
+        self.agents = [agent for agent in self.agents if not ended[agent]]
+        return obs, rewards, ended, ended, {}
+
+
+def test_episodes_of_several_agents_are_played_to_their_end():
+    """Agent a gets 1 three times, agent b 0.5 twice: the mean over agents is 2."""
+    seen = []
+
+    def act(obs):
+        seen.append(obs.clone())
+        return torch.tensor([[1.0, 0.0], [0.5, 0.0]]).expand(len(obs), -1, -1)
+
+    found = evaluation.play([Table(), Table()], act, first_seed=7)
+    assert found.returns.tolist() == [2.0, 2.0] and found.lengths.tolist() == [3, 3]
+    assert seen[0].shape == (2, 2, 3) and seen[0][:, 0, 0].tolist() == [7.0, 8.0]
+    with pytest.raises(ValueError, match=re.escape("act must return a tensor (1, 2, 2) of actions, got (1, 2)")):
+        evaluation.play([Table()], lambda obs: torch.zeros(1, 2))
