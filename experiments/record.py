@@ -20,7 +20,7 @@ OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
 WITH_A_SECTION = ("transfer", "scaling", "breakdown", "offloading")  # of an environment whose YAML has the section
 WITH_A_RECIPE = ("learning",)  # of an environment whose recipe in agents/recipes/ has that section
-WITH_PEERS = ("peers",)  # where at least one is installed
+WITH_PEERS = ("peers",)  # of environments of one thread each, where at least one peer is installed
 AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without the library of the originals
 LIBRARIES = {"thread": "Gymnasium", "block": "PettingZoo"}  # of the originals, by kind of environment
 EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *WITH_PEERS]
@@ -52,7 +52,8 @@ def experiments_of(environment: str) -> list[str]:
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
     asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
     asked += [experiment for experiment in WITH_A_RECIPE if experiment in sections_of_recipe(environment)]
-    return [*OF_AN_ENVIRONMENT, *asked, *(WITH_PEERS if peer_workers.installed() else ())]
+    peers = WITH_PEERS if config.kind(environment) == "thread" and peer_workers.installed() else ()
+    return [*OF_AN_ENVIRONMENT, *asked, *peers]
 
 
 def recipe_of(environment: str) -> Path:
@@ -67,6 +68,8 @@ def sections_of_recipe(environment: str) -> list[str]:
 
 def why_not(experiment: str, environment: str) -> str:
     """Why an environment takes no part in an experiment."""
+    if experiment in WITH_PEERS and config.kind(environment) != "thread":
+        return "no peer has such an environment"
     if experiment in WITH_PEERS:
         return "no peer is installed; make peers installs them"
     if experiment in WITH_A_RECIPE:

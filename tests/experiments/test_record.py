@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ROOT, UserError, checksums, command, peer_workers, provenance, record, sources
+import envs
+from experiments import ROOT, UserError, checksums, command, config, peer_workers, provenance, record, sources
 
 
 def sign_all(folder):
@@ -218,6 +219,28 @@ def test_peers_are_recorded_where_at_least_one_is_installed(started, tmp_path, m
     assert [program[2:4] for program in started] == [["experiments.peers", "pendulum"]] * len(installed)
     left_out = "peers pendulum: left out, no peer is installed; make peers installs them"
     assert (left_out in capsys.readouterr().out) == (not installed)
+
+
+def test_no_peer_has_an_environment_of_one_block_each(monkeypatch):
+    monkeypatch.setattr(peer_workers, "installed", lambda: ["gymnax"])
+    for name in envs.names("block"):
+        assert "peers" not in record.experiments_of(name)
+        assert record.why_not("peers", name) == "no peer has such an environment"
+
+
+def test_every_settings_file_says_of_which_kind_its_port_is():
+    for name in envs.names():
+        assert config.kind(name) == envs.port(name).kind
+
+
+@pytest.mark.parametrize("name", envs.names("block"))
+def test_without_pettingzoo_its_environments_are_not_compared_with_originals(
+    started, tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    record.run("correctness", name, "quick", tmp_path, None)
+    assert started == []
+    assert f"correctness {name}: left out, PettingZoo is not installed" in capsys.readouterr().out
 
 
 def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):

@@ -40,6 +40,12 @@ def environments(copy: Path) -> list[str]:
     return sorted(name for name in stems if (copy / "envs" / name / "port.py").exists())
 
 
+def kind(copy: Path, environment: str) -> str:
+    """Of its port, as its settings say."""
+    settings = (copy / "experiments" / f"{environment}.yaml").read_text()
+    return "block" if settings.startswith("kind: block") else "thread"
+
+
 def experiments(copy: Path, environment: str) -> list[str]:
     """What an environment takes part in: everything, but where its YAML or a recipe has to ask, only then."""
 
