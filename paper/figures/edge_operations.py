@@ -20,8 +20,9 @@ alt = (
     "Horizontal bars on a logarithmic axis, one panel per machine: for each operation of a slot one bar per form with "
     "its factor over the original, and a hatched band for what was expected. The table of operations holds the numbers."
 )
-BAND = {"facecolor": "none", "edgecolor": "#b00020", "hatch": "////", "linewidth": 0, "alpha": 0.35, "zorder": 3}
-BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points"}
+BAND = {"facecolor": "none", "edgecolor": "#b00020", "hatch": "////", "linewidth": 0, "alpha": 0.35, "zorder": 0.5}
+PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points", "bbox": PAPER}
 
 
 def draw(datasets: list) -> Figure:
@@ -72,4 +73,4 @@ def bars(panel: Axes, frame: pd.DataFrame) -> None:
     panel.axvline(1, color="#8a8a8a", linewidth=1.2)
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
-    panel.set_xlim(0.5, max(200.0, 12 * frame["ratio"].max()))
+    panel.set_xlim(min(0.5, 0.7 * frame["ratio"].min()), max(200.0, 12 * frame["ratio"].max()))

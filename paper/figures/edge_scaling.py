@@ -75,7 +75,8 @@ def bytes_over_vehicles(panel: Axes, found) -> None:
     for label, (name, colour, marker, gains) in MEMORY.items():
         rows = found[found[name].notna() & (True if gains is None else found["gains"] == gains)]
         largest = rows.groupby("vehicles")[name].max()
-        panel.plot(largest.index, largest, color=colour, marker=marker, markersize=3, label=label)
+        if len(largest):
+            panel.plot(largest.index, largest, color=colour, marker=marker, markersize=3, label=label)
     log_axes(panel, "vehicles N", "bytes")
     fleet_ticks(panel, found["vehicles"])
 
