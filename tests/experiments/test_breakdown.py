@@ -66,7 +66,9 @@ def check_rows(rows, group, operations):
     assert (frame["form"] == group.form).all()
     assert (frame["steps"] % (2 * group.num_envs) == 0).all()
     assert frame["steps"].nunique() == 1
-    least = frame.groupby("operation")["wall_s"].min()  # the median of short blocks holds other processes too
+    # CPU seconds do not hold what other processes took; a GPU's work is in wall seconds alone.
+    clock = "cpu_s" if group.device == "cpu" else "wall_s"
+    least = frame.groupby("operation")[clock].min()
     assert set(least.index) == set(operations)
     assert (least > 0).all()
     assert least["noma"] + least[breakdown.FUSED] < 2 * least["step"]
@@ -109,9 +111,9 @@ def test_laps_add_up_what_passes_between_readings():
         time.sleep(0.01)
         laps.lap("sleeping")
         laps.lap("nothing")
-    assert 0.02 <= laps.spent["sleeping"].wall < 0.2
-    assert laps.spent["sleeping"].cpu < 0.01
-    assert laps.spent["nothing"].wall < 0.01
+    assert laps.spent["sleeping"].wall >= 0.02
+    assert laps.spent["sleeping"].cpu < 0.02
+    assert laps.spent["nothing"].cpu < 0.02
 
 
 def test_the_clock_waits_for_the_device():
