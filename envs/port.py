@@ -54,7 +54,7 @@ class Port:
         for name, value in chosen.items():
             if name not in known:
                 raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, [*known, *others])}")
-            chosen[name] = _value(name, value, known[name])
+            chosen[name] = constant(name, value, known[name])
         return self.params(**chosen)
 
 
@@ -64,8 +64,16 @@ def nearest(name: str, known) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(map(str, known))}"
 
 
-def _value(name: str, value, spec):
-    """The value as the constant a kernel gets: one of the choices, a bool, or a float that float32 can hold."""
+def constant(name: str, value, spec):
+    """The value of a parameter as the constant a kernel gets: one of the choices, a bool, an int, or a float that
+    float32 can hold.
+
+    Args:
+        spec: the parameter's `dataclasses.Field`.
+
+    Raises:
+        ValueError: names the parameter, the value and what is allowed.
+    """
     choices = get_args(spec.type)
     if choices:
         if value not in choices:

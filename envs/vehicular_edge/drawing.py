@@ -34,7 +34,7 @@ def poisson(mean: np.ndarray, u: np.ndarray) -> np.ndarray:
     term = np.exp(-mean)
     below = term.copy()
     n = 0
-    while (more := u >= below).any() and n < 1000:
+    while (more := u >= below).any():
         count += more
         n += 1
         term = term * mean / n

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..port import constant
 from . import published
 
 BITS = 8e6  # of a MB
@@ -13,25 +14,31 @@ SERVER_PROBABILITY = 0.3  # that a vehicle serves others
 FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queues
 DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the drift
 POSITIVE = {"positive": True}
-DERIVED = {"derived": True}  # 0 is what the published drawing gives
+DERIVED = {"least": 0}  # 0 is what the published drawing gives
+INT16 = 2**15 - 1  # orders of clients are kept in it
 
 
-def _count(default: int = 0, **metadata) -> int:
-    return field(default=default, metadata=metadata)
+def _count(default: int = 0, least: int = 1, most: int = 2**31 - 1) -> int:
+    return field(default=default, metadata={"least": least, "most": most})
 
 
 @dataclass(frozen=True)
 class Params:
-    """One configuration; sizes that are 0 become what the published drawing with `size_seed` gives."""
+    """One configuration; sizes that are 0 become what the published drawing with `size_seed` gives.
+
+    Raises:
+        ValueError: a value of the wrong kind or out of range, or values that do not fit together; names the field, the
+            value and what is allowed.
+    """
 
     # Sizes.
-    slots: int = _count(50)  # T, slots per episode, 1 s each
-    vehicles: int = _count(70)  # N, clients and servers
-    edges: int = _count(9)  # Ne
+    slots: int = _count(50, least=2)  # T, slots per episode, 1 s each
+    vehicles: int = _count(70, least=2, most=INT16)  # N, clients and servers
+    edges: int = _count(9, most=INT16)  # Ne
     types: int = _count(100)  # K, task types
-    server_choices: int = _count(5)  # S, servers a client can choose from
+    server_choices: int = _count(5, most=INT16)  # S, servers a client can choose from
     components: int = _count(10)  # PCA scores of each kind of distance
-    size_seed: int = _count(264)
+    size_seed: int = _count(264, least=0, most=2**32 - 1)
     type_slots: int = _count(**DERIVED)  # M, task types of a client: a tenth of all
     clients: int = _count(**DERIVED)  # Nc
     servers: int = _count(**DERIVED)  # Ns
@@ -52,7 +59,7 @@ class Params:
     power_low_mw: float = field(default=500.0, metadata=POSITIVE)
     power_high_mw: float = field(default=1000.0, metadata=POSITIVE)
     arrival_low: float = field(default=0.5, metadata=POSITIVE)  # tasks/s of a type slot
-    arrival_high: float = field(default=1.0, metadata=POSITIVE)
+    arrival_high: float = field(default=1.0, metadata=POSITIVE | {"most": 500.0})  # exp(-500) is still a float64
     deadline_low_s: float = field(default=5.0, metadata=POSITIVE)
     deadline_high_s: float = field(default=10.0, metadata=POSITIVE)
     edge_slow_ghz: float = field(default=50.0, metadata=POSITIVE)  # with probability 0.3,
@@ -66,7 +73,7 @@ class Params:
     # Radio, wire and reward.
     bandwidth_v2v_mhz: float = field(default=20.0, metadata=POSITIVE)
     bandwidth_v2i_mhz: float = field(default=20.0, metadata=POSITIVE)
-    noise_dbm: float = -90.0
+    noise_dbm: float = field(default=-90.0, metadata={"least": -300.0, "most": 100.0})  # float32 holds 1/N0
     path_loss_exponent: float = field(default=3.0, metadata=POSITIVE)
     fading_scale: float = field(default=1.0, metadata=POSITIVE)  # of the Rayleigh amplitude
     edge_wire_mbps: float = field(default=100.0, metadata=POSITIVE)  # R_I, between edge nodes
@@ -105,11 +112,13 @@ class Params:
 
     def __post_init__(self):
         for spec in fields(self):
-            value = getattr(self, spec.name)
-            least = 0 if spec.metadata.get("derived") or spec.name == "size_seed" else 2 if spec.name == "slots" else 1
-            least = 2 if spec.name in ("vehicles",) else least
-            if spec.type is int and value < least:
+            value = constant(spec.name, getattr(self, spec.name), spec)
+            least, most = spec.metadata.get("least"), spec.metadata.get("most")
+            if least is not None and value < least:
                 raise ValueError(f"{spec.name}={value} must be at least {least}")
+            if most is not None and value > most:
+                raise ValueError(f"{spec.name}={value} must be at most {most}")
+            object.__setattr__(self, spec.name, value)
         for low, high in (("size", "mb"), ("vehicle", "ghz"), ("power", "mw"), ("edge_range", "m"), ("deadline", "s")):
             self._require_order(f"{low}_low_{high}", f"{low}_high_{high}")
         self._require_order("density_low", "density_high")
@@ -137,14 +146,19 @@ class Params:
             self.size_seed, self.vehicles, self.types, self.type_slots, self.slots,
             (self.size_low_mb, self.size_high_mb), (self.arrival_low, self.arrival_high),
         )  # fmt: skip
-        if (self.clients == 0) != (self.servers == 0):  # one of them was given
-            give("clients", self.vehicles - self.servers)
-            give("servers", self.vehicles - self.clients)
+        for one, other in (("clients", "servers"), ("servers", "clients")):
+            if getattr(self, one) > 0 and getattr(self, other) == 0:
+                if getattr(self, one) >= self.vehicles:
+                    raise ValueError(f"{one}={getattr(self, one)} must leave {other} of vehicles={self.vehicles}")
+                give(other, self.vehicles - getattr(self, one))
         for name, value in found.items():
             give(name, value)
         for name in ("clients", "servers"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1 of vehicles={self.vehicles}")
+                raise ValueError(
+                    f"{name}=0 must be at least 1: size_seed={self.size_seed} draws none of vehicles={self.vehicles}, "
+                    f"give clients and servers"
+                )
 
     # ---- what follows from the sizes
 

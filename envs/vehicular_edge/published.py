@@ -31,14 +31,17 @@ def tasks(
     types: int,
     type_slots: int,
     slots: int,
-    size_mb: tuple[float, float] = (0.01, 5.0),
-    arrival: tuple[float, float] = (0.5, 1.0),
-    server_probability: float = 0.3,
+    size_mb: tuple[float, float],
+    arrival: tuple[float, float],
+    server_probability: float,
     density: tuple[float, float] = (100.0, 500.0),
     vehicle_ghz: tuple[float, float] = (10.0, 50.0),
     vehicle_mw: tuple[float, float] = (500.0, 1000.0),
 ) -> Tasks:
-    """Draws types, vehicles and arrivals; ranges are those of `Params`."""
+    """Draws types, vehicles and arrivals (steps 1 to 3 of section 2.2); ranges are those of `Params`.
+
+    The last three ranges change no other number: who wants only counts and sizes can leave them out.
+    """
     ranges, densities = [], []
     for k in range(types):
         draw = random.Random(seed + k)
