@@ -1,16 +1,39 @@
-"""The Python in README.md runs as it stands."""
+"""The Python in README.md runs as it stands, and so does what the READMEs of envs/ say of the vehicular edge."""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+import envs
+
+ROOT = Path(__file__).parents[1]
+EDGE = "vehicular_edge"
 LIBRARIES = ("stable_baselines3", "torchrl")
 
 
+def blocks(document):
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+
+
+BLOCKS = blocks("README.md")
+
+
+@pytest.fixture
+def traffic(tmp_path, monkeypatch):
+    """A working folder with fcd.xml: a hundred vehicles drive along one street for two minutes, from second 600 on."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["<fcd-export>"]
+    for second in range(600, 720):
+        lines.append(f'<timestep time="{second}">')
+        lines += [f'<vehicle id="v{k}" x="{5 * k + 8 * (second - 600)}" y="{k % 4}"/>' for k in range(100)]
+        lines.append("</timestep>")
+    (tmp_path / "fcd.xml").write_text("\n".join([*lines, "</fcd-export>"]))
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("one_thread", "traffic")
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.splitlines()[0] for block in BLOCKS])
 def test_the_code_runs(block):
     for library in LIBRARIES:
@@ -21,3 +44,17 @@ def test_the_code_runs(block):
 
 def test_each_library_with_an_adapter_has_code():
     assert all(any(f"from {library}" in block for block in BLOCKS) for library in LIBRARIES)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "traffic")
+@pytest.mark.parametrize("document", ["envs/README.md", f"envs/{EDGE}/README.md"])
+def test_the_pages_on_the_vehicular_edge_run_with_fewer_environments(document):
+    few, params = 2, envs.port(EDGE).make_params("physical", {})
+    target = np.zeros((few, params.clients, params.tasks), dtype=np.int32)
+    known = {"envs": envs, "target": target, "share": np.ones((few, params.share_length), dtype=np.float32)}
+    spoken = [block for block in blocks(document) if EDGE in block]
+    assert spoken
+    for block in spoken:
+        fewer = re.sub(rf'("{EDGE}", (?:num_envs=)?)\d+', rf"\g<1>{few}", block)
+        exec(compile(fewer, document, "exec"), known)
