@@ -279,9 +279,7 @@ FN void decide(Scratch& s, const Slot& x) {
     report(s);
     find_paths(s);
     divide(s, x);
-    sync();
-    admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);
-    sync();
+    admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);  // synchronises before it reads of these, and once done with all nodes
     for (int n = lane(); n < NODES; n += LANES) {
         const real* share = s.share + share_of(n);
         const int occupied = s.occupied[n];

@@ -74,7 +74,7 @@ struct Tables {
     const u16* access;            // [P, T, Nc] access edge, Ne without one
     const u16* server;            // [P, T, Nc, S] node of the k-th server in range, the client itself where there are fewer
     const u32* covered;           // [P, T, Nc, COVER_WORDS] edges in reach, where all of them pay
-    const float* scores;          // [P, T, 2 components] of V2V, then V2I distances, scaled
+    const real* scores;           // [P, T, 2 components] of V2V, then V2I distances, scaled
     const real* gain;             // [P, T, receivers, Nc] g/N0, weakest first; negative: equal to the one before
     const ClientIndex* order;     // [P, T, receivers, Nc] whose gain that is
     const double* xy_client;      // [P, T, Nc, 2] m, where gains are drawn, as below
@@ -130,7 +130,7 @@ struct Slot {
     const u16 *count, *access, *server;
     const int* tallies;
     const u32* covered;
-    const float* scores;
+    const real* scores;
     const ClientIndex* order;
     const double *xy_client, *xy_receiver;
     const i64* key;

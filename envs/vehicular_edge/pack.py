@@ -40,6 +40,7 @@ def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str
         "inverse_density": 1.0 / density,
         "offer": mbit * np.where(exists, found.task_rate, 0.0) if p.rate_weighted_bits else np.zeros(1),
         "demand": _demand(found, exists, within),
+        "scores": _scores(found, p),
     }
     servers = np.where(found.server_of < 0, np.arange(p.clients)[:, None], found.server_of + p.clients)
     packed = {name: np.asarray(value, dtype=real) for name, value in numbers.items()}
@@ -49,7 +50,6 @@ def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str
         "access": np.where(found.access < 0, p.edges, found.access).astype(np.uint16),
         "server": servers.astype(np.uint16),
         "covered": _bits(found.covered) if p.all_covering_pay else NO_MASK,
-        "scores": _scores(found, p).astype(np.float32),
     }
     return packed | (_positions(found) if drawn else _gains(found, p, real))
 

@@ -272,14 +272,14 @@ FN void observe_slot(Scratch& s, const Slot& x, int t, Seen* row) {
         return Seen(RUNNING ? over(backlog, s.state[RUNNING ? most : 0]) : backlog * x.inverse_scale[SCALE_BACKLOG + family]);
     };
     for (int i = lane(); i < NC; i += LANES) row[i] = scaled(0, MAX_LC + i, s.state[LC + i]);
-    for (int n = lane(); n < COMPONENTS; n += LANES) row[NC + n] = x.scores[n];
+    for (int n = lane(); n < COMPONENTS; n += LANES) row[NC + n] = Seen(x.scores[n]);
     row += NC + COMPONENTS;
     for (int r = lane(); r < NS; r += LANES) {
         row[2 * r] = scaled(1, MAX_V2V + r, s.state[V2V + r]);
         row[2 * r + 1] = scaled(2, MAX_VC + r, s.state[VC + r]);
     }
     row += 2 * NS;
-    for (int n = lane(); n < COMPONENTS; n += LANES) row[n] = x.scores[COMPONENTS + n];
+    for (int n = lane(); n < COMPONENTS; n += LANES) row[n] = Seen(x.scores[COMPONENTS + n]);
     row += COMPONENTS;
     for (int e = lane(); e < NE; e += LANES) {
         row[3 * e] = scaled(3, MAX_V2I + e, s.reported_v2i[e]);
