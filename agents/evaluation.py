@@ -225,6 +225,7 @@ class PortEpisodes:
             return
         for _ in range(self._chunk):
             _, reward, terminated, truncated, _ = self._env.step(policy(obs))
+            reward = reward if reward.dim() == 1 else reward.mean(dim=1)  # of several agents, as in the original
             yield reward[None], (terminated | truncated)[None]
 
 

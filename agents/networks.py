@@ -33,7 +33,7 @@ class Networks:
         learners: L.
         seeds: one per learner; a learner's first numbers depend on its seed alone.
         precision: of the matrix products, "fp32", "tf32" (CUDA) or "bf16"; numbers and results stay float32.
-        log_std: first value of the free numbers.
+        log_std: first value of the free numbers, one or one for each.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Networks:
         learners: int = 1,
         seeds: Sequence[int] = (0,),
         precision: str = "fp32",
-        log_std: float = 0.0,
+        log_std: float | Sequence[float] = 0.0,
         device: torch.device | str = "cpu",
     ):
         self.inputs, self.outputs, self.free, self.hidden, self.shared = inputs, outputs, free, tuple(hidden), shared
@@ -71,14 +71,14 @@ class Networks:
             at += outputs * (inputs + 1)
         return -(-at // 4) * 4
 
-    def _initial(self, seed: int, log_std: float) -> torch.Tensor:
+    def _initial(self, seed: int, log_std: float | Sequence[float]) -> torch.Tensor:
         """One learner's first numbers [P]: orthogonal, gain sqrt 2, of the actor's last layer 0.01, the critic's 1."""
         generator = torch.Generator().manual_seed(seed)
         row = torch.zeros(1, self.size)
         last = {self._last("actor"): 0.01, self._last("critic"): 1.0}
         for name, part in self.parts(row).items():
             if name == "free":
-                part.fill_(log_std)
+                part.copy_(torch.as_tensor(log_std))
             elif name.endswith("weight"):
                 nn.init.orthogonal_(part[0], last.get(name, math.sqrt(2)), generator=generator)
         return row[0]

@@ -73,6 +73,7 @@ class Config:
     groups: bool = setting(
         False, "a team's actions have numbers that whole groups of them share, as the environment's action_groups say"
     )
+    group_log_std: float = setting(0.0, "first logarithm of the standard deviation of what groups share")
     agent_id: bool = setting(False, "append which agent it is, one-hot, to its observation")
     precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)
     rollout: str = setting("auto", "policy in torch, or in the environment's kernel where it fits", choices=AUTO)
@@ -247,12 +248,13 @@ class PPO:
     def _environment(self, environment, num_envs: int):
         if isinstance(environment, str):
             options = {
-                "seed": self.seeds if self.config.members > 1 else self.config.seed,
-                "groups": self.config.members,
+                "seed": self.config.seed,
                 "first_index": self.ranks.rank * num_envs,
                 "threads": min(self.threads, -(-num_envs // 256)),  # at least a tile each
                 "check_actions": False,  # they come from a distribution over the space
             }
+            if self.config.members > 1:
+                options |= {"seed": self.seeds, "groups": self.config.members}
             environment = envs.make(environment, num_envs, self.device, **options)
         if not isinstance(environment, envs.BatchedEnv):
             contract.require_attributes(environment)
@@ -277,9 +279,16 @@ class PPO:
             config.members * per_member,
             [seed + (agent << 32) for seed in self.seeds for agent in range(per_member)],
             config.precision,
-            config.log_std,
+            self._log_std(),
             self.device,
         )
+
+    def _log_std(self) -> float | list[float]:
+        config = self.config
+        if not config.groups:
+            return config.log_std
+        numbers = sum(self.team.sizes)
+        return [config.log_std] * numbers + [config.group_log_std] * (self.distribution.free - numbers)
 
     def _plain(self) -> bool:
         """Whether networks and distribution are of the kind that kernels know."""

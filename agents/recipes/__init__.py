@@ -1,4 +1,5 @@
-"""The recipe of each environment, <environment>.yaml: how PPO trains on it, and what its learning experiment measures.
+"""The recipe of each environment, <environment>.yaml: how PPO trains on it, and what its learning experiment measures
+where it has one (Gymnasium's environments do).
 
     ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/ppo.py and what differs from it
     learning: {solved: 475, quick: {...}, full: {...}}
@@ -28,7 +29,7 @@ SCALE = {
 }
 LAYOUT = {
     "ppo": PPO,
-    "learning": {
+    "learning?": {
         "solved?": NUMBER,  # mean greedy return that stops a run to solve
         "aim?": NUMBER,  # greedy return in the original that is asked for
         "above_random?": NUMBER,  # how far above a random policy's return the trained one must come
@@ -49,7 +50,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(environment: str, folder: Path = FOLDER) -> dict:
-    """What <environment>.yaml says: a dict with `ppo` and `learning`.
+    """What <environment>.yaml says: a dict with `ppo`, and `learning` where there is such an experiment.
 
     Raises:
         RecipeError: names the file, the key, and what would be right.
