@@ -7,6 +7,7 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 
+import envs
 from agents import evaluation, ppo
 from agents.ppo import PPO, Config
 from agents.team import Team
@@ -16,6 +17,9 @@ SMALL = Config(
     num_envs=8, horizon=16, total_steps=128 * 100, epochs=4, minibatches=2, hidden=(16, 16), threads=1, share="team",
     ent_coef=0.0, lr=3e-3, clip_value=False, anneal_lr=False, log_std=-1.0,
 )  # fmt: skip
+
+
+SMALL_EDGE = {"vehicles": 12, "edges": 3, "types": 20, "slots": 6, "components": 2}
 
 
 def changed(**changes) -> Config:
@@ -108,7 +112,7 @@ def test_numbers_that_no_agent_uses_are_nowhere():
 def test_what_only_a_group_s_mean_decides_is_found_by_exploring_it_together(grouped):
     """Of 300 numbers the noise of the mean is 17 times smaller than theirs; a group's own number is not drowned."""
     world = Crew(8, (100, 300), grouped=grouped, spread=True)
-    run = trained(world, 60, groups=grouped, ratio="component", lr=1e-3)
+    run = trained(world, 60, groups=grouped, group_log_std=-1.0, ratio="component", lr=1e-3)
     obs = normal(200, 1, 3, seed=3).expand(-1, 2, -1)
     action, best = run.act(obs), 0.5 * obs[:, 0, 0].clamp(-1, 1)
     found = (action[:, 1].mean(dim=1) + best).square().mean() / best.square().mean()
@@ -197,6 +201,50 @@ def bent(**attributes) -> Crew:
 def test_a_team_is_no_module():
     with pytest.raises(ValueError, match="or are a team: use run.act"):
         PPO(Crew(8), SMALL).module()
+
+
+@pytest.fixture(scope="module")
+def edge():
+    """Makes a small port of the vehicular edge; and a run of two iterations on one."""
+
+    def make():
+        return envs.make("vehicular_edge", 8, scenarios=2, check_actions=False, **SMALL_EDGE)
+
+    config = ppo.config_of(
+        "vehicular_edge", num_envs=8, horizon=5, total_steps=160, minibatches=2, hidden=(16, 16), threads=1
+    )
+    run = PPO(make(), config)
+    for _ in range(2):
+        run.iterate()
+    return make, run
+
+
+def test_a_run_on_the_vehicular_edge_goes_on_bit_for_bit(edge):
+    make, run = edge
+    state, other = run.state(), PPO(make(), run.config)
+    other.load_state(state)
+    same = PPO(make(), run.config)
+    for _ in range(3):
+        same.iterate()
+    other.iterate()
+    assert torch.equal(other.networks.parameters, same.networks.parameters)
+    assert not torch.equal(other.networks.parameters, state["parameters"])
+
+
+def test_the_pair_plays_in_the_original_what_pettingzoo_s_own_loop_plays(edge):
+    run, returns = edge[1], []
+    found = evaluation.in_original("vehicular_edge", run.act, episodes=2, **SMALL_EDGE)
+    for index in range(2):
+        env = envs.make_original("vehicular_edge", index=index, **SMALL_EDGE)
+        obs, _ = env.reset()
+        total = 0.0
+        while env.agents:
+            seen = torch.from_numpy(np.stack([obs[agent] for agent in env.agents]))[None]
+            obs, reward, *_ = env.step(dict(zip(env.agents, run.act(seen)[0].numpy(), strict=True)))
+            total += reward["offloading"]
+        returns.append(total)
+    np.testing.assert_allclose(found.returns, returns, rtol=1e-6)
+    assert found.lengths.tolist() == [6, 6]
 
 
 # ---- in the original -------------------------------------------------------------------------------------------------
