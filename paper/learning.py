@@ -110,8 +110,8 @@ def within(rows: pd.DataFrame, share: float) -> float:
 
 
 def wanted(environment: str) -> dict:
-    """What agents/recipes/<environment>.yaml says of learning; empty where there is no recipe."""
-    return recipes.load(environment)["learning"] if environment in recipes.names() else {}
+    """What agents/recipes/<environment>.yaml says of learning; empty where it says nothing, or there is no recipe."""
+    return recipes.load(environment).get("learning", {}) if environment in recipes.names() else {}
 
 
 def asked(environment: str, *parts: str) -> bool:
