@@ -9,6 +9,7 @@ with roll-out and gradient in C++ where a kernel carries the policy.
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -186,6 +187,12 @@ class PPO:
         if config.share == "team" and (getattr(self.env, "num_agents", None) or 1) > 1:
             self.env = self.team = Team(self.env, config.groups)
         self.agents = getattr(self.env, "num_agents", None) or 1
+        sizes = getattr(self.env, "action_sizes", None)
+        if self.team is None and sizes is not None and min(sizes) < math.prod(self.env.single_action_space.shape):
+            raise ValueError(
+                f"share={config.share!r}: agents use {' and '.join(map(str, sizes))} numbers of an action; only "
+                "share='team' leaves the others out"
+            )
         self.distribution = distributions.of(self.env.single_action_space, config.box)
         per_agent = config.share == "none" and self.agents > 1
         self.networks = self._networks(self.agents if per_agent else 1)

@@ -178,6 +178,11 @@ def test_a_run_goes_on_bit_for_bit(tmp_path):
     [
         (lambda: Crew(8), {"groups": True}, "groups=True needs an environment with action_groups and a Box of actions"),
         (lambda: Crew(8), {"groups": True, "share": "all"}, "groups=True needs share='team' and box='clipped'"),
+        (
+            lambda: Crew(8),
+            {"share": "none"},
+            "share='none': agents use 2 and 5 numbers of an action; only share='team'",
+        ),
         (lambda: bent(action_sizes=(2, 6)), {}, "Crew.action_sizes is (2, 6); it must be 2 integers, each from 1 to 5"),
         (lambda: bent(action_sizes=(2,)), {}, "Crew.action_sizes is (2,); it must be 2 integers"),
         (
