@@ -62,6 +62,7 @@ def made(cases: Cases, num_envs: int, device: str, dtype: str, trace: bool = Tru
     return envs.make(cases.setting.name, num_envs, device=device, check_actions=False, **options)
 
 
+@functools.cache
 def port_steps(cases: Cases, device: str, dtype: str) -> Slots:
     """One step of the port from the start of each slot; in float64 with actions in integer form."""
     theirs, params = cases.played, cases.params

@@ -121,13 +121,47 @@ def test_settings_survive_json_pickle_and_copy():
         (["correctness", "tolerances", "float32", "default"], 0, "0 is not allowed: must be above 0"),
         (["correctness", "threshold_band"], "1e-6", "'1e-6' is text to YAML; write the number as in 1.0e-6"),
         (["seed"], None, "experiments/cartpole.yaml: the key 'seed' is missing"),
-        (["correctness", "episodes", "played", "fixed"], None, "episodes.played: 'fixed' must stand beside 'random'"),
+        (["correctness", "episodes", "played", "full"], None, "episodes.played: 'full' must stand beside 'quick'"),
         (["correctness", "regions", "thresholds", "box"], None, "regions.thresholds: 'box' must stand beside 'bands'"),
     ],
 )
 def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, value, message):
     with pytest.raises(config.ConfigError, match=re.escape(message)):
         change(*keys, value=value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (["kind"], "blok", "kind: 'blok' is not allowed; allowed: thread, block"),
+        (["kind"], "thread", "unknown key 'breakdown'. Known: correctness, kind, seed, throughput, transfer"),
+        (["throughput", "options"], None, "throughput: the key 'options' is missing"),
+        (["throughput", "options", "preset"], None, "throughput.options: the key 'preset' is missing"),
+        (
+            ["throughput", "quick", "rungs", "gymnasium-vector"],
+            [],
+            "throughput.quick.rungs: unknown key 'gymnasium-vec",
+        ),
+        (["throughput", "quick", "rungs", "port-cpu"], [{"obs": ["view"]}], "rungs.port-cpu[0]: unknown key 'obs'"),
+        (
+            ["scaling", "full", "sweeps"],
+            [{"rungs": ["port-cpu"]}],
+            "scaling.full.sweeps[0]: the key 'sizes' is missing",
+        ),
+        (["correctness", "sizes", "small", "episodes", "zeros"], 1, "unknown key 'zeros'; did you mean 'zero'?"),
+        (["correctness", "regions"], {}, "correctness: unknown key 'regions'"),
+    ],
+)
+def test_mistakes_in_settings_of_a_block_environment_are_named(tmp_path, keys, value, message):
+    for name in ("schema.yaml", "vehicular_edge.yaml"):
+        (tmp_path / name).write_text((ROOT / "experiments" / name).read_text())
+    content = section = yaml.safe_load((tmp_path / "vehicular_edge.yaml").read_text())
+    for key in keys[:-1]:
+        section = section[key]
+    section.pop(keys[-1], None) if value is None else section.update({keys[-1]: value})
+    (tmp_path / "vehicular_edge.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.load("vehicular_edge", "quick", tmp_path)
 
 
 def test_broken_yaml_names_the_file_and_the_line(folder):
