@@ -215,8 +215,8 @@ POLICIES = [
 ]
 
 
-def edge(root: Path) -> None:
-    """The reader's machine with the environment that has a large state."""
+def edge(root: Path, recorded: str | None = None) -> None:
+    """The environment that has a large state, on the reader's machine or recorded from another without a GPU."""
 
     def of_edge(*parts: list[dict]) -> list[dict]:
         return [row | {"environment": EDGE} for part in parts for row in part]
@@ -245,4 +245,4 @@ def edge(root: Path) -> None:
         ("offloading", POLICIES),
         ("compilation", of_edge(KERNELS)),
     ):
-        write(root, None, experiment, rows, HERE, environment=EDGE)
+        write(root, recorded, experiment, rows, HERE, environment=EDGE)

@@ -56,6 +56,17 @@ def test_several_environments_have_a_table_of_one_line_each(tree):
     assert "| pendulum | original" not in text  # the headline is of one environment
 
 
+def test_the_environment_with_a_large_state_has_a_part_of_its_own(tree):
+    part = "<!-- generated: edge -->\n<!-- end generated -->\n"
+    assert "on recorded machines: not measured yet" in readme.filled(part, [])
+    handwritten.edge(tree, "tiny")
+    text = readme.filled(part, readme.recorded(tree))
+    assert "Slots per second of 1,024 environments together" in text
+    assert "| vehicular_edge | original, indexed | 80.0 (1.60\u00d7) |" in text
+    assert "| vehicular_edge | port on CPU, call per step | 36.0\u00a0k (720\u00d7) |" in text
+    assert "| vehicular_edge | port on GPU, fused | not measured yet |" in text
+
+
 def test_an_edit_of_the_code_leaves_the_readme_as_it_is(tree):
     handwritten.big(tree)
     readme.update(tree)
