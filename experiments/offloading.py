@@ -39,7 +39,6 @@ class Group:
     scenarios: int
     device: str = "cpu"
     penalty_weight: float = 1.0
-    seed: int = 0  # of an agent
     trained_on: str | None = None  # of an agent: one | many scenarios
 
 
@@ -53,28 +52,44 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     for device, traffic, policy in itertools.product(devices, asked.maps, SIMPLE):
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
-        for trained_on, seed in itertools.product(("many", "one"), range(asked.agent.seeds)):
-            same = {"device": devices[-1], "seed": seed, "trained_on": trained_on}
-            found.append(Group("original", asked.maps[0], AGENT, asked.agent.scenarios, **same))
+        agent = asked.agent
+        for trained_on in agent.trained_on:
+            found.append(Group("original", asked.maps[0], AGENT, agent.scenarios, devices[-1], trained_on=trained_on))
     return list(dict.fromkeys(found))
 
 
 def label(group: Group) -> str:
     """One line that tells a group from every other."""
     weight = "" if group.penalty_weight == 1.0 else f" omega={group.penalty_weight:g}"
-    agent = "" if group.trained_on is None else f" trained on {group.trained_on}, seed {group.seed}"
+    agent = "" if group.trained_on is None else f" trained on {group.trained_on}"
     return f"{group.policy} on {group.traffic}, {group.form} {group.device}{weight}{agent}"
 
 
-def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int, Episode]]:
-    """(scenario, episode) of a group."""
-    seed = settings.seed
+def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, Episode]]:
+    """(policy, seed, scenario, episode) of a group."""
     if group.policy == AGENT:
-        from experiments.offloading_agent import trained  # here, because the processes need no networks
+        yield from of_agents(group, settings.offloading.agent)
+    else:
+        for scenario, episode in of_policy(group, settings.seed):
+            yield group.policy, settings.seed, scenario, episode
 
-        how = group.traffic, group.trained_on, group.seed, group.device
-        yield from trained(name, *how, settings.offloading.agent)
-    elif group.form == "port":
+
+def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Episode]]:
+    """The same of an agent of each seed; on the CPU side by side."""
+    from experiments.offloading_agent import Run, trained, trained_beside_others  # only here are networks needed
+
+    sizes = asked.total_steps, asked.pool, group.scenarios
+    runs = [Run(group.traffic, group.trained_on, seed, group.device, *sizes) for seed in range(asked.seeds)]
+    parallel = group.device == "cpu" and min(len(runs), provenance.core_count()) > 1
+    found = originals.workers().imap(trained_beside_others, runs) if parallel else map(trained, runs)
+    for seed, played in enumerate(found):
+        for policy, scenario, episode in played:
+            yield policy, seed, scenario, episode
+
+
+def of_policy(group: Group, seed: int) -> Iterator[tuple[int, Episode]]:
+    """(scenario, episode) of a policy that is not trained."""
+    if group.form == "port":
         yield from in_port(Job(group.traffic, UNSEEN, group.policy, seed), group.scenarios, group.device)
     else:
         params = () if group.penalty_weight == 1.0 else (("penalty_weight", group.penalty_weight),)
@@ -87,27 +102,27 @@ def episodes(name: str, group: Group, settings: Settings) -> Iterator[tuple[int,
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of a group."""
     about = {key: value for key, value in asdict(group).items() if key in COLUMNS}
-    same = dict.fromkeys(COLUMNS) | {
-        "environment": name,
-        **about,
-        "seed": group.seed if group.policy == AGENT else settings.seed,
-    }
-    rows, delays = [], 0
-    for place, (scenario, episode) in enumerate(episodes(name, group, settings)):
-        seen = int(scenario < UNSEEN)  # by an agent
-        here = same | {"scenario": scenario, "seen": seen}
+    same = dict.fromkeys(COLUMNS) | {"environment": name, **about}
+    rows, delays = [], {}
+    for policy, seed, scenario, episode in episodes(group, settings):
+        seen, first = int(scenario < UNSEEN), policy not in delays  # seen by an agent
+        here = same | {"policy": policy, "seed": seed, "scenario": scenario, "seen": seen}
         rows.append(here | {"level": "episode"} | episode.totals)
         rows += [here | {"level": "route"} | route for route in episode.routes if route["tasks"]]
-        delays = delays + (1 - seen) * episode.delays
+        delays[policy] = delays.get(policy, 0) + (1 - seen) * episode.delays
         usual = group.form == "original" and group.penalty_weight == 1.0 and group.trained_on != "one"
-        if place == 0 and usual and group.seed == 0:
+        if first and usual:
             rows += [here | {"level": "little"} | point for point in episode.little]
             if group.traffic == settings.offloading.maps[0]:
                 rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]
-    for seconds, tasks in enumerate(delays.tolist()):
-        longer = seconds == len(delays) - 1
-        rows.append(same | {"level": "delay", "delay_s": float("inf") if longer else float(seconds), "tasks": tasks})
-    return rows
+    return rows + [same | {"policy": policy} | row for policy, tasks in delays.items() for row in of_delays(tasks)]
+
+
+def of_delays(tasks: np.ndarray) -> Iterator[dict]:
+    """Rows of the tasks by delay in s, of which the last place is of longer ones."""
+    for seconds, number in enumerate(tasks.tolist()):
+        delay = float(seconds) if seconds < len(tasks) - 1 else float("inf")
+        yield {"level": "delay", "delay_s": delay, "tasks": number}
 
 
 def cells(backlogs: np.ndarray) -> Iterator[dict]:
@@ -121,9 +136,8 @@ def report(frame: pd.DataFrame) -> str:
     """Means over episodes on unseen scenarios, as lines to print."""
     keys = ["form", "traffic", "policy", "trained_on", "penalty_weight"]
     lines = [f"{'':58} {'return':>8} {'cost':>7} {'success':>8} {'on time':>8}"]
-    for key, rows in frame[(frame["level"] == "episode") & (frame["seen"] == 0)].groupby(
-        keys, dropna=False, sort=False
-    ):
+    unseen = frame[(frame["level"] == "episode") & (frame["seen"] == 0)]
+    for key, rows in unseen.groupby(keys, dropna=False, sort=False):
         means = rows[["return", "cost", "success", "on_time"]].astype(float).mean()
         words = " ".join(str(word) for word in key if word == word)
         lines.append("{:58} {:8.3f} {:7.3f} {:8.3f} {:8.3f}".format(words, *means))

@@ -16,6 +16,7 @@ POLICIES = {  # in their order: label, colour, marker
     "drift_plus_penalty": ("drift plus penalty", "#0072B2", "o"),
     "backpressure": ("backpressure", "#009E73", "D"),
     "ppo": ("PPO", "#D55E00", "P"),
+    "ppo_mean": ("PPO, likeliest action", "#b07050", "p"),
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
@@ -71,7 +72,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     found = []
     for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):
         row = dict(zip([*SETTING, "seen"], key, strict=True)) | {"episodes": len(part)}
-        units = part.groupby("seed" if row["policy"] == "ppo" else part.index)
+        units = part.groupby("seed" if row["policy"].startswith("ppo") else part.index)
         for name in MEANS:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = mean(units[name].mean().astype(float).to_numpy())
         for name in DELAYS:

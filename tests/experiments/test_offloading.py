@@ -6,6 +6,7 @@ import pytest
 
 from envs.vehicular_edge import delays
 from experiments import UserError, command, config, offloading, offloading_episodes
+from experiments.config import Settings
 from experiments.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
 from experiments.offloading_episodes import Job, in_port, play
 
@@ -35,7 +36,7 @@ def test_every_policy_is_played_on_every_map_in_the_original_and_the_simple_ones
             assert sum(group.form == "original" for group in of_policy) == 1
     weights = [group.penalty_weight for group in found if group.policy == "backpressure"]
     assert set(settings.offloading.penalty_weights) < set(weights)
-    assert sum(group.policy == AGENT for group in found) == 2 * settings.offloading.agent.seeds
+    assert sum(group.policy == AGENT for group in found) == len(settings.offloading.agent.trained_on)
 
 
 def test_a_group_has_rows_of_every_level(rows, settings):
@@ -113,6 +114,21 @@ def test_a_larger_penalty_weight_makes_the_search_pay_less():
     for weight in (0.1, 10.0):
         costs.append(play(Job("city", UNSEEN, "drift_plus_penalty", 0, (("penalty_weight", weight),))).totals["cost"])
     assert costs[1] < 0.5 * costs[0]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_an_agent_plays_seen_and_unseen_scenarios_drawing_actions_and_taking_the_likeliest(settings):
+    plain = settings.plain()
+    plain["offloading"]["agent"] |= {"total_steps": 3200, "scenarios": 1, "pool": 2}
+    group = Group("original", "city", AGENT, 1, trained_on="many")
+    found = pd.DataFrame(offloading.measure("vehicular_edge", group, Settings(plain)), columns=offloading.COLUMNS)
+    episodes = found[found["level"] == "episode"]
+    assert sorted(zip(episodes["policy"], episodes["scenario"], episodes["seen"], strict=True)) == [
+        ("ppo", 0, 1), ("ppo", UNSEEN, 0), ("ppo_mean", 0, 1), ("ppo_mean", UNSEEN, 0)
+    ]  # fmt: skip
+    assert np.isfinite(episodes["return"].astype(float)).all()
+    for _, tasks in found[found["level"] == "delay"].groupby("policy")["tasks"]:  # of the unseen episode alone
+        assert 0 < tasks.sum() < episodes["tasks"].min()
 
 
 def test_longer_delays_are_counted_in_the_last_place(rows):
