@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import choice
+from ..checks import choice, integer
 from ..noise import RANDOM_POLICY, philox, uniform
 from . import arrays
 from .drawing import published_stream
@@ -40,6 +40,9 @@ def calibrate(
         A scale that would be 0 is 1.
     """
     choice("policy", policy, POLICIES)
+    integer("episodes", episodes, 1, 2**31 - 1)
+    if not isinstance(traffic, str) and not traffic:
+        raise ValueError("traffic=[] must hold at least one scenario")
     if isinstance(traffic, str):
         scenarios = draw_each(params, traffic, episodes, seed, Calibration.ones(params))
     else:

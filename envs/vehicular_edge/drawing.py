@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 
+from ..checks import integer
 from ..noise import philox
 from . import links, published
 from .params import SERVER_PROBABILITY, Params
@@ -47,7 +48,9 @@ def rayleigh(scale: float, u: np.ndarray) -> np.ndarray:
     return scale * np.sqrt(-2.0 * np.log1p(-u))
 
 
-def fields(params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, seed: int) -> dict[str, np.ndarray]:
+def fields(
+    params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, seed: int, edge_xy=None
+) -> dict[str, np.ndarray]:
     """All arrays of a scenario.
 
     Args:
@@ -55,7 +58,12 @@ def fields(params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, 
         active: [T, N] bool.
         box: the map's x0, y0, x1, y1 in m; edges lie in it, the cloud at its centre.
         index: of the scenario; with draw="published" only what is not in the published order depends on it.
+        edge_xy: where the edge nodes stand, [Ne, 2] m; None draws it.
     """
+    if edge_xy is not None:
+        edge_xy = np.array(edge_xy, dtype=np.float64)
+        if edge_xy.shape != (params.edges, 2) or not np.isfinite(edge_xy).all():
+            raise ValueError(f"edge_xy {edge_xy.shape} must be finite numbers {(params.edges, 2)}")
     drawn = _published(params, box, seed) if params.draw == "published" else _philox(params, box, index, seed)
     types = uniform(seed, index, 0, 4 * params.types, TYPES).reshape(-1, 4)
     deadline = between(params.deadline_low_s, params.deadline_high_s, types[:, 3])
@@ -64,7 +72,7 @@ def fields(params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, 
         "client_cpu": drawn["vehicle_ghz"][~is_server],
         "client_power": drawn["vehicle_mw"][~is_server],
         "server_cpu": drawn["vehicle_ghz"][is_server],
-        "edge_xy": drawn["edge_xy"],
+        "edge_xy": drawn["edge_xy"] if edge_xy is None else edge_xy,
         "edge_cpu": drawn["edge_ghz"],
         "edge_range": _edge_range(params, index, seed),
         "cloud_xy": np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2]),
@@ -142,7 +150,7 @@ def _published(params: Params, box, seed: int) -> dict[str, np.ndarray]:
 
 def _published_tasks(params: Params, seed: int) -> tuple[published.Tasks, np.random.RandomState]:
     drawn = published.tasks(
-        seed,
+        integer("seed", seed, 0, 2**32 - 1),  # NumPy's legacy stream takes no more
         params.vehicles,
         params.types,
         params.type_slots,

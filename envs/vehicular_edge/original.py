@@ -6,20 +6,24 @@ compared with it. `episode.py` holds the model; this file makes it a PettingZoo 
 """
 
 import dataclasses
+import inspect
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
+from ..checks import choice, integer
 from ..noise import RESET, philox
 from ..port import nearest
 from . import observation
 from .episode import Episode
 from .nodes import Network
-from .params import PRESETS, Params, queue_shapes, state_shapes
+from .params import PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scales import Scales
+from .scenario import draw, pool_of
 
 __all__ = ["VehicularEdge", "get_state", "make", "set_state"]
 
@@ -30,29 +34,27 @@ class VehicularEdge(ParallelEnv):
     """The environment, for two agents that see the same vector and earn the same reward.
 
     Args:
-        scenario: a `scenario.Scenario`, or a list of them, of which an episode takes one (Q12).
-        params: None for the scenario's own.
+        scenario: a `scenario.Scenario`, or a list of them, of which an episode takes one (Q12); paths of scenario files
+            do as well.
+        params: None for those of the (first) scenario.
         indexed: keep lists of what a node was assigned, and means, instead of looking for them whenever they are
             needed. Changes no bit of any result.
         signed: actions lie in [-1, 1].
 
     Raises:
-        ValueError: an action of the wrong shape, not finite or out of range; sizes of scenario and params differ.
+        ValueError: an action of the wrong shape, not finite or out of range; sizes of scenario and params differ, or a
+            scenario holds what has no meaning.
     """
 
     metadata = {"name": "vehicular_edge", "render_modes": [], "is_parallelizable": True}
+    render_mode = None
 
     def __init__(self, scenario, params: Params | None = None, indexed: bool = False, signed: bool = False):
-        pool = list(scenario) if isinstance(scenario, list | tuple) else [scenario]
+        pool = pool_of(scenario)
         self.params = p = params or pool[0].params
-        self.scenarios = [one if one.params == p else dataclasses.replace(one, params=p) for one in pool]
-        for position, one in enumerate(self.scenarios):
-            sizes = (*one.task_size.shape, one.server_cpu.size, one.edge_cpu.size)
-            wanted = (p.slots, p.clients, p.tasks, p.servers, p.edges)
-            if sizes != wanted:
-                raise ValueError(
-                    f"scenario {position} has (slots, clients, tasks, servers, edges) {sizes}, params want {wanted}"
-                )
+        self.scenarios = [one.under(p, f"scenario {n}").check(f"scenario {n}") for n, one in enumerate(pool)]
+        choice("indexed", indexed, (True, False))
+        choice("signed", signed, (True, False))
         self.indexed, self.signed = indexed, signed
         self.possible_agents = list(AGENTS)
         self.agents = []
@@ -73,9 +75,17 @@ class VehicularEdge(ParallelEnv):
         return self._observation_space
 
     def reset(self, seed: int | None = None, options: dict | None = None):
-        """Opens an episode; a seed restarts what lasts longer, too: the count of episodes and the running scales."""
+        """Opens an episode; a seed restarts what lasts longer, too: the count of episodes and the running scales.
+
+        Args:
+            seed: 0 .. 2^64-1.
+            options: there are none; ignored, as PettingZoo's interface has it.
+
+        Returns:
+            Observations [D] and empty infos by agent.
+        """
         if seed is not None:
-            self._start(seed)
+            self._start(integer("seed", seed, 0, 2**64 - 1))
         chosen = 0
         if not self.params.frozen_scenario:  # Q12
             chosen = int(philox((0, self._episode, 0, RESET), self._key)[0]) % len(self.scenarios)
@@ -85,8 +95,15 @@ class VehicularEdge(ParallelEnv):
         return self._for_agents(self.observe().astype(np.float32)), {agent: {} for agent in AGENTS}
 
     def step(self, actions: dict):
-        """One slot. `actions` holds a vector [A] of each agent."""
+        """One slot. `actions` holds a vector [A] of each agent.
+
+        Returns:
+            Observations [D], rewards, terminated, truncated and infos by agent. An info has "tasks_admitted", "dropped"
+            (tasks beyond J, beyond a cap, without an access edge), "energy" in J and "jain".
+        """
         self._require_episode()
+        if not isinstance(actions, Mapping):
+            raise ValueError(f"actions must be a dict of vectors by agent, not {type(actions).__name__}")
         for agent in AGENTS:
             if agent not in actions:
                 raise ValueError(f"no action of agent {agent!r}: give a vector of {self.params.action_length} numbers")
@@ -97,7 +114,7 @@ class VehicularEdge(ParallelEnv):
         """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] >= 0, not yet divided."""
         self._require_episode()
         p = self.params
-        target, share = np.asarray(target), np.asarray(share, dtype=np.float64)
+        target, share = _numbers("target", target), _numbers("share", share)
         if target.shape != (p.clients, p.tasks) or not np.issubdtype(target.dtype, np.integer):
             raise ValueError(f"target {target.dtype} {target.shape} must be integers {(p.clients, p.tasks)}")
         if share.shape != (p.share_length,):
@@ -225,10 +242,20 @@ class VehicularEdge(ParallelEnv):
             raise ResetNeeded("no episode is open: call reset() first")
 
     def _check_vector(self, agent: str, vector):
-        vector, wanted = np.asarray(vector), (self.params.action_length,)
+        vector, wanted = _numbers(f"action of agent {agent!r}", vector), (self.params.action_length,)
         if vector.shape != wanted:
             raise ValueError(f"action of agent {agent!r} has shape {vector.shape}, not {wanted}")
         _check_range(f"action of agent {agent!r}", vector, -1 if self.signed else 0, 1)
+
+
+def _numbers(what: str, values) -> np.ndarray:
+    try:
+        values = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{what} holds {values.dtype}, must hold real numbers")
+    return values
 
 
 def _check_range(what: str, values: np.ndarray, low: float, high: float):
@@ -252,7 +279,7 @@ def _rates(receivers: list, clients: int) -> np.ndarray:
 
 
 def make(
-    preset: str = "physical",
+    preset: str | None = None,
     traffic: str = "city",
     scenario=None,
     index: int = 0,
@@ -261,26 +288,34 @@ def make(
     signed: bool = False,
     **params,
 ) -> VehicularEdge:
-    """The original on a scenario of `preset`, drawn from `traffic` with (`seed`, `index`); or on a given scenario.
+    """The original on a scenario that is drawn, or on given ones.
 
-    A given scenario, or list of them, brings its own parameters; `params` replace single ones.
+    Args:
+        preset: "physical" (what None draws) or "original". With a given scenario, whose own parameters hold otherwise,
+            it sets the switches alone.
+        traffic: the map to draw on: "arterial", "city", "dense" or "sparse".
+        scenario: a `scenario.Scenario`, the path of a scenario file, or a list of them; traffic, index and seed then
+            play no part.
+        index, seed: of the drawing, see `scenario.draw`; those of `envs.make` are 0, 1, ... and `scenario_seed`.
+        indexed, signed: as in `VehicularEdge`.
+        **params: single fields of `params.Params`.
 
     Raises:
-        ValueError: unknown preset or parameter.
+        ValueError: an unknown preset, map or parameter, or a value that is not allowed; names it.
     """
-    from .scenario import draw  # which calibrates with this module
-
-    if preset not in PRESETS:
-        raise ValueError(f"preset={preset!r} must be one of {', '.join(map(repr, PRESETS))}")
+    choice("preset", preset, (None, *PRESETS))
     known = [field.name for field in dataclasses.fields(Params)]
+    options = [name for name in inspect.signature(make).parameters if name != "params"]
     for name in params:
         if name not in known:
-            raise ValueError(f"no parameter {name!r}{nearest(name, known)}")
+            raise ValueError(f"no parameter or option {name!r}{nearest(name, [*options, *known])}")
     if scenario is None:
-        scenario = draw(Params(**PRESETS[preset] | params), traffic, index, seed)
-        return VehicularEdge(scenario, indexed=indexed, signed=signed)
-    first = scenario[0] if isinstance(scenario, list | tuple) else scenario
-    return VehicularEdge(scenario, dataclasses.replace(first.params, **params), indexed, signed)
+        pool = [draw(Params(**PRESETS[preset or "physical"] | params), traffic, index, seed)]
+    else:
+        pool = pool_of(scenario)
+        if preset is not None:
+            params = {name: name in PRESETS[preset] for name in SWITCHES} | params
+    return VehicularEdge(pool, dataclasses.replace(pool[0].params, **params), indexed, signed)
 
 
 def get_state(env: VehicularEdge) -> dict[str, np.ndarray]:
@@ -296,18 +331,20 @@ def set_state(env: VehicularEdge, state: dict, t: int):
     """Puts the environment at the start of slot `t` of its present scenario.
 
     Raises:
-        ValueError: a field is missing, unknown or of another shape, or t is not in 0..T.
+        ValueError: a field is missing, unknown or of another shape, a backlog is none, or t is not in 0..T.
     """
     shapes, p = state_shapes(env.params), env.params
     if set(state) != set(shapes):
         raise ValueError(f"state must have the fields {', '.join(shapes)}; got {', '.join(state)}")
-    if not 0 <= t <= p.slots:
-        raise ValueError(f"t={t} must lie in 0..{p.slots}")
-    queues = env.episode.queues | env.episode.virtual
+    t = integer("t", t, 0, p.slots)
+    queues, fields = env.episode.queues | env.episode.virtual, {}
     for name, shape in shapes.items():
-        values = np.asarray(state[name], dtype=np.float64)
+        values = fields[name] = _numbers(f"state field {name!r}", state[name]).astype(np.float64)
         if values.shape != shape:
             raise ValueError(f"state field {name!r} has shape {values.shape}, not {shape}")
+        if name in queues:
+            _check_range(f"state field {name!r}", values, 0, math.inf)
+    for name, values in fields.items():
         if name in queues:
             for queue, backlog in zip(queues[name], values.ravel().tolist(), strict=True):
                 queue.put(backlog)

@@ -7,17 +7,21 @@ specification.
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+import torch
 
+from ..checks import integer, require_memory
 from . import drawing, links, scenario_file
-from .params import BITS, DRIFTS, FAMILIES, Params
+from .params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params
 from .traces import Records, fill
 from .traffic import box, simulate
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
 SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 TOGETHER = 64  # scenarios whose traffic is simulated at once
+LINK_BYTES = 40  # that drawing takes for each link of each slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +38,19 @@ class Calibration:
     score_v2i: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m
 
     def __post_init__(self):
+        lengths = {"backlog": len(FAMILIES), "drift": len(DRIFTS)}
         for spec in fields(self):
-            value = np.asarray(getattr(self, spec.name), dtype=np.float64)
+            try:
+                value = np.asarray(getattr(self, spec.name), dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"calibration {spec.name} holds no numbers: {error}") from error
             if not (np.isfinite(value) & (value > 0)).all():
                 raise ValueError(f"calibration {spec.name} is {value.tolist()}, must be finite and positive")
-            object.__setattr__(self, spec.name, value if value.ndim else float(value))
+            vector = spec.type is np.ndarray
+            if value.ndim != vector or (vector and len(value) != lengths.get(spec.name, len(value))):
+                wanted = (lengths.get(spec.name, "components"),) if vector else ()
+                raise ValueError(f"calibration {spec.name} has shape {value.shape}, must have {wanted}")
+            object.__setattr__(self, spec.name, value if vector else float(value))
 
     @classmethod
     def ones(cls, params: Params) -> "Calibration":
@@ -81,11 +93,26 @@ class Scenario:
     index: int = 0
     seed: int = 264
 
+    def __post_init__(self):
+        for name in ("score_v2v", "score_v2i"):
+            shape, wanted = getattr(self.calibration, name).shape, (self.params.components,)
+            if shape != wanted:
+                raise ValueError(f"calibration {name} has shape {shape}, must have {wanted} as Params.components")
+
+    def under(self, params: Params, where: str = "scenario") -> "Scenario":
+        """The same scenario under other parameters; ValueError names a size that they would change."""
+        for name in SIZES:
+            own, wanted = getattr(self.params, name), getattr(params, name)
+            if own != wanted:
+                raise ValueError(f"{where}: {name} is {own}, Params has {wanted}")
+        return self if params == self.params else replace(self, params=params)
+
     def save(self, path):
-        """Writes `<path>.npz` and `<path>.json`."""
+        """Writes `<path>.npz` and `<path>.json`; a path may have one of these suffixes already."""
         arrays = {name: getattr(self, name) for name in scenario_file.shapes(self.params)}
         arrays |= {scenario_file.RUNNING + name: scale for name, scale in (self.running or {}).items()}
         header = {name: getattr(self, name) for name in HEADER}
+        header["preset"] = _preset(self.params)
         header["params"] = asdict(self.params)
         header["calibration"] = {name: np.asarray(value).tolist() for name, value in vars(self.calibration).items()}
         scenario_file.write(path, arrays, header)
@@ -93,6 +120,8 @@ class Scenario:
     def check(self, where: str = "scenario") -> "Scenario":
         """Itself; ValueError names what in it has no meaning, and the array and the first index."""
         scenario_file.check(vars(self), self.params, where)
+        if not 0.0 < self.mean_density < np.inf:
+            raise ValueError(f"{where}: mean_density is {self.mean_density}, must be finite and positive")
         if self.params.jumping_tracks:
             scenario_file.check_distances(self.distance_v2v, "distance_v2v", where)
             scenario_file.check_distances(self.distance_v2i, "distance_v2i", where)
@@ -196,10 +225,11 @@ def draw(
 
     Args:
         traffic: one of `traffic.TRAFFIC`.
-        index: of the scenario in its pool; with draw="published" it changes the traffic alone.
+        index: of the scenario in its pool, 0 .. 2^32-1; with draw="published" it changes the traffic alone.
+        seed: 0 .. 2^64-1; with draw="published" to 2^32-1.
         calibration: None takes what `calibration.calibrate` finds for these parameters on this map.
     """
-    params = params or Params()
+    params, index, seed = _params(params), _index(index), _seed(seed)
     xy = simulate(traffic, params.vehicles, params.slots, seed, index)
     return _warmed_up(_drawn(params, traffic, xy, index, seed, calibration or _calibration(params, traffic)))
 
@@ -215,7 +245,7 @@ def draw_each(
 
     All start from the running scales of scenario 0, as the environments of a pool do.
     """
-    params = params or Params()
+    params, seed, count = _params(params), _seed(seed), integer("count", count, 1, 2**32)
     calibration = calibration or _calibration(params, traffic)
     running = None
     for first in range(0, count, TOGETHER):
@@ -245,18 +275,20 @@ def from_trace(
     seed: int = 264,
     calibration: Calibration | None = None,
     name: str = "trace",
+    edge_xy=None,
 ) -> Scenario:
     """A scenario on recorded traffic; everything but the positions is drawn as by `draw`.
 
     Args:
         records: of the window, see `traces`.
         calibration: None takes what the random policy reaches on this very scenario.
+        edge_xy: where the edge nodes stand, [Ne, 2] m; None draws places in the box of the records.
     """
-    params = params or Params()
+    params, index, seed = _params(params), _index(index), _seed(seed)
     xy, active, extent = fill(records, params)
     drawn = Scenario(
         params=params,
-        **drawing.fields(params, xy, active, extent, index, seed),
+        **drawing.fields(params, xy, active, extent, index, seed, edge_xy),
         calibration=calibration or Calibration.ones(params),
         name=name,
         source=records.source,
@@ -266,6 +298,18 @@ def from_trace(
     if calibration is None:
         drawn = replace(drawn, calibration=_calibration(params, [drawn]))
     return _warmed_up(drawn)
+
+
+def pool_of(given) -> list[Scenario]:
+    """The scenarios that a user hands over: a `Scenario`, a path of a scenario file, or a list or tuple of them."""
+    many = list(given) if isinstance(given, list | tuple) else [given]
+    if not many:
+        raise ValueError("scenario=[] must hold at least one")
+    found = [load(one) if isinstance(one, str | Path) else one for one in many]
+    for one in found:
+        if not isinstance(one, Scenario):
+            raise ValueError(f"scenario={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
+    return found
 
 
 def load(path, params: Params | None = None) -> Scenario:
@@ -282,22 +326,14 @@ def load(path, params: Params | None = None) -> Scenario:
         stated = {name: header[name] for name in HEADER}
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: the JSON lacks a field or has an unknown one: {error}") from error
-    for name in SIZES if params else ():
-        if getattr(own, name) != getattr(params, name):
-            raise ValueError(f"{path}: {name} is {getattr(own, name)}, Params has {getattr(params, name)}")
     arrays = scenario_file.check(arrays, own, str(path))
     running = {
         name.removeprefix(scenario_file.RUNNING): arrays.pop(name)
         for name in list(arrays)
         if name.startswith(scenario_file.RUNNING)
     }
-    return Scenario(
-        params=params or own,
-        **arrays,
-        **stated,
-        calibration=calibration,
-        running=running or None,
-    ).check(str(path))
+    found = Scenario(params=own, **arrays, **stated, calibration=calibration, running=running or None)
+    return (found if params is None else found.under(params, str(path))).check(str(path))
 
 
 def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
@@ -310,6 +346,30 @@ def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration:
         index=index,
         seed=seed,
     )
+
+
+def _params(params: Params | None) -> Params:
+    """Given or default parameters; MemoryError where so many links do not fit, which says how many would."""
+    params = params or Params()
+    links_ = params.slots * params.clients * (params.servers + params.edges)
+    require_memory(links_ * LINK_BYTES, torch.device("cpu"), "links of all slots", links_)
+    return params
+
+
+def _index(index: int) -> int:
+    return integer("index", index, 0, 2**32 - 1)  # a word of Philox's counter
+
+
+def _seed(seed: int) -> int:
+    return integer("seed", seed, 0, 2**64 - 1)  # Philox's key
+
+
+def _preset(params: Params) -> str | None:
+    """The preset whose switches and drawing these are."""
+    for name, chosen in PRESETS.items():
+        if params == replace(params, **dict.fromkeys(SWITCHES, False) | {"draw": "philox"} | chosen):
+            return name
+    return None
 
 
 def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +54,8 @@ def dtype(name: str) -> type:
 
 
 def write(path, arrays: dict[str, np.ndarray], header: dict):
-    """Writes both files of `path`, a path without suffix."""
-    path = Path(path)
+    """Writes both files of `path`, a path without suffix or with either."""
+    path = _without_suffix(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(_with(path, ".npz"), **arrays)
     header = {"version": VERSION} | header | {"sha256_npz": _sha256_of_file(_with(path, ".npz"))}
@@ -68,12 +69,11 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     Raises:
         ValueError: the file is not what was written, or not of this version.
     """
-    path = Path(path)
-    path = path.with_suffix("") if path.suffix in (".npz", ".json") else path
+    path = _without_suffix(path)
     text, binary = _with(path, ".json"), _with(path, ".npz")
     try:
         header = json.loads(text.read_text())
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # of the text, or of its encoding
         raise ValueError(f"{text}: not JSON: {error}") from error
     if not isinstance(header, dict) or header.get("version") != VERSION:
         found = header.get("version") if isinstance(header, dict) else None
@@ -85,8 +85,11 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     ):
         if given != found:
             raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
-    with np.load(binary, allow_pickle=False) as stored:
-        return dict(stored), header
+    try:
+        with np.load(binary, allow_pickle=False) as stored:
+            return dict(stored), header
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{binary}: not an archive of arrays of numbers: {error}") from error
 
 
 def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str, np.ndarray]:
@@ -103,9 +106,12 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
     for name, shape in shapes(params).items():
         if name not in arrays:
             raise ValueError(f"{where}: array {name} is missing")
-        array = out[name] = np.asarray(arrays[name], dtype=dtype(name))
-        _check_shape(array, shape, name, where)
-        _refuse(~np.isfinite(array), array, name, where, "must be finite")
+        given = _numbers(arrays[name], name, where)
+        _check_shape(given, shape, name, where)
+        _refuse(~np.isfinite(given), given, name, where, "must be finite")
+        array = out[name] = given.astype(dtype(name), copy=False)
+        if array.dtype != np.float64:
+            _refuse(array != given, given, name, where, f"must be {'a flag' if name in FLAGS else 'an integer'}")
         if name in NOT_NEGATIVE:
             _refuse(array < 0, array, name, where, "must not be negative")
     exists = np.arange(params.tasks) < out["task_count"][:, :, None]
@@ -113,7 +119,7 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
         _refuse(exists & (out[name] <= 0), out[name], name, where, "must be positive, as the slot holds a task")
     scales = state_shapes(params) if params.running_scales else {}
     for name in (name for name in arrays if name.startswith(RUNNING)):
-        array = out[name] = np.asarray(arrays[name], dtype=np.float64)
+        array = out[name] = _numbers(arrays[name], name, where).astype(np.float64, copy=False)
         shape = scales.get(name.removeprefix(RUNNING))
         if shape is None:
             raise ValueError(f"{where}: array {name} is of no running scale of these parameters")
@@ -127,6 +133,13 @@ def check_distances(distance: np.ndarray, name: str, where: str):
     _refuse(distance <= 0, distance, name, where, "must be positive, as nothing keeps the gain finite (Q15)")
 
 
+def _numbers(values, name: str, where: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{where}: array {name} holds {array.dtype}, must hold numbers")
+    return array
+
+
 def _check_shape(array: np.ndarray, shape: tuple[int, ...], name: str, where: str):
     if array.shape != shape:
         raise ValueError(f"{where}: array {name} has shape {array.shape}, must have {shape}")
@@ -136,6 +149,11 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: s
     if wrong.any():
         index = tuple(int(k) for k in np.argwhere(wrong)[0])
         raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
+
+
+def _without_suffix(path) -> Path:
+    path = Path(path)
+    return path.with_suffix("") if path.suffix in (".npz", ".json") else path
 
 
 def _with(path: Path, suffix: str) -> Path:

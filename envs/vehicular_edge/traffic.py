@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import choice
+from ..checks import choice, integer
 from ..noise import philox
 
 TRAFFIC_STREAM = 8
@@ -68,6 +68,8 @@ def simulate(name: str, vehicles: int, slots: int, seed: int = 264, index=0) -> 
         [T, N, 2] m, for an array of indices [B, T, N, 2].
     """
     choice("traffic", name, TRAFFIC)
+    integer("vehicles", vehicles, 1, 2**31 - 1)
+    integer("slots", slots, 1, 2**31 - 1)
     traffic = _Traffic(MAPS[name], vehicles, slots, seed, np.atleast_1d(np.asarray(index)))
     xy = np.stack([traffic.xy() if t == 0 else traffic.drive(t) for t in range(slots)], axis=1)
     return xy if np.ndim(index) else xy[0]

@@ -1,15 +1,19 @@
 """The original as a PettingZoo environment, and what it says about bad input."""
 
+import copy
+import dataclasses
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
+from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
 from envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
-from envs.vehicular_edge.params import PRESETS
+from envs.vehicular_edge.params import PRESETS, SWITCHES
 from tests.envs.vehicular_edge.worlds import small
 
 AGENTS = ("offloading", "allocation")
@@ -160,24 +164,118 @@ def test_a_step_needs_an_open_episode():
 
 def test_a_state_of_other_fields_shapes_or_slots_is_named(env):
     state = get_state(env)
-    with pytest.raises(ValueError, match=r"t=7 must lie in 0..6"):
+    with pytest.raises(ValueError, match=r"t=7 must be an integer from 0 to 6"):
         set_state(env, state, 7)
     with pytest.raises(ValueError, match=r"'lc' has shape \(1,\), not \(6,\)"):
         set_state(env, state | {"lc": np.zeros(1)}, 0)
     with pytest.raises(ValueError, match="state must have the fields lc, "):
         set_state(env, {"lc": state["lc"]}, 0)
+    with pytest.raises(ValueError, match=r"'vc': index \(1,\) is nan, must lie in \[0, inf\]"):
+        set_state(env, state | {"lc": state["lc"] + 1.0, "vc": np.array([0.0, np.nan, 0.0])}, 0)
+    assert all((get_state(env)[name] == state[name]).all() for name in state)  # nothing was put in
 
 
 def test_a_scenario_of_other_sizes_than_its_pool_is_named():
-    with pytest.raises(ValueError, match=r"scenario 1 has \(slots, clients, tasks, servers, edges\) \(5, "):
+    with pytest.raises(ValueError, match="scenario 1: slots is 5, Params has 6"):
         VehicularEdge([small(), small(slots=5)])
 
 
 def test_make_names_presets_and_parameters():
-    with pytest.raises(ValueError, match="preset='orignal' must be one of 'physical', 'original'"):
+    with pytest.raises(ValueError, match="preset='orignal' must be one of None, 'physical', 'original'"):
         make("orignal")
-    with pytest.raises(ValueError, match="no parameter 'edgs'; did you mean 'edges'"):
+    with pytest.raises(ValueError, match="no parameter or option 'edgs'; did you mean 'edges'"):
         make(edgs=3)
+    with pytest.raises(ValueError, match="no parameter or option 'scenarios'; did you mean 'scenario'"):
+        make(scenarios=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"traffic": "motorway"}, "traffic='motorway' must be one of 'arterial', 'city', 'dense', 'sparse'"),
+        ({"index": -1}, "index=-1 must be an integer from 0 to 4294967295"),
+        ({"seed": "a"}, "seed='a' must be an integer from 0 to 18446744073709551615"),
+        ({"slots": 2.5}, "slots=2.5 must be an integer"),
+        ({"indexed": "yes"}, "indexed='yes' must be one of True, False"),
+        ({"scenario": []}, r"scenario=\[\] must hold at least one"),
+        ({"scenario": 5}, "scenario=5 must be a Scenario, a path of a scenario file, or a list of them"),
+    ],
+)
+def test_make_names_values_that_are_not_allowed(options, said):
+    with pytest.raises(ValueError, match=said):
+        make(**{"vehicles": 12, "slots": 6, "edges": 3, "components": 2} | options)
+
+
+def test_a_seed_that_is_none_leaves_the_episode_as_it_was(env):
+    env.step(draws(env))
+    for seed in (-1, 2**64, 1.5, "a"):
+        with pytest.raises(ValueError, match=f"seed={seed!r} must be an integer from 0 to 18446744073709551615"):
+            env.reset(seed=seed)
+    assert env.t == 1 and env.agents
+    env.reset(seed=np.int64(3))
+
+
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        ("a", "holds <U1, must hold real numbers"),
+        ([None] * 3, "holds object, must hold real numbers"),
+        (np.zeros(3, complex), "holds complex128, must hold real numbers"),
+        ([[1.0], [2.0, 3.0]], "inhomogeneous"),
+    ],
+)
+def test_an_action_of_no_numbers_is_named(env, vector, said):
+    with pytest.raises(ValueError, match=rf"action of agent 'offloading'.*{said}"):
+        env.step(draws(env) | {"offloading": vector})
+    with pytest.raises(ValueError, match="actions must be a dict of vectors by agent, not list"):
+        env.step([vector] * 2)
+
+
+def test_a_scenario_with_a_number_without_meaning_is_not_played():
+    scenario = small()
+    place = scenario.xy_client.copy()
+    place[2, 1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"scenario 1: xy_client\[2, 1, 0\] is nan, must be finite"):
+        VehicularEdge([scenario, dataclasses.replace(scenario, xy_client=place)])
+
+
+# ---- what other software does with an environment
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_goes_on_by_itself(scenario, copied):
+    env = VehicularEdge(scenario)
+    env.reset(seed=1)
+    env.step(draws(env))
+    other = copied(env)
+    rewards = [[one.step(draws(one, t))[1]["allocation"] for t in range(3)] for one in (other, env)]
+    assert rewards[0] == rewards[1]
+    assert all((get_state(env)[name] == get_state(other)[name]).all() for name in get_state(env))
+
+
+@pytest.mark.filterwarnings("ignore:Agent's m.* observation space value")  # backlogs have no upper bound
+def test_passes_pettingzoos_test_of_turns():
+    """Not of `original`, whose numbers leave the box that it states (Q26)."""
+    api_test(parallel_to_aec(VehicularEdge(small())), num_cycles=20)
+
+
+def test_can_be_wrapped(scenario):
+    wrapped = BaseParallelWrapper(VehicularEdge(scenario))
+    parallel_api_test(wrapped, num_cycles=20)
+    assert wrapped.unwrapped.params == scenario.params
+    wrapped.close()
+
+
+def test_files_are_played_and_presets_set_switches(tmp_path):
+    scenario = small()
+    scenario.save(tmp_path / "one")
+    env = make(scenario=str(tmp_path / "one"))
+    assert env.params == scenario.params
+    assert make(scenario=[tmp_path / "one", scenario], penalty_weight=2.0).params.penalty_weight == 2.0
+    as_published = make("original", scenario=scenario, silent_ties=False).params
+    assert as_published == dataclasses.replace(
+        scenario.params, **dict.fromkeys(SWITCHES, True) | {"silent_ties": False}
+    )
 
 
 def test_envs_does_not_need_pettingzoo():

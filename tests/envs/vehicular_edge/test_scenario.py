@@ -132,6 +132,36 @@ def test_a_scenario_is_the_same_alone_and_in_a_pool(small):
         np.testing.assert_array_equal(getattr(pool[2], name), getattr(alone, name))
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"index": -1}, "index=-1 must be an integer from 0 to 4294967295"),
+        ({"index": 2**32}, "index=4294967296 must be an integer from 0 to 4294967295"),
+        ({"seed": 1.5}, "seed=1.5 must be an integer from 0 to 18446744073709551615"),
+        ({"traffic": "motorway"}, "traffic='motorway' must be one of 'arterial'"),
+    ],
+)
+def test_a_scenario_of_no_number_is_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        drawn(**options)
+
+
+@pytest.mark.parametrize("count", [0, -2, 2.5, "3"])
+def test_a_pool_of_no_scenarios_is_refused(small, count):
+    with pytest.raises(ValueError, match=f"count={count!r} must be an integer from 1"):
+        draw_pool(small, "dense", count, calibration=Calibration.ones(small))
+
+
+def test_a_calibration_of_other_components_is_refused(small):
+    with pytest.raises(ValueError, match=r"calibration score_v2v has shape \(10,\), must have \(5,\)"):
+        draw(small, "dense", calibration=Calibration())
+
+
+def test_more_links_than_fit_are_refused_before_they_are_drawn():
+    with pytest.raises(MemoryError, match=r"links of all slots=\d+ needs .* about .* would fit"):
+        drawn("dense", vehicles=30_000, slots=100, types=1)
+
+
 def test_other_seeds_and_indices_give_other_scenarios():
     first = drawn()
     for other in (drawn(index=1), drawn(seed=265)):

@@ -69,6 +69,34 @@ def test_the_json_states_what_the_file_is(tmp_path, drawn):
     assert header["sha256_npz"] == hashlib.sha256((tmp_path / "one.npz").read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_the_json_names_the_preset(tmp_path, preset):
+    params = Params(**PRESETS[preset] | {"vehicles": 20, "slots": 12, "edges": 4, "components": 5})
+    scenario = draw(params, "dense", calibration=Calibration.ones(params))
+    for found, expected in (
+        (scenario, preset),
+        (scenario.under(replace(params, silent_ties=preset == "physical")), None),
+    ):
+        found.save(tmp_path / "one")
+        assert json.loads((tmp_path / "one.json").read_text())["preset"] == expected
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_a_path_may_have_its_suffix(tmp_path, drawn, suffix):
+    drawn.save(tmp_path / f"one{suffix}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "one.npz"]
+    assert_equal(drawn, load(tmp_path / "one"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, drawn):
+    with pytest.raises(FileNotFoundError, match=r"one\.json"):
+        load(tmp_path / "one")
+    drawn.save(tmp_path / "one")
+    (tmp_path / "one.npz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"one\.npz"):
+        load(tmp_path / "one")
+
+
 def test_a_changed_array_file_is_refused(tmp_path, drawn):
     drawn.save(tmp_path / "one")
     content = bytearray((tmp_path / "one.npz").read_bytes())
@@ -114,6 +142,36 @@ def test_a_missing_array_is_refused(tmp_path, drawn):
         load(tmp_path / "one")
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("edge_cpu", np.array(["fast"] * 4), "array edge_cpu holds <U4, must hold numbers"),
+        ("edge_cpu", np.ones(4, complex), "array edge_cpu holds complex128, must hold numbers"),
+        ("task_count", np.full((12, 10), 1.5), r"task_count\[0, 0\] is 1.5, must be an integer"),
+        ("task_count", np.full((12, 10), np.nan), r"task_count\[0, 0\] is nan, must be finite"),
+        ("active_client", np.full((12, 10), 2), r"active_client\[0, 0\] is 2, must be a flag"),
+    ],
+)
+def test_an_array_of_another_kind_is_refused(tmp_path, drawn, name, array, message):
+    drawn.save(tmp_path / "one")
+    rewrite(tmp_path / "one", **{name: array})
+    with pytest.raises(ValueError, match=f"one: {message}"):
+        load(tmp_path / "one")
+
+
+def test_arrays_of_other_numbers_are_converted(tmp_path, drawn):
+    drawn.save(tmp_path / "one")
+    rewrite(tmp_path / "one", task_count=drawn.task_count.astype(float), active_server=drawn.active_server.astype(int))
+    assert_equal(drawn, load(tmp_path / "one"))
+
+
+def test_objects_are_not_unpickled(tmp_path, drawn):
+    drawn.save(tmp_path / "one")
+    rewrite(tmp_path / "one", edge_cpu=np.array([None] * 4))
+    with pytest.raises(ValueError, match=r"one\.npz: not an archive of arrays of numbers"):
+        load(tmp_path / "one")
+
+
 def test_a_wrong_shape_is_refused(tmp_path, drawn):
     drawn.save(tmp_path / "one")
     rewrite(tmp_path / "one", edge_cpu=np.ones(5))
@@ -146,6 +204,11 @@ def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
         (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
         (lambda header: header["params"].update(colour=1), "colour"),
         (lambda header: header["calibration"].update(size=0.0), "calibration size is 0.0, must be finite and positive"),
+        (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
+        (lambda header: header["calibration"].update(score_v2i=[1.0]), r"has shape \(1,\), must have \(5,\) as Params"),
+        (lambda header: header["calibration"].update(work="much"), "calibration work holds no numbers"),
+        (lambda header: header["params"].update(slots="12"), "slots='12' must be a number"),
+        (lambda header: header.update(mean_density=0.0), "one: mean_density is 0.0, must be finite and positive"),
     ],
 )
 def test_a_header_without_meaning_is_refused(tmp_path, drawn, change, message):
@@ -158,6 +221,9 @@ def test_a_header_without_meaning_is_refused(tmp_path, drawn, change, message):
 def test_what_is_not_json_is_refused(tmp_path, drawn):
     drawn.save(tmp_path / "one")
     (tmp_path / "one.json").write_text("{")
+    with pytest.raises(ValueError, match=r"one\.json: not JSON"):
+        load(tmp_path / "one")
+    (tmp_path / "one.json").write_bytes(b"\xff\xfe\x80")
     with pytest.raises(ValueError, match=r"one\.json: not JSON"):
         load(tmp_path / "one")
 
