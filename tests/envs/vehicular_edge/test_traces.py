@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import envs
 from envs.vehicular_edge import gcj02, traces
 from envs.vehicular_edge.params import PRESETS, Params
 from envs.vehicular_edge.scenario import Calibration, from_trace
@@ -92,6 +93,52 @@ def test_a_number_that_is_none_is_named(tmp_path, cell):
         traces.ngsim(path)
 
 
+def test_ids_are_numbers_where_all_are(tmp_path):
+    path = tmp_path / "ids.csv"
+    head = "Vehicle_ID, Global_Time, Local_X, Local_Y\n"  # spaces after the commas, as people write them
+    path.write_text(head + '9.0,1000,1,1\n"1,010",1000,1,1\n')
+    assert traces.ngsim(path).vehicle.tolist() == [9, 1010]
+    path.write_text(head + "9,1000,1,1\nbus,1000,1,1\n")
+    assert traces.ngsim(path).vehicle.tolist() == ["9", "bus"]
+    path.write_text(head + "9,1000,1,1\n,1000,1,1\n")
+    with pytest.raises(ValueError, match=r"ids\.csv: Vehicle_ID of row 1 is missing"):
+        traces.ngsim(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is empty"),
+        (b"Vehicle_ID,Global_Time,Local_X,Local_Y\n1,2,3\n1,2,3,4,5\n", "Expected 4 fields in line 3, saw 5"),
+        (b"Vehicle_ID\n\xff\xfe\n", "can't decode byte"),
+    ],
+)
+@pytest.mark.parametrize("loader", [traces.ngsim, traces.sumo_csv])
+def test_what_is_no_table_is_refused(tmp_path, content, said, loader):
+    path = tmp_path / "odd.csv"
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=rf"odd\.csv: (not a CSV file: .*{said if loader is traces.ngsim else ''}|lacks)"
+    ):
+        loader(path)
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ({"start_s": "2005-06-15"}, "start_s='2005-06-15' must be a finite number of seconds"),
+        ({"start_s": np.nan}, "start_s=nan must be a finite number of seconds"),
+        ({"start_s": 0, "seconds": 0}, "seconds=0 must be positive"),
+    ],
+)
+@pytest.mark.parametrize("loader", [traces.ngsim, traces.sumo_xml])
+def test_a_window_of_no_time_is_refused(tmp_path, loader, window, said):
+    path = tmp_path / "any"
+    path.write_text(NGSIM)
+    with pytest.raises(ValueError, match=said):
+        loader(path, **window)
+
+
 FCD = """<?xml version="1.0"?>
 <fcd-export>
   <timestep time="0.00">
@@ -119,6 +166,28 @@ def test_sumo_csv_is_read_with_either_separator(tmp_path, separator):
     text += "0.00;90;7;3;10.5;-2\n1.00;90;7;3;13.5;-2\n"
     path.write_text(text.replace(";", separator))
     assert rows_of(traces.sumo_csv(path)) == [(7, 0, 10.5, -2), (7, 1, 13.5, -2)]
+
+
+def test_a_second_without_vehicles_leaves_no_record(tmp_path):
+    """SUMO's own converter writes a row of nothing for it."""
+    path = tmp_path / "fcd.csv"
+    path.write_text("timestep_time;vehicle_id;vehicle_x;vehicle_y\n0.00;;;\n1.00;a;2;3\n")
+    assert rows_of(traces.sumo_csv(path)) == [("a", 1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no element found"),
+        ("<html><body/></html>", "it has no timestep"),
+        ("<fcd><vehicle id='1' x='1' y='1'/></fcd>", "a vehicle outside of a timestep"),
+    ],
+)
+def test_xml_of_other_things_is_refused(tmp_path, text, said):
+    path = tmp_path / "other.xml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"other\.xml: not XML of positions: {said}"):
+        traces.sumo_xml(path)
 
 
 def test_sumo_xml_without_a_position_names_the_attribute(tmp_path):
@@ -157,6 +226,11 @@ def test_gaia_of_another_width_is_refused(tmp_path):
     path.write_text("driver,order,1475277000,104.05\n")
     with pytest.raises(ValueError, match=r"gaia\.csv: has 4 columns, must have 5"):
         traces.gaia(path)
+    path.write_text("driver,order,1475277000,30.66,104.05\n")
+    with pytest.raises(ValueError, match=r"gaia\.csv: lat of row 0 is 104.05, must lie in \[-90.0, 90.0\]"):
+        traces.gaia(path)
+    with pytest.raises(ValueError, match=r"origin=\(104,\) must be a longitude and a latitude"):
+        traces.gaia(path, origin=(104,))
 
 
 @pytest.mark.parametrize(
@@ -179,6 +253,14 @@ def test_a_window_starts_at_the_site_s_time():
     """07:50 in Los Angeles in June is 14:50 UTC."""
     start = traces.window_start("2005-06-15 07:50:00", Params(), "America/Los_Angeles")
     assert start == 1118847000
+
+
+def test_a_time_or_zone_that_is_none_is_named():
+    with pytest.raises(ValueError, match="text='2005-06-15' must be a time as 2005-06-15 07:50:00"):
+        traces.window_start("2005-06-15", Params(), "UTC")
+    for zone in ("Los Angeles", "", None):
+        with pytest.raises(ValueError, match=f"zone={zone!r} must be a time zone as 'America/Los_Angeles'"):
+            traces.window_start("2005-06-15 07:50:00", Params(), zone)
 
 
 @pytest.mark.parametrize(("zone", "hours"), [("Asia/Shanghai", 0), ("UTC", 8)])
@@ -251,6 +333,23 @@ def test_records_beyond_the_episode_still_bend_the_track():
     assert active.all()
 
 
+def test_of_two_records_of_a_second_the_first_counts():
+    rows = [(1, 0, 0, 0), (1, 1, 5, 0), (1, 1, 7, 0), (2, 0, 0, 0)]
+    xy, *_ = traces.fill(records(rows), params_of(2, 2))
+    assert xy[1, 0, 0] == 5
+
+
+def test_records_are_vectors_of_finite_numbers():
+    with pytest.raises(ValueError, match=r"records: x has shape \(1,\), must be a vector as long as vehicle's"):
+        traces.Records([1, 2], [0.0, 0.0], [0.0], [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"records: y\[1\] is nan, must be finite"):
+        traces.Records([1, 2], [0.0, 0.0], [0.0, 0.0], [0.0, np.nan])
+    with pytest.raises(ValueError, match="records: utc_s holds no numbers"):
+        traces.Records([1], ["noon"], [0.0], [0.0])
+    with pytest.raises(ValueError, match="records must be of traces.Records, not list"):
+        traces.fill([], params_of(2, 2))
+
+
 def test_too_few_vehicles_are_counted():
     with pytest.raises(ValueError, match="records: has 2 vehicles in the window, needs vehicles=3"):
         traces.fill(records([(1, 0, 0, 0), (2, 0, 1, 1)]), params_of(3, 2))
@@ -280,6 +379,39 @@ def test_a_trace_makes_a_scenario(crossing):
     active = np.concatenate([scenario.active_client, scenario.active_server], axis=1)
     assert (~active).sum() == 3  # vehicle 3 in slots 5, 6 and 7
     assert (scenario.task_count[~scenario.active_client] == 0).all()
+
+
+def test_edge_nodes_stand_where_they_are_put(crossing):
+    params = Params(vehicles=12, slots=8, edges=3, components=3)
+    places = [[0.0, 0.0], [50.0, 1.0], [100.0, 0.0]]
+    scenario = from_trace(crossing, params, calibration=Calibration.ones(params), edge_xy=places)
+    assert scenario.edge_xy.tolist() == places
+    assert scenario.pca_v2i_mean.reshape(-1, 3)[:, 1] == pytest.approx(
+        np.hypot(*(scenario.xy_client - places[1]).transpose(2, 0, 1)).clip(1.0).mean(axis=0)
+    )
+    with pytest.raises(ValueError, match=r"edge_xy \(2, 2\) must be finite numbers \(3, 2\)"):
+        from_trace(crossing, params, edge_xy=places[:2])
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_a_file_becomes_episodes(tmp_path, preset):
+    """From a recording of ten records a second to both forms of the environment, over a scenario file."""
+    rows = [(v, 1118847000000 + 100 * k, 40.0 * v + 3.0 * k, 11.0 * v) for v in range(12) for k in range(100)]
+    path = tmp_path / "ngsim.csv"
+    path.write_text("Vehicle_ID,Global_Time,Local_X,Local_Y\n" + "".join("{},{},{},{}\n".format(*row) for row in rows))
+    params = Params(**PRESETS[preset] | {"vehicles": 12, "slots": 8, "edges": 3, "components": 3})
+    start = traces.window_start("2005-06-15 07:50:00", Params(), "America/Los_Angeles")
+    scenario = from_trace(traces.ngsim(path, start_s=start), params, name="mine")
+    scenario.save(tmp_path / "mine")
+    original = envs.make_original("vehicular_edge", scenario=tmp_path / "mine")
+    form = envs.make_arrays("vehicular_edge", 2, scenarios=original.scenarios, dtype="float64")
+    observations, _ = original.reset()
+    np.testing.assert_allclose(form.reset()[1], observations["allocation"], rtol=1e-6)
+    for action in form.random_actions(params.slots):
+        vectors = dict(zip(original.possible_agents, action[1], strict=True))
+        _, rewards, _, truncated, _ = original.step(vectors)
+        assert form.step(action)[1][1] == pytest.approx(rewards["offloading"], rel=1e-9)
+    assert truncated["offloading"] and original.scenarios[0].source["file"] == "ngsim.csv"
 
 
 def test_a_trace_is_calibrated_on_itself(crossing):
