@@ -57,14 +57,17 @@ def fields(
         xy: of the vehicles, [T, N, 2] m.
         active: [T, N] bool.
         box: the map's x0, y0, x1, y1 in m; edges lie in it, the cloud at its centre.
-        index: of the scenario; with draw="published" only what is not in the published order depends on it.
+        index: of the scenario; with draw="published" nothing depends on it.
         edge_xy: where the edge nodes stand, [Ne, 2] m; None draws it.
     """
     if edge_xy is not None:
         edge_xy = np.array(edge_xy, dtype=np.float64)
         if edge_xy.shape != (params.edges, 2) or not np.isfinite(edge_xy).all():
             raise ValueError(f"edge_xy {edge_xy.shape} must be finite numbers {(params.edges, 2)}")
-    drawn = _published(params, box, seed) if params.draw == "published" else _philox(params, box, index, seed)
+    if params.draw == "published":
+        index, drawn = 0, _published(params, box, seed)  # the same types, and so the same deadlines, whatever the index
+    else:
+        drawn = _philox(params, box, index, seed)
     types = uniform(seed, index, 0, 4 * params.types, TYPES).reshape(-1, 4)
     deadline = between(params.deadline_low_s, params.deadline_high_s, types[:, 3])
     is_server = drawn["is_server"]

@@ -31,6 +31,7 @@ class Episode:
             for name, shape in state_shapes(params).items()
             if name == "delay" or name.startswith("cpu_")
         }
+        self.outcome: dict | None = None  # of the last slot
         self.enter(0)
 
     def enter(self, t: int):

@@ -195,7 +195,7 @@ class VehicularEdge(ParallelEnv):
 
     @property
     def record(self) -> dict:
-        """The last slot.
+        """The last slot of this episode; RuntimeError where none was played yet.
 
         "in", "out", "dep": Mbit by family, in the shapes of the queues; "delay": the "in" and "out" of the virtual one.
         "rate_v2v" [Nc, Ns], "rate_v2i" [Nc, Ne]: bit/s, 0 where nothing is sent. "target" [Nc, J]: options as tried,
@@ -203,6 +203,8 @@ class VehicularEdge(ParallelEnv):
         "reward", "energy" (J), "jain": numbers; "dropped": tasks beyond J, beyond a cap, without an access edge.
         """
         p, episode = self.params, self.episode
+        if episode.outcome is None:
+            raise RuntimeError("no slot of this episode was played yet: call step() first")
         shapes, delay = queue_shapes(p), episode.virtual["delay"]
         target, admitted = np.zeros((p.clients, p.tasks), np.int32), np.zeros((p.clients, p.tasks), bool)
         for i, tasks in enumerate(episode.assigned.played):

@@ -19,7 +19,9 @@ def weaker(other: User, user: User, silent_ties: bool) -> bool:
     return other.gain < user.gain
 
 
-def sic_rates(users: list[User], bandwidth_mhz: float, noise_watt: float, in_mw: bool, silent_ties: bool) -> dict:
+def sic_rates(
+    users: list[User], bandwidth_mhz: float, noise_watt: float, in_mw: bool, silent_ties: bool
+) -> dict[int, float]:
     """Rates of the users of one receiver that decodes the strongest first and cancels it.
 
     R_i = W log2(1 + g_i P_i / (N0 + I_i)), where I_i is what the weaker users send.

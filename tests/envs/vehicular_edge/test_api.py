@@ -162,6 +162,13 @@ def test_a_step_needs_an_open_episode():
         env.step(draws(env))
 
 
+def test_there_is_no_record_before_the_first_slot(env):
+    with pytest.raises(RuntimeError, match=r"call step\(\) first"):
+        env.record  # noqa: B018
+    env.step(draws(env))
+    assert env.record["reward"] == env.episode.outcome["reward"]
+
+
 def test_a_state_of_other_fields_shapes_or_slots_is_named(env):
     state = get_state(env)
     with pytest.raises(ValueError, match=r"t=7 must be an integer from 0 to 6"):

@@ -1,12 +1,13 @@
 """The published drawing, beside a plain script of the same draws on the global generators."""
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from envs.vehicular_edge import drawing
+from envs.vehicular_edge import drawing, scenario_file
 from envs.vehicular_edge.params import PRESETS, Params
 from envs.vehicular_edge.scenario import draw
 
@@ -121,11 +122,12 @@ def test_deadlines_lie_in_their_range(published):
     assert (published.task_deadline[~exists] == 0).all()
 
 
-def test_an_index_changes_the_traffic_alone(published):
-    other = draw(published.params, "dense", index=1)
-    np.testing.assert_array_equal(other.fading_v2v, published.fading_v2v)
-    np.testing.assert_array_equal(other.task_size, published.task_size)
-    assert (other.xy_client != published.xy_client).any()
+@pytest.mark.parametrize("switches", [{}, {"edge_range_is_v2v": False, "shared_slot_size": False}])
+def test_an_index_changes_the_traffic_alone(published, switches):
+    params = replace(published.params, **switches)
+    one, other = (draw(params, "dense", index, calibration=published.calibration) for index in (0, 1))
+    changed = {name for name in scenario_file.shapes(params) if (getattr(one, name) != getattr(other, name)).any()}
+    assert changed == {"xy_client", "xy_server", "pca_v2v_mean", "pca_v2v", "pca_v2i_mean", "pca_v2i"}
 
 
 def test_a_seed_with_other_sizes_is_refused():
