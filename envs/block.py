@@ -245,6 +245,13 @@ class BlockEnv(VectorEnv):
             self._launches.append((self._lookup(text, rest), range(self.num_envs - rest, self.num_envs)[:1]))
         self._kernels: dict[str, list] = {}
         self.scratch_bytes = self._scratch_bytes(text)
+        if self.device.type == "cuda":
+            most = torch.cuda.get_device_properties(self.device).shared_memory_per_block_optin
+            if self.scratch_bytes > most:
+                raise MemoryError(
+                    f"an environment of these sizes in {self.dtype} needs {self.scratch_bytes:,} bytes of shared memory; "
+                    f"a block of {self.device} has {most:,}"
+                )
         self._outside = launch.validators(text, (torch.float32, torch.int32)) if self.device.type == "cpu" else {}
         for function, kind in ((f, t) for t, f in self._outside.items()):
             bound = ctypes.c_float if kind == torch.float32 else ctypes.c_int

@@ -81,6 +81,7 @@ FN void divide(Scratch& s, const Slot& x) {
         const real* w = s.share + share_of(n);
         const real sum = n < NC ? sum_of(w, CAP_LOCAL) : n < EDGE_0 ? sum_of(w, CAP_SERVER) : sum_of(w, cap_of(n));
         s.total[n] = sum > 0 ? sum : real(1);
+        if (n == CLOUD) s.cloud_weight = w[0] / s.total[n];
     }
     for (int i = lane(); i < NC; i += LANES) {
         const real* w = s.share + i * (CAP_LOCAL + 2) + CAP_LOCAL;
@@ -176,8 +177,8 @@ FN void look_back(Scratch& s, const Slot& x, int i) {
     set_waiting(s, i, tasks, path);
     s.sends_v2v[i] = v2v;
     s.sends_v2i[i] = v2i;
-    s.unreachable[i] = unreachable;
-    s.row[ROW_ADMITTED * PITCH + i] = real(admitted);
+    s.unreachable[i] = u16(unreachable);
+    s.accepted[i] = u16(admitted);
 }
 
 FN void admit(Scratch& s, const Slot& x, int first) {
@@ -200,7 +201,8 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 
 // One pass over the tasks in the order of priority, with a cursor per node into its weights.
 static STAGE void admit(Scratch& s, const Slot& x, int first) {
-    u16 cursor[NODES], limit[NODES];
+    u16 cursor[NODES], limit[NODES], far_task[TASKS + 1], far_client[TASKS + 1];
+    int far_tasks = 0;
     for (int n = 0; n < NODES; n++) {
         cursor[n] = u16(share_of(n));
         limit[n] = u16(share_of(n) + cap_of(n));
@@ -238,27 +240,10 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
             v2v |= ok & (node >= NC) & !far;
             s.node[task] = u16(node);
             s.admitted[task] = ok;
-            if (far) {
-                const int d = node - EDGE_0;
-                const real bits = x.bits[task];
-                const bool sent = P::rejected_transmit ? reachable : ok;
-                v2i |= sent;
-                if (POOLED) {
-                    s.uploaded[a] += sent ? offer : real(0);
-                    s.wired[d] += ok & (a != d) ? x.link[(ok ? a : 0) * (NE + 1) + d] : real(0);
-                } else {
-                    s.inflow[a * (NE + 1) + d] += ok ? offer : real(0);
-                }
-                if (P::all_covering_pay) {
-                    real* const haul = d < NE ? s.haul_edge : s.haul_cloud;
-                    for (int e = 0; e < NE; e++) {
-                        const bool pays = (x.covered[i * COVER_WORDS + e / 32] >> (e % 32)) & 1;
-                        haul[e] += pays ? bits * x.wire[e * (NE + 1) + d] : real(0);
-                    }
-                } else if (ok) {
-                    (d < NE ? s.haul_edge : s.haul_cloud)[a] += bits * x.wire[a * (NE + 1) + d];
-                }
-            }
+            v2i |= far & (P::rejected_transmit ? reachable : ok);
+            far_task[far_tasks] = u16(task);  // kept only if it is far: no branch, which would be mispredicted
+            far_client[far_tasks] = u16(i);
+            far_tasks += far;
         }
         for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
         for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
@@ -266,10 +251,31 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
         s.upload[a * WORDS + i / 64] |= v2i ? bit : u64(0);
         s.sends_v2v[i] = v2v;
         s.sends_v2i[i] = v2i;
-        s.unreachable[i] = unreachable;
-        s.row[ROW_ADMITTED * PITCH + i] = real(admitted);
+        s.unreachable[i] = u16(unreachable);
+        s.accepted[i] = u16(admitted);
     }
     for (int n = 0; n < NODES; n++) s.occupied[n] = cursor[n] - share_of(n);
+    for (int k = 0; k < far_tasks; k++) {
+        const int task = far_task[k], i = far_client[k], a = x.access[i], d = s.node[task] - EDGE_0;
+        const bool ok = s.admitted[task], sent = P::rejected_transmit ? a < NE : ok;
+        const real bits = x.bits[task], offer = x.offer[task];
+        const real* const wire = x.wire + (a < NE ? a * (NE + 1) : 0);
+        if (POOLED) {
+            s.uploaded[a] += sent ? offer : real(0);
+            s.wired[d] += ok & (a != d) ? x.link[wire - x.wire + d] : real(0);
+        } else {
+            s.inflow[a * (NE + 1) + d] += ok ? offer : real(0);
+        }
+        real* const haul = d < NE ? s.haul_edge : s.haul_cloud;
+        if (P::all_covering_pay) {
+            for (int e = 0; e < NE; e++) {
+                const bool pays = (x.covered[i * COVER_WORDS + e / 32] >> (e % 32)) & 1;
+                haul[e] += pays ? bits * x.wire[e * (NE + 1) + d] : real(0);
+            }
+        } else {
+            haul[a] += ok ? bits * wire[d] : real(0);
+        }
+    }
 }
 
 #endif

@@ -84,10 +84,28 @@ struct Tables {
 
 struct Slot;
 
+// What is needed only once the shares have been used: pairs of sender and receiver, then rows of what entities contribute.
+struct Late {
+    alignas(64) u16 sender[PAIRS_PADDED];
+    alignas(64) real rate[PAIRS_PADDED];  // signal over noise, then Mbit/s
+    union {
+        alignas(64) real row[ROWS * PITCH];
+#if GAINS_DRAWN
+        struct {
+            double key[PAIRS_PADDED];  // gain
+            u16 sender[PAIRS_PADDED], receiver[PAIRS_PADDED];
+        } unsorted;
+#endif
+    };
+};
+
 // Memory shared by the lanes of a block; zero when a kernel begins.
 struct Scratch {
     alignas(64) real state[STATE_LENGTH];
-    alignas(64) real share[SHARES];    // as chosen, not yet divided by the sum of their block
+    union {  // to the end of `decide`, and from there on
+        alignas(64) real share[SHARES];  // as chosen, not yet divided by the sum of their block
+        Late late;
+    };
     alignas(64) u16 node[TASKS];       // the option of each task, then the node where it is to run
     alignas(64) u8 admitted[TASKS];
     alignas(64) real total[NODES];     // sum of a node's CPU weights, 1 if that is 0
@@ -105,12 +123,6 @@ struct Scratch {
     u64 upload[(NE + 1) * WORDS];      // [a] clients that send to an edge; without access: the last
     int first[RECEIVERS + 1];          // of the pairs of a receiver
     real capacity[RECEIVERS];          // Mbit/s, sum of its rates
-    alignas(64) u16 sender[PAIRS_PADDED];
-    alignas(64) real rate[PAIRS_PADDED];  // signal over noise, then Mbit/s
-#if GAINS_DRAWN
-    double key[PAIRS_PADDED];          // gain
-    u16 unsorted[PAIRS_PADDED], receiver[PAIRS_PADDED];
-#endif
     real reported_v2i[NE + 1], reported_i2i[NE + 1];  // Mbit by access edge, by target; [Ne] of the second: I2C
     real inflow[HOPS];                 // [a, d] Mbit admitted at a for d, in rows of Ne + 1
     real uploaded[NE + 1];             // Mbit sent up at a
@@ -118,8 +130,8 @@ struct Scratch {
     real haul_edge[NE + 1], haul_cloud[NE + 1];  // Mbit m that an edge pays for
     real dep_v2i[NE * (NE + 1)], dep_i2i[NE * NE], dep_i2c[NE], in_ec[NE];
     real in_cc, cost_cc, drift_cc, ghz_cc;
-    int unreachable[NC];
-    alignas(64) real row[ROWS * PITCH];
+    real cloud_weight;                 // of the task that the cloud would admit first
+    u16 accepted[NC], unreachable[NC]; // tasks of a client
     alignas(64) real partial[ROWS * PARTS];
     alignas(64) real sum[ROWS];
 };

@@ -117,15 +117,16 @@ FN void flow_of_clients(Scratch& s, const Slot& x, bool idle, real* record) {
         const real cost_v2i = relative(s, record, POWER_V2I + i, P::idle_power_paid ? s.power_v2i[i] : v2i, real(1) / budget);
         const real cost_lc = relative(s, record, COST_LC + i, paid, real(1) / cpu);
         const int generated = x.count[i];
-        const real share = s.row[ROW_ADMITTED * PITCH + i] / real(generated ? generated : 1);
-        s.row[ROW_COST_CLIENT * PITCH + i] = cost_v2v + cost_v2i + cost_lc;
-        s.row[ROW_DELAY * PITCH + i] = drift_of(s, DRIFT_DELAY + i, v, wait, demand, demand, scale_v);
-        s.row[ROW_LC * PITCH + i] = drift_of(s, DRIFT_LC + i, q, in, out, dep, scale_lc);
-        s.row[ROW_WATT * PITCH + i] = (v2v + v2i) * real(1e-3);
-        s.row[ROW_CLIENT_GHZ * PITCH + i] = paid;
-        s.row[ROW_UNREACHABLE * PITCH + i] = real(s.unreachable[i]);
-        s.row[ROW_SHARE * PITCH + i] = share;
-        s.row[ROW_SHARE_SQUARED * PITCH + i] = share * share;
+        const real accepted = real(s.accepted[i]), share = accepted / real(generated ? generated : 1);
+        s.late.row[ROW_COST_CLIENT * PITCH + i] = cost_v2v + cost_v2i + cost_lc;
+        s.late.row[ROW_DELAY * PITCH + i] = drift_of(s, DRIFT_DELAY + i, v, wait, demand, demand, scale_v);
+        s.late.row[ROW_LC * PITCH + i] = drift_of(s, DRIFT_LC + i, q, in, out, dep, scale_lc);
+        s.late.row[ROW_WATT * PITCH + i] = (v2v + v2i) * real(1e-3);
+        s.late.row[ROW_CLIENT_GHZ * PITCH + i] = paid;
+        s.late.row[ROW_ADMITTED * PITCH + i] = accepted;
+        s.late.row[ROW_UNREACHABLE * PITCH + i] = real(s.unreachable[i]);
+        s.late.row[ROW_SHARE * PITCH + i] = share;
+        s.late.row[ROW_SHARE_SQUARED * PITCH + i] = share * share;
     }
 }
 
@@ -138,9 +139,9 @@ FN void flow_of_servers(Scratch& s, const Slot& x, bool idle, real* record) {
         const real in = POOLED ? smaller(sent, capacity) : left, out = idle ? real(0) : service_of(s, x, n);
         const real dep = flow(s, record, VC + r, in, out);
         if (P::cpu_virtual_queues) constrain(s, CPU + n, cpu * s.used[n], cpu);
-        s.row[ROW_COST_SERVER * PITCH + r] = relative(s, record, COST_VC + r, paid, real(1) / cpu);
-        s.row[ROW_VC * PITCH + r] = drift_of(s, DRIFT_VC + r, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 2]);
-        s.row[ROW_SERVER_GHZ * PITCH + r] = paid;
+        s.late.row[ROW_COST_SERVER * PITCH + r] = relative(s, record, COST_VC + r, paid, real(1) / cpu);
+        s.late.row[ROW_VC * PITCH + r] = drift_of(s, DRIFT_VC + r, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 2]);
+        s.late.row[ROW_SERVER_GHZ * PITCH + r] = paid;
     }
 }
 
@@ -153,14 +154,14 @@ FN void flow_of_edges(Scratch& s, const Slot& x, bool idle, real* record) {
         const real cost = relative(s, record, COST_EC + e, paid, real(1) / cpu);
         const real to_edge = relative(s, record, COST_I2I + e, s.haul_edge[e] * real(0.125), x.inverse_scale[SCALE_I2I]);
         const real to_cloud = relative(s, record, COST_I2C + e, s.haul_cloud[e] * real(0.125), x.inverse_scale[SCALE_I2C]);
-        s.row[ROW_COST_EDGE * PITCH + e] = cost + to_edge + to_cloud;
-        s.row[ROW_EC * PITCH + e] = drift_of(s, DRIFT_EC + e, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 3]);
-        s.row[ROW_EDGE_GHZ * PITCH + e] = paid;
+        s.late.row[ROW_COST_EDGE * PITCH + e] = cost + to_edge + to_cloud;
+        s.late.row[ROW_EC * PITCH + e] = drift_of(s, DRIFT_EC + e, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 3]);
+        s.late.row[ROW_EDGE_GHZ * PITCH + e] = paid;
     }
     if (lane() == LANES - 1) {
         const real q = s.state[CC], paid = busy(s, x, CLOUD, q), cpu = x.cpu[CLOUD];
         const real in = s.in_cc, out = idle ? real(0) : service_of(s, x, CLOUD), dep = flow(s, record, CC, in, out);
-        if (P::cpu_virtual_queues) constrain(s, CPU + CLOUD, cpu * (s.share[SHARE_CLOUD] / s.total[CLOUD]), cpu);
+        if (P::cpu_virtual_queues) constrain(s, CPU + CLOUD, cpu * s.cloud_weight, cpu);
         s.cost_cc = relative(s, record, COST_CC, paid, real(1) / cpu);
         s.drift_cc = drift_of(s, DRIFT_CC, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 4]);
         s.ghz_cc = paid;
@@ -186,6 +187,8 @@ FN void raise_scales(Scratch& s) {
 
 FN void update_queues(Scratch& s, const Slot& x, real* record) {
     const bool idle = P::idle_last_slot && x.t == T - 1;
+    for (int k = lane(); k < ROWS * PITCH; k += LANES) s.late.row[k] = 0;
+    sync();
     if (POOLED) flow_in_pools(s, x, idle, record);
     else flow_on_routes(s, x, idle, record);
     flow_of_clients(s, x, idle, record);
@@ -201,7 +204,7 @@ FN void update_queues(Scratch& s, const Slot& x, real* record) {
 
 // The reward of the slot; every lane knows it.
 FN real judge(Scratch& s, const Slot& x, float* metrics, real* record) {
-    sum_rows(s.row, ROWS, PITCH, s.partial, s.sum);
+    sum_rows(s.late.row, ROWS, PITCH, s.partial, s.sum);
     const real cost = real(0.25) * (s.sum[ROW_COST_CLIENT] / real(3 * NC) + s.sum[ROW_COST_SERVER] / real(NS) +
                                     s.sum[ROW_COST_EDGE] / real(3 * NE) + s.cost_cc);
     const real drift = real(0.2) * (s.sum[ROW_DELAY] / real(NC) + s.sum[ROW_LC] / real(NC) + s.sum[ROW_VC] / real(NS) +
@@ -246,7 +249,7 @@ FN void trace(const Scratch& s, const Slot& x, real* record) {
     sync();
     for (int r = lane(); r < RECEIVERS; r += LANES)
         for (int k = s.first[r]; k < s.first[r + 1]; k++)
-            record[r < NS ? RATE_V2V + s.sender[k] * NS + r : RATE_V2I + s.sender[k] * NE + r - NS] = s.rate[k] * real(1e6);
+            record[r < NS ? RATE_V2V + s.late.sender[k] * NS + r : RATE_V2I + s.late.sender[k] * NE + r - NS] = s.late.rate[k] * real(1e6);
     for (int k = lane(); k < TASKS; k += LANES) {
         const int node = s.node[k], i = k / J;
         int option = node == NOWHERE || node < NC ? 0 : node - (EDGE_0 - S - 1);

@@ -26,27 +26,27 @@ FN void line_up(Scratch& s, const Slot& x) {
         int k = s.first[r];
         for (int w = 0; w < WORDS; w++)
             for (u64 bits = senders_to(s, r)[w]; bits; bits &= bits - 1) {
-                s.unsorted[k] = u16(w * 64 + lowest_set(bits));
-                s.receiver[k++] = u16(r);
+                s.late.unsorted.sender[k] = u16(w * 64 + lowest_set(bits));
+                s.late.unsorted.receiver[k++] = u16(r);
             }
     }
     sync();
     const int pairs = s.first[RECEIVERS];
-    for (int k = lane(); k < pairs; k += LANES) s.key[k] = drawn_gain(x, s.receiver[k], s.unsorted[k]);
+    for (int k = lane(); k < pairs; k += LANES) s.late.unsorted.key[k] = drawn_gain(x, s.late.unsorted.receiver[k], s.late.unsorted.sender[k]);
     sync();
     for (int k = lane(); k < pairs; k += LANES) {
-        const int r = s.receiver[k], first = s.first[r], last = s.first[r + 1];
-        const double key = s.key[k];
+        const int r = s.late.unsorted.receiver[k], first = s.first[r], last = s.first[r + 1];
+        const double key = s.late.unsorted.key[k];
         int rank = first;
         bool tied = false;
         for (int o = first; o < last; o++) {
-            const bool before = s.key[o] == key && o > k;  // of two equal gains the higher index counts as the weaker
-            rank += before || s.key[o] < key;
+            const bool before = s.late.unsorted.key[o] == key && o > k;  // of two equal gains the higher index counts as the weaker
+            rank += before || s.late.unsorted.key[o] < key;
             tied |= before;
         }
         const real gain = real(key / double(NOISE_WATT));
-        s.sender[rank] = s.unsorted[k];
-        s.rate[rank] = tied ? -gain : gain;
+        s.late.sender[rank] = s.late.unsorted.sender[k];
+        s.late.rate[rank] = tied ? -gain : gain;
     }
     sync();
 }
@@ -58,11 +58,11 @@ FN void put_pair(Scratch& s, int k, const real* gain, int p, int sender, int bef
     bool tied = before >= 0 && gain[p] < 0;
     for (int o = p; tied && o > before; o--) tied = gain[o] < 0;
     const real g = magnitude(gain[p]);
-    s.sender[k] = u16(sender);
-    s.rate[k] = tied ? -g : g;
+    s.late.sender[k] = u16(sender);
+    s.late.rate[k] = tied ? -g : g;
 }
 
-// The pairs of a receiver weakest first: its order of all clients, less those that do not send.
+// The pairs of a receiver weakest first: its order of all clients, less those that do not send. A lane keeps its receivers.
 FN void line_up(Scratch& s, const Slot& x) {
     for (int r = lane(); r < RECEIVERS; r += LANES) {
         const u64* senders = senders_to(s, r);
@@ -92,7 +92,6 @@ FN void line_up(Scratch& s, const Slot& x) {
         }
 #endif
     }
-    sync();
 }
 
 #endif
@@ -112,9 +111,9 @@ FN void noma(Scratch& s, const Slot& x) {
         const real* power = r < NS ? s.power_v2v : s.power_v2i;
         real all = 0, weaker = 0;  // received power over noise of those before, and of those before with a lower gain
         for (int k = s.first[r]; k < s.first[r + 1]; k++) {
-            const real gain = s.rate[k], received = magnitude(gain) * (power[s.sender[k]] * real(1e-3));
+            const real gain = s.late.rate[k], received = magnitude(gain) * (power[s.late.sender[k]] * real(1e-3));
             if (!P::silent_ties || !(gain < 0)) weaker = all;
-            s.rate[k] = received / (real(1) + weaker);
+            s.late.rate[k] = received / (real(1) + weaker);
             all += P::interference_in_mw ? real(1e3) * received : received;
         }
     }
@@ -123,14 +122,14 @@ FN void noma(Scratch& s, const Slot& x) {
     const real per_log = real(1.4426950408889634);
     for (int k = lane(); k < pairs; k += LANES) {
         const real bandwidth = k < uplinks ? real(P::bandwidth_v2v_mhz) : real(P::bandwidth_v2i_mhz);
-        s.rate[k] = bandwidth * per_log * log_of_one_plus(s.rate[k]);
+        s.late.rate[k] = bandwidth * per_log * log_of_one_plus(s.late.rate[k]);
     }
     sync();
     for (int r = lane(); r < RECEIVERS; r += LANES) {
         real capacity = 0;
         for (int k = s.first[r]; k < s.first[r + 1]; k++) {
-            capacity += s.rate[k];
-            if (r >= NS) s.rate_up[s.sender[k]] = s.rate[k];
+            capacity += s.late.rate[k];
+            if (r >= NS) s.rate_up[s.late.sender[k]] = s.late.rate[k];
         }
         s.capacity[r] = capacity;
     }
