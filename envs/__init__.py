@@ -100,7 +100,11 @@ def original(name: str):
 def make_original(name: str, **params):
     """The original in float64: a Gymnasium environment, or one of PettingZoo's parallel API.
 
+    Args:
+        params: options of the environment and its single parameters: `help(envs.original(name).make)`.
+
     Raises:
+        ValueError: names an option, its value and what is allowed.
         ImportError: Gymnasium or PettingZoo is not installed.
     """
     return original(name).make(**params)

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import noise
+from ..checks import choice, integer
 from .layout import Array
 from .operations import Decision, cost, noma, offloading, over, queue_update, reported
 from .params import DRIFTS, PRESETS, Params, state_shapes
-from .scenario import draw_pool
+from .scenario import draw_pool, pool_of
 from .tables import Tables, tables
 
 __all__ = [
-    "ArraysEnv", "Decision", "Outcome", "cost", "initial", "noma", "observe", "offloading", "queue_update", "step",
-    "tables",
+    "ArraysEnv", "Decision", "Outcome", "cost", "initial", "noma", "observe", "offloading", "queue_update",
+    "random_action", "step", "tables",
 ]  # fmt: skip
 
 
@@ -132,6 +133,18 @@ def observe(xp, tables: Tables, state: dict[str, Array], t) -> Array:
     return xp.concatenate(parts, axis=1)
 
 
+def random_action(xp, params: Params, seed: int, environments: Array, clock: int) -> Array:
+    """What the random policy does in environments [B] at a step clock: [B, 2, A] float32 in [0, 1).
+
+    Entry k of agent g is word (g A + k) mod 4 of the Philox block (environment, (g A + k) // 4, clock, RANDOM_POLICY).
+    """
+    numbers = 2 * params.action_length
+    block = xp.arange(-(-numbers // 4), dtype=xp.uint64)
+    words = noise.philox((environments[:, None], block, clock, noise.RANDOM_POLICY), seed, xp)
+    unit = noise.uniform(xp.moveaxis(words, 0, 2), 0.0, 1.0, xp.float32)
+    return unit.reshape(len(environments), -1)[:, :numbers].reshape(len(environments), 2, -1)
+
+
 class ArraysEnv:
     """B environments whose episodes start and end together, with autoreset in the same step.
 
@@ -139,19 +152,28 @@ class ArraysEnv:
         num_envs: B.
         xp: numpy or cupy.
         seed: of the random policy and of the choice of scenarios, 0 .. 2^64-1.
-        scenarios: how many to draw from `traffic` with `scenario_seed`, or a list of them.
+        scenarios: how many to draw from `traffic` with `scenario_seed`, or a `Scenario`, a path, or a list of them.
         preset, params: of the scenarios to draw.
         dtype: of the state, float32 or float64.
+
+    Raises:
+        ValueError: names the argument, its value and what is allowed.
     """
 
     def __init__(
         self, num_envs: int, xp=np, seed: int = 0, scenarios=8, preset: str = "physical", traffic: str = "city",
         scenario_seed: int = 264, dtype: str = "float32", **params,
     ):  # fmt: skip
+        choice("dtype", dtype, ("float32", "float64"))
+        chosen = PRESETS[choice("preset", preset, tuple(PRESETS))]
+        self.num_envs, self.seed, self._xp = integer("num_envs", num_envs, 1, 2**31 - 1), seed, xp
+        integer("seed", seed, 0, 2**64 - 1)
         if isinstance(scenarios, int):
-            scenarios = draw_pool(Params(**PRESETS[preset] | params), traffic, scenarios, scenario_seed)
-        self.num_envs, self.seed, self._xp = num_envs, seed, xp
-        self.scenarios = list(scenarios)
+            self.scenarios = draw_pool(Params(**chosen | params), traffic, scenarios, scenario_seed)
+        elif params:
+            raise ValueError(f"scenarios bring their own parameters; {', '.join(params)} cannot be given with them")
+        else:
+            self.scenarios = pool_of(scenarios, "scenarios")
         self.params = self.scenarios[0].params
         self._index = xp.arange(num_envs, dtype=xp.uint64)
         self._first = tables(xp, self.scenarios, np.zeros(num_envs, dtype=np.int64), dtype)
@@ -176,12 +198,8 @@ class ArraysEnv:
 
     def random_actions(self, steps: int):
         """The documented random policy's actions [B, 2, A] float32 for the next steps, one after the other."""
-        xp, numbers = self._xp, 2 * self.params.action_length
-        block = xp.arange(-(-numbers // 4), dtype=xp.uint64)
         for clock in range(self.clock, self.clock + steps):
-            words = noise.philox((self._index[:, None], block, clock, noise.RANDOM_POLICY), self.seed, xp)
-            unit = noise.uniform(xp.moveaxis(words, 0, 2), 0.0, 1.0, xp.float32)
-            yield unit.reshape(self.num_envs, -1)[:, :numbers].reshape(self.num_envs, 2, -1)
+            yield random_action(self._xp, self.params, self.seed, self._index, clock)
 
     def step(self, action):
         """One slot; returns obs [B, D], reward [B], terminated and truncated [B]."""

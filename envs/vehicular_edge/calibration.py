@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..checks import choice, integer
-from ..noise import RANDOM_POLICY, philox, uniform
 from . import arrays
 from .drawing import published_stream
 from .params import DRIFTS, FAMILIES, Params, state_shapes
@@ -121,12 +120,7 @@ def _raise(most: dict[str, float], found: dict[str, np.ndarray]):
 
 def _random_actions(params: Params, environments: np.ndarray, seed: int):
     """[B, 2, A] of every slot."""
-    numbers = 2 * params.action_length
-    block = np.arange(-(-numbers // 4))
-    for t in range(params.slots):
-        words = np.moveaxis(philox((environments[:, None], block, t, RANDOM_POLICY), seed), 0, -1)
-        drawn = uniform(words.reshape(len(environments), -1)[:, :numbers], 0.0, 1.0)
-        yield drawn.reshape(len(environments), 2, params.action_length)
+    return (arrays.random_action(np, params, seed, environments, t) for t in range(params.slots))
 
 
 def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:

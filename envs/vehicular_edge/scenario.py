@@ -300,15 +300,19 @@ def from_trace(
     return _warmed_up(drawn)
 
 
-def pool_of(given) -> list[Scenario]:
-    """The scenarios that a user hands over: a `Scenario`, a path of a scenario file, or a list or tuple of them."""
+def pool_of(given, field: str = "scenario") -> list[Scenario]:
+    """The scenarios that a user hands over: a `Scenario`, a path of a scenario file, or a list or tuple of them.
+
+    Args:
+        field: named by the errors.
+    """
     many = list(given) if isinstance(given, list | tuple) else [given]
     if not many:
-        raise ValueError("scenario=[] must hold at least one")
+        raise ValueError(f"{field}=[] must hold at least one")
     found = [load(one) if isinstance(one, str | Path) else one for one in many]
     for one in found:
         if not isinstance(one, Scenario):
-            raise ValueError(f"scenario={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
+            raise ValueError(f"{field}={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
     return found
 
 

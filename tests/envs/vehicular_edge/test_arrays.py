@@ -321,6 +321,23 @@ def test_tables_say_what_does_not_fit():
         arrays.tables(np, [one], [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_envs": 0}, "num_envs=0 must be an integer from 1"),
+        ({"seed": -1}, "seed=-1 must be an integer from 0"),
+        ({"preset": "orignal"}, "preset='orignal' must be one of 'physical', 'original'"),
+        ({"dtype": "float16"}, "dtype='float16' must be one of 'float32', 'float64'"),
+        ({"scenarios": 0}, "count=0 must be an integer from 1"),
+        ({"scenarios": []}, r"scenarios=\[\] must hold at least one"),
+        ({"scenarios": ["one"], "edges": 3}, "scenarios bring their own parameters; edges cannot be given"),
+    ],
+)
+def test_environments_of_arrays_say_what_is_not_allowed(options, said):
+    with pytest.raises(ValueError, match=said):
+        arrays.ArraysEnv(**{"num_envs": 2} | options)
+
+
 @pytest.mark.gpu
 def test_cupy_computes_what_numpy_computes(pool):
     cupy = pytest.importorskip("cupy")
