@@ -16,7 +16,7 @@ POLICIES = {  # in their order: label, colour, marker
     "drift_plus_penalty": ("drift plus penalty", "#0072B2", "o"),
     "backpressure": ("backpressure", "#009E73", "D"),
     "ppo": ("PPO", "#D55E00", "P"),
-    "ppo_mean": ("PPO, likeliest action", "#b07050", "p"),
+    "ppo_mean": ("PPO, likeliest action", "#661100", "p"),
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
