@@ -31,21 +31,22 @@ MEMORY = {
 def draw(datasets: list) -> Figure:
     runs = quantities.of(datasets, {"experiment": "scaling"})
     figure, axes = grid([name for run in runs for name in (title(run), "over vehicles", "memory")], 2.3, columns=3)
-    for place, run in enumerate(runs):
+    frames = [edge.scaling(run).dropna(subset=["rate"]) for run in runs]
+    numbers = sorted({number for found in frames for number in found["vehicles"]})
+    colours = dict(zip(numbers, FLEETS * len(numbers), strict=False))
+    for place, (run, found) in enumerate(zip(runs, frames, strict=True)):
         sizes, fleets, memory = axes[3 * place : 3 * place + 3]
-        found = edge.scaling(run).dropna(subset=["rate"])
         label_status(sizes, run)
-        over_environments(sizes, found)
+        over_environments(sizes, found, colours)
         over_vehicles(fleets, found)
         bytes_over_vehicles(memory, found)
     legend(figure, axes)
     return figure
 
 
-def over_environments(panel: Axes, found) -> None:
+def over_environments(panel: Axes, found, colours: dict) -> None:
     """Lines of the port, the fastest setting of every size."""
     ported = found[found["rung"].str.startswith("port")]
-    colours = dict(zip(sorted(found["vehicles"].unique()), FLEETS * len(found), strict=False))
     best = ported.loc[ported.groupby(["device", "vehicles", "num_envs"])["rate"].idxmax()]
     for (device, vehicles), rows in best.groupby(["device", "vehicles"]):
         dash, marker = DEVICES.get(device, ("-", "o"))
