@@ -249,8 +249,8 @@ class BlockEnv(VectorEnv):
             most = torch.cuda.get_device_properties(self.device).shared_memory_per_block_optin
             if self.scratch_bytes > most:
                 raise MemoryError(
-                    f"an environment of these sizes in {self.dtype} needs {self.scratch_bytes:,} bytes of shared memory; "
-                    f"a block of {self.device} has {most:,}"
+                    f"an environment of these sizes in {self.dtype} needs {self.scratch_bytes:,} bytes of shared "
+                    f"memory; a block of {self.device} has {most:,}"
                 )
         self._outside = launch.validators(text, (torch.float32, torch.int32)) if self.device.type == "cpu" else {}
         for function, kind in ((f, t) for t, f in self._outside.items()):

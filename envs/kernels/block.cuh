@@ -302,9 +302,9 @@ FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
 
 extern "C" __constant__ const i64 scratch_bytes = sizeof(Memory);  // of shared memory that a launch asks for
 
-// In float32 so many blocks that a multiprocessor holds 512 lanes, of 128 registers each; in float64 registers come first.
+// In float32 a multiprocessor holds at least 384 lanes, so that each may have 168 registers; in float64 registers come first.
 #define KERNEL(NAME, FUNCTION) \
-    extern "C" __global__ void __launch_bounds__(LANES, sizeof(real) == 4 ? 512 / LANES : 1) NAME(const Batch b, const Call call) { \
+    extern "C" __global__ void __launch_bounds__(LANES, sizeof(real) == 4 ? 384 / LANES : 1) NAME(const Batch b, const Call call) { \
         extern __shared__ __align__(64) uint4 shared[]; \
         for (int n = lane(); n < int(sizeof(Memory) / sizeof(uint4)); n += LANES) shared[n] = make_uint4(0, 0, 0, 0); \
         sync(); \
