@@ -22,7 +22,7 @@ LINKS = 2_000_000  # of all slots and scenarios that are played side by side, ab
 
 def calibrate(
     params: Params,
-    traffic: str | list[Scenario] = "city",
+    traffic: str | list[Scenario] = "arterial",
     policy: str = "random",
     episodes: int = 10,
     seed: int = 264,

@@ -282,7 +282,7 @@ def _rates(receivers: list, clients: int) -> np.ndarray:
 
 def make(
     preset: str | None = None,
-    traffic: str = "city",
+    traffic: str = "arterial",
     scenario=None,
     index: int = 0,
     seed: int = 264,

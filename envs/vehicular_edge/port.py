@@ -99,7 +99,7 @@ class VehicularEdgeBatch(BlockEnv):
         num_envs: int,
         device="cpu",
         preset: str | None = None,
-        traffic: str = "city",
+        traffic: str = "arterial",
         scenarios: int | Scenario | str | Path | Sequence = 8,
         scenario_seed: int = 264,
         seed: int = 0,

@@ -216,7 +216,7 @@ class Scenario:
 
 def draw(
     params: Params | None = None,
-    traffic: str = "city",
+    traffic: str = "arterial",
     index: int = 0,
     seed: int = 264,
     calibration: Calibration | None = None,
@@ -236,7 +236,7 @@ def draw(
 
 def draw_each(
     params: Params | None = None,
-    traffic: str = "city",
+    traffic: str = "arterial",
     count: int = 8,
     seed: int = 264,
     calibration: Calibration | None = None,
@@ -259,7 +259,7 @@ def draw_each(
 
 def draw_pool(
     params: Params | None = None,
-    traffic: str = "city",
+    traffic: str = "arterial",
     count: int = 8,
     seed: int = 264,
     calibration: Calibration | None = None,
