@@ -7,9 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from envs.spaces import Box, Discrete
 
 from . import contract
+
+
+class Choices:
+    """A space of several choices, without Gymnasium: of `nvec` options each."""
+
+    def __init__(self, nvec):
+        self.nvec = np.asarray(nvec)
 
 
 class Team:
@@ -39,19 +47,19 @@ class Team:
         self.agents, self.num_agents = env.num_agents, None
         self.same = getattr(env, "same_observation", False)
         n = env.single_observation_space.shape[-1]
-        self.single_observation_space = Box(-np.inf, np.inf, (n if self.same else self.agents * n,))
+        self.single_observation_space = _unbounded(n if self.same else self.agents * n)
         space = env.single_action_space
         self._discrete = isinstance(space, Discrete)
         self._width = 1 if self._discrete else space.shape[0]  # m
         self.sizes = tuple(getattr(env, "action_sizes", None) or [self._width] * self.agents)
         if self._discrete:
-            self.single_action_space = MultiDiscrete([int(space.n)] * self.agents)
-        elif isinstance(space, MultiDiscrete):
-            self.single_action_space = MultiDiscrete(self._used(space.nvec))
+            self.single_action_space = Choices([int(space.n)] * self.agents)
+        elif hasattr(space, "nvec"):
+            self.single_action_space = Choices(self._used(space.nvec))
         else:
             self.single_action_space = Box(self._used(space.low), self._used(space.high), dtype=space.dtype)
         self._groups = self._grouped(getattr(env, "action_groups", None)) if grouped else None  # [levels, numbers]
-        self._masks = [sum(space.nvec[:size]) for size in self.sizes] if isinstance(space, MultiDiscrete) else []
+        self._masks = [sum(space.nvec[:size]) for size in self.sizes] if hasattr(space, "nvec") else []
         self._first: frozenset[str] | None = None  # names of the first infos; none before a reset
         self._looked = False
 
@@ -65,7 +73,8 @@ class Team:
         """Which entry of an action is the group's of each number, in each of the ways that they are grouped."""
         if labels is None or not isinstance(self.single_action_space, Box):
             raise ValueError(
-                f"groups=True needs an environment with action_groups and a Box of actions, as {self.env} has not"
+                "groups=True needs an environment with action_groups and a Box of actions, "
+                f"which {type(self.env).__name__} is not"
             )
         places, width = [], sum(self.sizes)
         self._low, self._high = (
@@ -76,7 +85,7 @@ class Team:
             names, place = np.unique(level, return_inverse=True)
             places.append(torch.from_numpy(place).to(self.device) + width)
             width += len(names)
-        self.single_action_space = Box(-np.inf, np.inf, (width,))
+        self.single_action_space = _unbounded(width)
         return torch.stack(places)
 
     def _used(self, numbers: Sequence) -> np.ndarray:
@@ -141,3 +150,8 @@ class Team:
         """Width of one agent's action mask."""
         space = self.env.single_action_space
         return int(space.n) if self._discrete else sum(space.nvec) if self._masks else 0
+
+
+def _unbounded(width: int) -> Box:
+    high = np.full(width, np.inf, np.float32)
+    return Box(-high, high, dtype=np.float32)
