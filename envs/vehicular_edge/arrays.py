@@ -173,7 +173,7 @@ class ArraysEnv:
         elif params:
             raise ValueError(f"scenarios bring their own parameters; {', '.join(params)} cannot be given with them")
         else:
-            self.scenarios = pool_of(scenarios, "scenarios")
+            self.scenarios = [one.check(f"scenarios[{n}]") for n, one in enumerate(pool_of(scenarios, "scenarios"))]
         self.params = self.scenarios[0].params
         self._index = xp.arange(num_envs, dtype=xp.uint64)
         self._first = tables(xp, self.scenarios, np.zeros(num_envs, dtype=np.int64), dtype)

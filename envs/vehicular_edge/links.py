@@ -8,11 +8,11 @@ import numpy as np
 
 def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     """[..., n, 2], [..., m, 2] m -> [..., n, m] m."""
-    square, y = (here[..., :, None, axis] - there[..., None, :, axis] for axis in (0, 1))
-    square *= square
+    x, y = (here[..., :, None, axis] - there[..., None, :, axis] for axis in (0, 1))
+    x *= x  # in place: there may be millions of links
     y *= y
-    square += y
-    return np.sqrt(square, out=square)
+    x += y
+    return np.sqrt(x, out=x)
 
 
 def gains(distance: np.ndarray, fading: np.ndarray, exponent: float) -> np.ndarray:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .layout import Array, of_nodes, of_places, of_routes
-from .params import FAMILIES, queue_shapes
+from .params import BITS, FAMILIES, queue_shapes
 from .tables import Tables
 
-MBIT = 8.0  # of a MB
+MBIT = BITS * 1e-6  # of a MB
 
 
 class Decision(NamedTuple):

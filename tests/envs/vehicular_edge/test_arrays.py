@@ -338,6 +338,14 @@ def test_environments_of_arrays_say_what_is_not_allowed(options, said):
         arrays.ArraysEnv(**{"num_envs": 2} | options)
 
 
+def test_a_scenario_with_a_number_without_meaning_is_not_packed():
+    drawn = scenario.draw(Params(**SMALL), "dense")
+    power = drawn.client_power.copy()
+    power[3] = np.nan
+    with pytest.raises(ValueError, match=r"scenarios\[1\]: client_power\[3\] is nan, must be finite"):
+        arrays.ArraysEnv(2, scenarios=[drawn, replace(drawn, client_power=power)])
+
+
 @pytest.mark.gpu
 def test_cupy_computes_what_numpy_computes(pool):
     cupy = pytest.importorskip("cupy")

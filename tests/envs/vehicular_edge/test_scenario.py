@@ -1,3 +1,5 @@
+"""Drawn scenarios: distributions, documented numbers, tables, and what cannot be drawn."""
+
 import math
 from dataclasses import replace
 
@@ -56,7 +58,7 @@ def test_ergodic_rate_is_the_exponential_integral_s(amplitudes, distance_m, mbps
     assert 20 * np.log2(1 + snr).mean() == pytest.approx(mbps, abs=0.25)
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.75, 3.0])
+@pytest.mark.parametrize("rate", [0.2, 0.75, 3.0, 500.0])  # the last is the most that Params allows
 def test_arrivals_have_mean_and_variance_of_their_rate(rate):
     u = drawing.uniform(264, 0, np.arange(50), 4000, drawing.COUNTS)
     counts = drawing.poisson(np.array(rate), u)

@@ -1,3 +1,5 @@
+"""Scenario files: what is written returns, and what was changed or has no meaning is refused."""
+
 import hashlib
 import json
 from dataclasses import asdict, replace

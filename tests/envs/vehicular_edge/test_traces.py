@@ -1,3 +1,5 @@
+"""Loaders of recorded traffic on short samples, the filling of gaps, and scenarios made of them."""
+
 import hashlib
 import time
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Synthetic traffic keeps its rules: gaps, signals, speeds, turns, the map."""
+
 import numpy as np
 import pytest
 
