@@ -199,7 +199,7 @@ class PortEpisodes:
         Raises:
             ValueError: a policy that does not fit; on the CPU, an action outside the space.
         """
-        obs, _ = self._env.reset(seed=self._seed)
+        self._obs, _ = self._env.reset(seed=self._seed)
         episodes, device = self._env.num_envs, self._env.device
         returns = torch.zeros(episodes, dtype=torch.float64, device=device)
         lengths = torch.zeros(episodes, dtype=torch.int64, device=device)
@@ -209,7 +209,7 @@ class PortEpisodes:
         for start in range(0, self._env.max_episode_steps, self._chunk):
             if start and not bool(running.any()):  # waits for the device: once a chunk
                 break
-            for reward, ended in self._steps(policy, obs):
+            for reward, ended in self._steps(policy):
                 earlier = ended.cumsum(0) - ended.long()  # episodes ended before this step, in these rows
                 live = running & (earlier == 0)
                 returns += torch.where(live, reward, 0.0).sum(0, dtype=torch.float64)
@@ -217,14 +217,14 @@ class PortEpisodes:
                 running = running & ~ended.any(0)
         return Episodes(returns.cpu().numpy(), lengths.cpu().numpy())
 
-    def _steps(self, policy, obs: torch.Tensor):
+    def _steps(self, policy):
         """One chunk of steps as pairs of reward and ended [K, B], in one piece or in many."""
         if not callable(policy):
             rows = self._env.rollout(self._chunk, policy, store="trajectory")
             yield rows["reward"], rows["terminated"] | rows["truncated"]
             return
         for _ in range(self._chunk):
-            _, reward, terminated, truncated, _ = self._env.step(policy(obs))
+            self._obs, reward, terminated, truncated, _ = self._env.step(policy(self._obs))
             reward = reward if reward.dim() == 1 else reward.mean(dim=1)  # of several agents, as in the original
             yield reward[None], (terminated | truncated)[None]
 
