@@ -6,6 +6,7 @@ import torch
 
 import envs
 from envs import noise
+from envs.block import SOURCE, table_fields
 from envs.kernels import compile
 from envs.spaces import ResetNeeded
 
@@ -98,6 +99,32 @@ def test_a_missing_synchronisation_is_seen_by_the_order_of_lanes(monkeypatch):
     monkeypatch.setattr(compile, "expand", without)
     ascending, descending = (played(make_in_turn(128, order, 1, **SMALL))["state"] for order in ORDERS[:2])
     assert not torch.equal(ascending, descending)
+
+
+# ---- what the compilers say
+
+
+def test_fields_of_batch_and_tables_have_names_of_their_own():
+    batch = compile.struct_fields("Batch", SOURCE)
+    tables = table_fields(envs.folder("vehicular_edge"))
+    assert batch[:2] == ("state", "obs")
+    assert batch[-1] == "tables"
+    assert tables[:2] == ("cpu", "power")
+    assert len({*batch, *tables}) == len(batch) + len(tables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", compile.TARGETS)
+def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(target):
+    for (mode, dtype, word), text in envs.units("vehicular_edge").items():
+        if target != compile.TARGETS[-1] and word not in ("physical", "original"):
+            continue  # both presets and types for every target, the rest for the last one
+        rows = compile.resources(text, target)
+        rollout = {"rollout_random"} if mode == "SameStep" else set()
+        assert {used["kernel"] for used in rows} == {"step", "reset", "observe", "random_actions"} | rollout
+        for used in rows:
+            assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (mode, dtype, word, used)
+            assert used["stack_bytes"] == 0, (mode, dtype, word, used)
 
 
 # ---- autoreset
