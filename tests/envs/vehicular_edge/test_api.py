@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
+from pettingzoo.test.state_test import state_test
 from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
 from envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
@@ -264,6 +265,18 @@ def test_a_copy_goes_on_by_itself(scenario, copied):
 def test_passes_pettingzoos_test_of_turns():
     """Not of `original`, whose numbers leave the box that it states (Q26)."""
     api_test(parallel_to_aec(VehicularEdge(small())), num_cycles=20)
+
+
+def test_passes_pettingzoos_test_of_states(scenario):
+    state_test(parallel_to_aec(VehicularEdge(scenario)), VehicularEdge(scenario))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TorchRL's own modules
+def test_plays_in_torchrl():
+    wrapper = pytest.importorskip("torchrl.envs.libs.pettingzoo").PettingZooWrapper
+    env = VehicularEdge(small())
+    played = wrapper(env=env, use_mask=False, return_state=True).rollout(99)
+    assert played.batch_size == (env.params.slots,) and played["next", "truncated"].flatten()[-1]
 
 
 def test_can_be_wrapped(scenario):
