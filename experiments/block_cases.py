@@ -289,7 +289,7 @@ def reached(cases: Cases) -> dict[str, int]:
         },
         "a task that takes the wire to another edge": wired.any(axis=(1, 2)),
         "a client whose CPU shares are all 0": _without_shares(cases),
-        "the last slot": played.truncated,
+        "the end of the episode": played.truncated,
     }
     return {name: int(np.sum(where)) for name, where in found.items()}
 

@@ -126,7 +126,7 @@ def test_what_is_not_reached_is_told(cases_of, monkeypatch):
     cases = cases_of("physical")
     rows = list(block_correctness.coverage(cases))
     assert all(row["passed"] and 0 < row["value"] <= row["cases"] == len(cases.t) for row in rows)
-    monkeypatch.setattr(block_correctness, "reached", lambda cases: {"the last slot": 0})
+    monkeypatch.setattr(block_correctness, "reached", lambda cases: {"the end of the episode": 0})
     assert [row["passed"] for row in block_correctness.coverage(cases)] == [False]
 
 
@@ -147,7 +147,7 @@ def test_counts_of_what_is_reached_are_those_of_a_plain_loop(cases_of, preset):
         short += any(scenario.in_range[t, i].sum() < params.server_choices for i in range(params.clients))
     assert found["a client at its cap"] == full_clients
     assert found["a task rejected by a cap"] == rejected
-    assert found["the last slot"] == last
+    assert found["the end of the episode"] == last
     assert found["a client with fewer servers in range than choices"] == short
 
 
