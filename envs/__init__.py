@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import MODES, TILE, BatchedEnv, Graph
+from .batch import TILE, BatchedEnv
 from .checks import choice
 from .kernels import compile
 from .policies import HIDDEN, MLP, Linear
 from .port import Port, nearest
 from .spaces import Box
+from .vectorised import MODES, Graph
 
 _FOLDER = Path(__file__).resolve().parent
 KINDS = ("thread", "block")  # what holds one environment: see `names`

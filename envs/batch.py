@@ -3,10 +3,8 @@
 Every output of `step` is the environment's own buffer, overwritten by the next step: `.clone()` what must be kept.
 """
 
-import ctypes
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,26 +16,16 @@ from .checks import choice, find_device, integer, require_memory
 from .kernels import compile
 from .policies import MLP, Linear
 from .port import Port, nearest
-from .spaces import AutoresetMode, Box, ResetNeeded, VectorEnv, batch_space
+from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
+from .vectorised import MODES, Vectorised, cores, struct
 
 TILE = 256  # environments per thread block, and per vector loop on the CPU
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
-RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
-MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
 DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
 CONTINUOUS_TYPES = (torch.float32, torch.float64)
 INTEGERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")  # NumPy's types that torch knows
 FLOATS = ("f2", "f4", "f8")
-
-
-class Graph:
-    """A CUDA graph of `steps` times policy and step on the environment's own buffers, which it keeps alive."""
-
-    def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int, keep: tuple):
-        self.steps = steps
-        self.replay = graph.replay
-        self._keep = keep
 
 
 def _is_random(policy) -> bool:
@@ -48,12 +36,7 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _struct(name: str) -> ctypes.Structure:
-    fields = [(field, ctypes.c_longlong) for field in compile.struct_fields(name)]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})()
-
-
-class BatchedEnv(VectorEnv):
+class BatchedEnv(Vectorised):
     """B environments of one port on one device.
 
     Args:
@@ -131,8 +114,7 @@ class BatchedEnv(VectorEnv):
         self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
             raise ValueError("arrays='numpy' needs device='cpu'")
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores
+        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores()
         self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
         choice("check_actions", check_actions, (None, True, False))
         self.render_mode = choice("render_mode", render_mode, (None, "rgb_array"))
@@ -212,7 +194,10 @@ class BatchedEnv(VectorEnv):
         )
 
     def _load(self):
-        self._batch, self._call = _struct("Batch"), _struct("Call")
+        self._batch, self._call = (
+            struct("Batch", compile.struct_fields("Batch")),
+            struct("Call", compile.struct_fields("Call")),
+        )
         for name, tensor in self._buffers.items():
             setattr(self._batch, name, tensor.data_ptr())
         self._batch.num_envs, self._batch.group_size = self.num_envs, self.group_size
@@ -330,30 +315,6 @@ class BatchedEnv(VectorEnv):
             self._buffers["clock"].zero_()
         self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
 
-    def _set_seeds(self, seeds: Sequence[int]):
-        self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
-
-    def _seeds(self, seed) -> list[int]:
-        several = isinstance(seed, Sequence) or (isinstance(seed, np.ndarray) and seed.ndim > 0)
-        seeds = list(seed) if several else [seed] * self.groups
-        if len(seeds) != self.groups:
-            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
-        return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
-
-    def _mask(self, mask, name: str) -> torch.Tensor:
-        """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
-        if not isinstance(mask, np.ndarray | torch.Tensor):
-            raise TypeError(f"{name} must be a NumPy or torch array, got {type(mask).__name__}")
-        if mask.dtype not in (np.bool_, torch.bool):
-            raise TypeError(f"{name} must have dtype bool, got {mask.dtype}")
-        if tuple(mask.shape) != (self.num_envs,):
-            raise ValueError(f"{name} must have shape ({self.num_envs},), got {tuple(mask.shape)}")
-        host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
-        if host and not mask.any():
-            raise ValueError(f"{name} must contain at least one True value")
-        tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
-        return tensor.to(self.device)
-
     def _action(self, action) -> torch.Tensor:
         numbers = FLOATS if self._continuous else INTEGERS
         if isinstance(action, torch.Tensor):
@@ -395,15 +356,7 @@ class BatchedEnv(VectorEnv):
                 f"action[{first}]={tensor.flatten()[first].item()} of environment {first} is not in {allowed}"
                 + ("; clamp it, or make the environment with check_actions=False" if self._continuous else "")
             )
-        if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
-            first = int(self._buffers["ended"].nonzero()[0])
-            raise ValueError(
-                f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})"
-            )
-
-    def _require_started(self, what: str):
-        if not self._started:
-            raise ResetNeeded(f"call reset() before {what}")
+        self._require_unended()
 
     # ---- policies and many steps at once ----------------------------------------------------------------------------
 
@@ -520,48 +473,6 @@ class BatchedEnv(VectorEnv):
                 layout |= {"value": ((steps + 1, self.num_envs), float32), "bootstrap": (rows, float32)}
         return layout
 
-    def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
-        """Captures `steps` times policy and step in a CUDA graph on the environment's buffers.
-
-        Args:
-            policy: "random", or a function from obs [B, n] to actions [B] that never synchronises.
-            steps: steps per replay.
-
-        Returns:
-            A `Graph`; `replay()` runs it on torch's current stream.
-
-        Raises:
-            ValueError: not on CUDA, or actions are checked (a check synchronises).
-        """
-        self._require_started("capturing a graph")
-        steps = integer("steps", steps, 1, 2**31 - 1)
-        if self.device.type != "cuda":
-            raise ValueError(f"a CUDA graph needs device='cuda'; this environment is on {self.device}")
-        if self._check:
-            raise ValueError("a CUDA graph needs check_actions=False: a check synchronises with the host")
-        if policy != "random" and not callable(policy):
-            raise ValueError(f"policy={policy!r} must be 'random' or a function from obs to actions")
-
-        def run():
-            actions = self.random_actions(steps) if policy == "random" else None
-            for k in range(steps):
-                self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
-
-        before = {name: buffer.clone() for name, buffer in self._buffers.items()}
-        try:
-            with torch.cuda.device(self.device):
-                graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-                stream.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(stream):
-                    run()  # compiles and allocates what the capture must not
-                torch.cuda.current_stream().wait_stream(stream)
-                with torch.cuda.graph(graph, stream=stream):  # torch's own stream may be another device's
-                    run()
-        finally:
-            for name, buffer in self._buffers.items():
-                buffer.copy_(before[name])  # the warm-up leaves no trace
-        return Graph(graph, steps, (self, policy))
-
     def render(self, indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
         """Pictures of environments as Gymnasium draws them; the batch is only read.
 
@@ -581,45 +492,6 @@ class BatchedEnv(VectorEnv):
         return frames(self, indices)
 
     # ---- statistics and state ---------------------------------------------------------------------------------------
-
-    def _clear_statistics(self):
-        self._buffers["totals"].zero_()
-        for row, start in enumerate((np.inf, -np.inf, np.inf, -np.inf)):
-            self._buffers["extremes"][row] = start
-
-    def statistics(self) -> dict[str, torch.Tensor]:
-        """Episodes that ended since the last call: their number, and mean, minimum and maximum of return and length.
-
-        Returns:
-            0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
-            max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit; the mean is NaN
-            where unchecked actions made returns too large for such a sum.
-        """
-        totals = self._buffers["totals"]
-        episodes, steps, _ = totals.sum(dim=1).double()
-        # Whole numbers and fractions apart: the sum over all tiles may exceed 63 bits in units of 2^-20.
-        wholes, fractions = totals[2] >> RETURN_BITS, totals[2] & (2**RETURN_BITS - 1)
-        returns = wholes.sum().double() + fractions.sum().double() / 2**RETURN_BITS
-        extremes = self._buffers["extremes"]
-        none = torch.full_like(episodes, torch.nan)
-        # A tile's sum holds 63 bits: what could have overflown it is no sum.
-        largest = torch.where(totals[0] > 0, extremes[2:].abs().amax(dim=0), 0.0)
-        summed = (totals[0] * largest < 2.0 ** (63 - RETURN_BITS)).all()
-
-        def known(value):
-            return torch.where(episodes > 0, value, none)
-
-        found = {
-            "episodes": episodes,
-            "return_mean": torch.where(summed, known(returns / episodes), none),
-            "return_min": known(extremes[2].min()),
-            "return_max": known(extremes[3].max()),
-            "length_mean": known(steps / episodes),
-            "length_min": known(extremes[0].min()),
-            "length_max": known(extremes[1].max()),
-        }
-        self._clear_statistics()
-        return found
 
     def state(self) -> dict:
         """A copy of everything the future depends on; `set_state` of it continues bit for bit.

@@ -5,7 +5,6 @@ buffer, overwritten by the next step.
 """
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +14,11 @@ import numpy as np
 import torch
 
 from . import block_state, launch
-from .batch import MODES, BatchedEnv
 from .checks import choice, find_device, integer, require_memory
 from .kernels import compile
 from .port import Port, nearest
-from .spaces import AutoresetMode, Box, ResetNeeded, VectorEnv, batch_space
+from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
+from .vectorised import MODES, Vectorised, cores, struct
 
 SOURCE = compile.KERNELS / "block.cuh"
 THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
@@ -103,7 +102,7 @@ def table_fields(folder: Path) -> tuple[str, ...]:
     return compile.struct_fields("Tables", declaring)
 
 
-class BlockEnv(VectorEnv):
+class BlockEnv(Vectorised):
     """B environments of one port on one device; a class of its own draws its scenarios and names what is in the rows.
 
     Args:
@@ -158,7 +157,7 @@ class BlockEnv(VectorEnv):
         self.dtype = choice("dtype", dtype, ("float32", "float64"))
         self.signed, self.trace = choice("signed", signed, (True, False)), choice("trace", trace, (True, False))
         self.device = find_device(device)
-        default_threads = 1 if self.num_envs < THREADS_FROM else _cores()
+        default_threads = 1 if self.num_envs < THREADS_FROM else cores()
         self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
         choice("check_actions", check_actions, (None, True, False))
         self._check = self.device.type == "cpu" if check_actions is None else check_actions
@@ -232,8 +231,8 @@ class BlockEnv(VectorEnv):
 
     def _load(self, scenarios: int):
         fields = compile.struct_fields("Batch", SOURCE)[:-1], table_fields(self.layout.folder)
-        self._batch = _struct("Batch", (*fields[0], *fields[1]))
-        self._call = _struct("Call", compile.struct_fields("Call", SOURCE))
+        self._batch = struct("Batch", (*fields[0], *fields[1]))
+        self._call = struct("Call", compile.struct_fields("Call", SOURCE))
         for name, tensor in (*self._buffers.items(), *self._tables.items()):
             setattr(self._batch, name, tensor.data_ptr())
         self._batch.num_envs, self._batch.first_index = self.num_envs, self.first_index
@@ -372,14 +371,15 @@ class BlockEnv(VectorEnv):
             raise ResetNeeded("call reset() before the first step()")
         if isinstance(action, Mapping):
             target, share = self._integers(action)
-            self._check_ended()
+            if self._check:
+                self._require_unended()
             self._run("step", input=target.data_ptr(), shares=share.data_ptr())
         else:
             raw = self._tensor("action", action, torch.float32, self._action_shape)
             if self._check:
                 low = -1.0 if self.signed else 0.0
                 self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
-            self._check_ended()
+                self._require_unended()
             self._run("step", input=raw.data_ptr(), shares=0)
         return *self._outputs, dict(self._info)
 
@@ -415,13 +415,6 @@ class BlockEnv(VectorEnv):
         if first >= 0:
             where = ", ".join(f"{a} {int(k)}" for a, k in zip(axes, np.unravel_index(first, tensor.shape), strict=True))
             raise ValueError(f"{name} of {where} is {tensor.flatten()[first].item()}, not in [{low:g}, {high:g}]")
-
-    def _check_ended(self):
-        if self._check and self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
-            first = int(self._buffers["ended"].nonzero()[0])
-            raise ValueError(
-                f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})"
-            )
 
     # ---- many steps at once -----------------------------------------------------------------------------------------
 
@@ -476,21 +469,3 @@ class BlockEnv(VectorEnv):
         block_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")
         self._started = True
-
-    # ---- what is the same for every batch ---------------------------------------------------------------------------
-
-    graph = BatchedEnv.graph
-    statistics = BatchedEnv.statistics
-    _clear_statistics = BatchedEnv._clear_statistics
-    _mask = BatchedEnv._mask
-    _require_started = BatchedEnv._require_started
-    _seeds = BatchedEnv._seeds
-    _set_seeds = BatchedEnv._set_seeds
-
-
-def _struct(name: str, fields: tuple[str, ...]) -> ctypes.Structure:
-    return type(name, (ctypes.Structure,), {"_fields_": [(field, ctypes.c_longlong) for field in fields]})()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

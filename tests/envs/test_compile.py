@@ -162,9 +162,9 @@ def test_an_error_in_a_kernel_for_the_gpu_is_shown():
 
 def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
     from envs import launch
-    from envs.batch import _struct
+    from envs.vectorised import struct
 
-    call = _struct("Call")
+    call = struct("Call", compile.struct_fields("Call"))
     passed = launch._by_value(call)
     call.steps = 77
     assert (passed.size, passed.nbytes) == (1, 8 * len(compile.struct_fields("Call")))
