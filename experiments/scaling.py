@@ -72,7 +72,13 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     fused_steps = FUSED_STEPS if rung.fused else 1
     group = Group(cell.rung, cell.device, cell.num_envs, cell.threads, fused_steps, "random", "copy")
     same = about(name, cell, own)
-    if reason := too_large(name, group, own):
+    try:
+        if rung.batched:
+            same |= bytes_of_one(name, cell, own)
+        reason = too_large(name, group, own)
+    except MemoryError as error:  # one environment is already more than a block of this GPU shares
+        reason = str(error)
+    if reason:
         return [same | {"status": results.MISSING, "reason": reason}]
     synchronize = torch.cuda.synchronize if cell.device == "cuda" else timing.nothing
     before, start = memory_used(cell.device), time.perf_counter()
@@ -97,7 +103,7 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
 
 
 def about(name: str, cell: Cell, own: Settings) -> dict:
-    """A row of a cell with all columns, of which those that are the same in every block are filled in."""
+    """A row of a cell with all columns, of which those that settings and parameters decide are filled in."""
     options, params = (
         own.throughput.options,
         envs.port(name).make_params(own.throughput.options.preset, dict(cell.parameters)),
@@ -105,10 +111,13 @@ def about(name: str, cell: Cell, own: Settings) -> dict:
     sizes = {column: getattr(params, column) for column in ("vehicles", "clients", "servers", "edges")}
     filled = {"environment": name, "preset": options.preset, "traffic": options.traffic, **sizes}
     filled |= {column: value for column, value in asdict(cell).items() if column in COLUMNS}
-    if block_rungs.RUNGS[cell.rung].batched:
-        one = envs.make(name, 1, device=cell.device, **options)
-        filled |= {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
     return dict.fromkeys(COLUMNS) | filled
+
+
+def bytes_of_one(name: str, cell: Cell, own: Settings) -> dict[str, int]:
+    """Bytes that one more environment and one more scenario take."""
+    one = envs.make(name, 1, device=cell.device, **own.throughput.options)
+    return {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
 
 
 def too_large(name: str, group: Group, own: Settings) -> str | None:

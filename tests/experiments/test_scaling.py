@@ -81,6 +81,17 @@ def test_a_cell_that_does_not_fit_says_so_in_one_row(monkeypatch):
     assert row["steps"] is None
 
 
+def test_a_cell_whose_environment_no_block_holds_says_so_in_one_row(monkeypatch):
+    def refuse(*args, **options):
+        raise MemoryError("an environment of these sizes needs 218,752 bytes of shared memory; a block has 166,912")
+
+    monkeypatch.setattr(envs, "make", refuse)
+    (row,) = scaling.measure(NAME, scaling.Cell("port-cpu", "cpu", tuple(TINY.items()), 4, 1, "stored"), asked())
+    assert list(row) == scaling.COLUMNS
+    assert (row["status"], row["vehicles"], row["bytes_per_env"]) == ("not measured", 20, None)
+    assert "a block has 166,912" in row["reason"]
+
+
 def by_hand(**cell) -> list[dict]:
     """Six blocks of half a second, 100 to 105 steps each."""
     same = {"rung": "port-cpu", "device": "cpu", "preset": "physical", "traffic": "city", "vehicles": 30, "edges": 9}
