@@ -4,6 +4,7 @@ The graph is read from the syntax trees, so nothing is imported, and imports ins
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,8 +62,13 @@ def imported(module: str, root: Path) -> set[Path]:
     return files
 
 
-def imports(file: Path, root: Path) -> Iterator[str]:
+@functools.cache  # Snakemake asks for every job, and the jobs share most files
+def imports(file: Path, root: Path) -> tuple[str, ...]:
     """Every module name that an import statement of the file may mean, ours or not."""
+    return tuple(_imports(file, root))
+
+
+def _imports(file: Path, root: Path) -> Iterator[str]:
     package = name_of(file, root).split(".")
     if file.name != "__init__.py":
         package = package[:-1]
