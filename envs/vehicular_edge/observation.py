@@ -1,19 +1,19 @@
-"""What both agents of the original see (section 2.12 of the specification)."""
+"""What both agents see (section 2.12 of the specification): the space of every form, the vector of the original."""
 
 import itertools
 
 import numpy as np
-from gymnasium.spaces import Box
 
+from ..spaces import Box
 from .episode import Episode
 from .params import Params
 
 
 def space(p: Params) -> Box:
-    """[0, 1] as published, or what really bounds each number (Q26)."""
-    if p.raw_observation:
-        return Box(0.0, 1.0, (p.observation_length,), np.float32)
+    """Of one environment and either agent, [D]: [0, 1] as published, or what really bounds each number (Q26)."""
     low = np.zeros(p.observation_length, np.float32)
+    if p.raw_observation:
+        return Box(low, np.ones_like(low), dtype=np.float32)
     first = 2 * p.tasks * p.clients + p.clients
     for start in (first, first + p.components + 2 * p.servers):  # only scores have a sign
         low[start : start + p.components] = -np.inf

@@ -10,28 +10,15 @@ import torch
 
 from ..block import BlockEnv, BlockPort, Layout, Sizes
 from ..checks import choice, integer
-from ..spaces import Box
-from . import groups, pack
+from . import groups, observation, pack
 from .params import FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
-from .scenario import Scenario, draw_pool, load
+from .scenario import Scenario, draw_pool, pool_of
 
 AGENTS = ("offloading", "allocation")
 METRICS = ("admitted", "overflow", "cap", "coverage", "energy", "jain")  # of a step, as in layout.cuh
 CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
 WIDE_FROM = 200  # clients; a block then has 256 lanes instead of 128
 COSTS = ("power_v2v", "power_v2i", "lc", "vc", "ec", "i2i", "i2c", "cc")
-
-
-def observation(params: Params) -> Box:
-    """Of one environment and either agent, [D]."""
-    D = params.observation_length
-    if params.raw_observation:  # Q26: as published, whatever the numbers are
-        return Box(np.zeros(D, np.float32), np.ones(D, np.float32), dtype=np.float32)
-    low = np.zeros(D, np.float32)
-    first = params.clients * (2 * params.tasks + 1)
-    for start in (first, first + params.components + 2 * params.servers):  # scores have a sign
-        low[start : start + params.components] = -np.inf
-    return Box(low, np.full(D, np.inf, np.float32), dtype=np.float32)
 
 
 def record_shapes(params: Params) -> dict[tuple[str, str], tuple[int, ...]]:
@@ -141,7 +128,7 @@ class VehicularEdgeBatch(BlockEnv):
             check_actions=check_actions,
             first_index=first_index,
         )
-        self.single_observation_space = observation(chosen)
+        self.single_observation_space = observation.space(chosen)
         self.action_groups = groups.of(chosen)  # which numbers of an action belong together
         metrics = self._buffers["metrics"]
         self._info |= {
@@ -227,26 +214,15 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
     if isinstance(scenarios, int | np.integer) and not isinstance(scenarios, bool):
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
         return draw_pool(port.make_params(preset or "physical", params), traffic, count, seed)
-    given = list(scenarios) if isinstance(scenarios, list | tuple) else [scenarios]
-    given = [load(one) if isinstance(one, str | Path) else one for one in given]
-    for one in given:
-        if not isinstance(one, Scenario):
-            raise ValueError(f"scenarios={one!r:.60} must be a count, a Scenario, a path, or a list of the latter two")
-    if not given:
-        raise ValueError("scenarios=[] must hold at least one")
-    switches = (
-        dict.fromkeys(SWITCHES, False) | port.presets[choice("preset", preset, tuple(port.presets))] if preset else {}
-    )
+    given = pool_of(scenarios, "scenarios")
+    switches = {}
+    if preset is not None:
+        set_by = port.presets[choice("preset", preset, tuple(port.presets))]
+        switches = {name: name in set_by for name in SWITCHES}
     own = {spec.name: getattr(given[0].params, spec.name) for spec in dataclasses.fields(Params)}
-    chosen = port.make_params("physical", own | {k: v for k, v in switches.items() if k != "draw"} | params)
-    for number, one in enumerate(given):
-        wanted = (chosen.slots, chosen.clients, chosen.tasks), (chosen.edges,), (chosen.servers,)
-        if (one.task_size.shape, one.edge_cpu.shape, one.server_cpu.shape) != wanted:
-            raise ValueError(
-                f"scenario {number} has task_size {one.task_size.shape}, {one.edge_cpu.size} edges and "
-                f"{one.server_cpu.size} servers; the parameters want {wanted}"
-            )
-    return [one if one.params == chosen else dataclasses.replace(one, params=chosen) for one in given]
+    chosen = port.make_params("physical", own | switches | params)
+    names = (f"scenarios[{number}]" for number in range(len(given)))
+    return [one.under(chosen, name).check(name) for one, name in zip(given, names, strict=False)]
 
 
 def units(folder: Path) -> dict[tuple[str, str, str], str]:

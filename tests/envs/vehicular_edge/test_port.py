@@ -299,8 +299,15 @@ def test_memory_is_what_the_specification_says():
 
 def test_scenarios_of_other_sizes_are_refused():
     one, other = draw(Params(**SMALL), "dense"), draw(Params(**{**SMALL, "slots": 9}), "dense")
-    with pytest.raises(ValueError, match="scenario 1 has task_size"):
+    with pytest.raises(ValueError, match=rf"scenarios\[1\]: slots is 9, Params has {one.params.slots}"):
         make([one, other])
+
+
+def test_a_scenario_with_a_number_that_is_none_is_refused():
+    wrong = draw(Params(**SMALL), "dense")
+    wrong.task_size[3, 1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"scenarios\[0\].*task_size.*3, 1, 0"):
+        make(wrong)
 
 
 def test_drawn_gains_need_fading_that_is_a_function_of_a_place():
