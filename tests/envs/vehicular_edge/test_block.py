@@ -88,6 +88,28 @@ def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     same(buffers(alone), buffers(block))
 
 
+@pytest.mark.parametrize(
+    ("lanes", "order", "options"),
+    [
+        (7, "shuffled", {"autoreset_mode": "Disabled"}),  # each lane has several of everything
+        (256, "descending", {"autoreset_mode": "NextStep", "signed": True, "gains": "drawn"}),
+    ],
+)
+def test_any_number_of_lanes_gives_the_same_bits_in_every_kernel(lanes, order, options):
+    options = {"check_actions": False, "trace": True, **options}
+    batches = make(2, **options), make_in_turn(lanes, order, 2, **{**SMALL, **options})
+    for env in batches:
+        target = torch.arange(2 * env.params.target_length, dtype=torch.int32) % env.params.options
+        share = torch.linspace(0.0, 1.0, 2 * env.params.share_length).reshape(2, -1)
+        played(env, steps=5)
+        env.reset(options={"reset_mask": np.array([True, False])})
+        env.step({"target": target.reshape(2, env.params.clients, -1), "share": share})
+        for _ in range(4):  # beyond the end of one episode
+            env.step(env.random_actions()[0])
+        env.set_state({"lc": np.full(env.params.clients, 7.0)}, mask=np.array([False, True]))
+    same(*(buffers(env) for env in batches))
+
+
 def test_a_missing_synchronisation_is_seen_by_the_order_of_lanes(monkeypatch):
     expand = compile.expand
 
