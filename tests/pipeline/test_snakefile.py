@@ -25,8 +25,15 @@ PAPER = "results/report.html"
 
 
 def of(environment: str, *experiments: str) -> set[str]:
-    every = (*EXPERIMENTS, *(["learning"] if environment == "cartpole" else []))
-    return {f"results/{environment}/{experiment}.csv" for experiment in experiments or every}
+    return {f"results/{environment}/{experiment}.csv" for experiment in experiments}
+
+
+def of_cartpole() -> set[str]:
+    return of("cartpole", *EXPERIMENTS, "learning")
+
+
+def of_twin() -> set[str]:
+    return of("twin", *EXPERIMENTS)
 
 
 def of_all(copy: Path) -> set[str]:
@@ -104,13 +111,13 @@ def test_a_deleted_result_is_made_again(copy):
 def test_an_edited_kernel_runs_exactly_its_environment(copy):
     with open(copy / "envs" / "cartpole" / "kernel.cuh", "a") as kernel:
         kernel.write("// edited\n")
-    assert planned(copy) == {PAPER, *of("cartpole")}
+    assert planned(copy) == {PAPER, *of_cartpole()}
 
 
 def test_an_edited_setting_runs_exactly_its_environment(copy):
     with open(copy / "experiments" / "twin.yaml", "a") as settings:
         settings.write("# edited\n")
-    assert planned(copy) == {PAPER, *of("twin")}
+    assert planned(copy) == {PAPER, *of_twin()}
 
 
 def test_an_edited_experiment_runs_in_every_environment(copy):
@@ -142,7 +149,8 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("\n")
-    learning = (of(name, "learning") for name in environments(copy) if "learning" in experiments(copy, name))
+    training = {"learning", "offloading"}  # the latter trains an agent beside its policies
+    learning = (of(name, *training.intersection(experiments(copy, name))) for name in environments(copy))
     assert planned(copy) == {PAPER}.union(*learning)
 
 
@@ -176,9 +184,9 @@ def test_a_recorded_result_is_read_by_the_report_only(copy):
 
 def test_an_environment_is_a_target(copy):
     (copy / PAPER).unlink()
-    for made in of("cartpole") | of("twin"):
+    for made in of_cartpole() | of_twin():
         (copy / made).unlink()
-    assert planned(copy, "cartpole") == of("cartpole")
+    assert planned(copy, "cartpole") == of_cartpole()
 
 
 def test_peers_are_measured_where_one_is_installed_and_nowhere_else(copy):
