@@ -304,11 +304,13 @@ class BlockEnv(Vectorised):
 
     @property
     def observation_space(self):
-        return batch_space(self.single_observation_space, self.num_envs)
+        """Of [B, agents, n], as `reset` and `step` give them."""
+        return batch_space(batch_space(self.single_observation_space, self.num_agents), self.num_envs)
 
     @property
     def action_space(self):
-        return batch_space(self.single_action_space, self.num_envs)
+        """Of [B, agents, n], as `step` takes them."""
+        return batch_space(batch_space(self.single_action_space, self.num_agents), self.num_envs)
 
     # ---- reset and step ---------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class VehicularEdge(ParallelEnv):
         """One slot. `actions` holds a vector [A] of each agent.
 
         Returns:
-            Observations [D], rewards, terminated, truncated and infos by agent. An info has "tasks_admitted", "dropped"
+            Observations [D], rewards, terminated, truncated and infos by agent. An info has "admitted" tasks, "dropped"
             (tasks beyond J, beyond a cap, without an access edge), "energy" in J and "jain".
         """
         self._require_episode()
@@ -139,7 +139,8 @@ class VehicularEdge(ParallelEnv):
         if truncated:
             self.agents = []
         outcome = self.episode.outcome
-        facts = {name: outcome[name] for name in ("tasks_admitted", "dropped", "energy", "jain")}
+        facts = {name: outcome[name] for name in ("dropped", "energy", "jain")}
+        facts["admitted"] = outcome["tasks_admitted"]
         return (
             self._for_agents(self.observe().astype(np.float32)),
             dict.fromkeys(AGENTS, reward),

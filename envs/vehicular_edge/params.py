@@ -130,7 +130,7 @@ class Params:
             )
         most = min(self.slots, self.clients * self.servers, self.clients * self.edges)
         if self.components > most:
-            raise ValueError(f"components={self.components} must be at most {most}, of so many slots and links")
+            raise ValueError(f"components={self.components} must be at most {most}, the least of slots and links")
 
     def _require_order(self, low: str, high: str):
         if getattr(self, low) > getattr(self, high):

@@ -99,6 +99,10 @@ class Scenario:
             if shape != wanted:
                 raise ValueError(f"calibration {name} has shape {shape}, must have {wanted} as Params.components")
 
+    def __repr__(self) -> str:
+        p = self.params
+        return f"Scenario({self.name!r}, {p.clients} clients, {p.servers} servers, {p.edges} edges, {p.slots} slots)"
+
     def under(self, params: Params, where: str = "scenario") -> "Scenario":
         """The same scenario under other parameters; ValueError names a size that they would change."""
         for name in SIZES:
@@ -264,8 +268,12 @@ def draw_pool(
     seed: int = 264,
     calibration: Calibration | None = None,
 ) -> list[Scenario]:
-    """The scenarios of `draw_each`."""
-    return list(draw_each(params, traffic, count, seed, calibration))
+    """The scenarios of `draw_each`; MemoryError where the arrays of all do not fit."""
+    each = draw_each(params, traffic, count, seed, calibration)
+    first = next(each)
+    size = sum(array.nbytes for array in vars(first).values() if isinstance(array, np.ndarray))
+    require_memory(count * size, torch.device("cpu"), "scenarios", count)
+    return [first, *each]
 
 
 def from_trace(

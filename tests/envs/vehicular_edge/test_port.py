@@ -348,3 +348,26 @@ def test_the_observation_space_is_the_originals():
         np.testing.assert_array_equal(ours.low, theirs.low)
         np.testing.assert_array_equal(ours.high, theirs.high)
         assert math.prod(ours.shape) == 1025
+
+
+def test_its_spaces_are_of_all_agents():
+    env = envs.make("vehicular_edge", 3, scenarios=1, **SMALL)
+    obs, _ = env.reset(seed=0)
+    assert env.observation_space.shape == obs.shape == (3, 2, *env.single_observation_space.shape)
+    env.step(env.action_space.sample())
+
+
+def test_its_tasks_have_the_names_of_the_originals():
+    scenario = draw(Params(**SMALL), "dense")
+    port, original = make(scenario), VehicularEdge(scenario)
+    port.reset(seed=0), original.reset(seed=0)
+    action = port.random_actions()[0]
+    info = port.step(action)[-1]
+    told = original.step(dict(zip(original.possible_agents, action[0].numpy(), strict=True)))[-1]["allocation"]
+    assert set(told) <= set(info)
+    assert info["admitted"].item() == told["admitted"] and info["dropped"][0].tolist() == list(told["dropped"])
+
+
+def test_a_pool_that_does_not_fit_is_refused_before_it_is_drawn():
+    with pytest.raises(MemoryError, match="scenarios=1000000000 needs .* about .* would fit"):
+        envs.make("vehicular_edge", 1, scenarios=10**9, **SMALL)

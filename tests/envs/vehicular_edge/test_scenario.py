@@ -340,3 +340,8 @@ def test_any_drawn_scenario_is_valid(seed, traffic, vehicles, tasks):
     seen = np.minimum(scenario.task_count, params.tasks)
     assert ((scenario.task_size > 0).sum(axis=2) == seen).all()
     assert ((scenario.task_size > 0) == (scenario.task_deadline > 0)).all()
+
+
+def test_a_scenario_is_shown_in_a_line():
+    shown = repr(draw(Params(vehicles=20, clients=13, servers=7, edges=4, slots=8, components=3), "dense", index=2))
+    assert shown == "Scenario('dense-2', 13 clients, 7 servers, 4 edges, 8 slots)"
