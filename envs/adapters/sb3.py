@@ -26,6 +26,8 @@ except ModuleNotFoundError as error:
 
 def make(name: str, num_envs: int, **options) -> "SB3VecEnv":
     """A batch of `num_envs` environments for Stable-Baselines3; `envs.BatchedEnv` lists the options."""
+    if envs.port(name).kind == "block":
+        raise ValueError(f"{name} has several agents; Stable-Baselines3 knows one")
     return SB3VecEnv(envs.make(name, num_envs, **{"arrays": "numpy"} | options))
 
 

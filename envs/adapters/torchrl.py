@@ -44,13 +44,15 @@ class TorchRLEnv(EnvBase):
         batch: with autoreset mode DISABLED.
 
     Raises:
-        ValueError: a batch in another mode.
+        ValueError: a batch in another mode, or of several agents.
     """
 
     def __init__(self, batch: envs.BatchedEnv):
         if batch.autoreset_mode != AutoresetMode.DISABLED:
             mode = batch.autoreset_mode.value
             raise ValueError(f"TorchRL resets environments itself: autoreset_mode={mode!r} must be 'Disabled'")
+        if getattr(batch, "num_agents", 1) != 1:
+            raise ValueError(f"{batch.name} has {batch.num_agents} agents; this adapter knows batches of one agent")
         super().__init__(device=batch.device, batch_size=[batch.num_envs])
         self.batch = batch
         self._seed: int | None = None  # for the next full reset

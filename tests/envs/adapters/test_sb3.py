@@ -307,3 +307,9 @@ def test_a_batch_on_another_device_is_refused():
     batch.device = type(batch.device)("cuda:0")
     with pytest.raises(ValueError, match="the batch must be on 'cpu', not cuda:0"):
         sb3.SB3VecEnv(batch)
+
+
+@pytest.mark.parametrize("name", envs.names("block"))
+def test_several_agents_are_refused(name):
+    with pytest.raises(ValueError, match="several agents"):
+        sb3.make(name, 2)

@@ -187,3 +187,9 @@ def test_gpu_and_cpu_give_the_same_rollout():
             rows.append(now.cpu())
         rollouts.append(torch.stack(rows))
     assert (rollouts[0] == rollouts[1]).all()
+
+
+@pytest.mark.parametrize("name", envs.names("block"))
+def test_several_agents_are_refused(name):
+    with pytest.raises(ValueError, match="2 agents"):
+        torchrl.make(name, 2)
