@@ -143,7 +143,7 @@ def steps_per_call(bytes_of_a_step: int) -> int:
 
 def memory_needed(name: str, group: Group, settings: Settings) -> float:
     """Bytes that a group of the port takes at most: its buffers, its drawn actions, its scenarios."""
-    one = envs.make(name, 1, device=group.device, **settings.throughput.options)
+    one = envs.make(name, 1, device=group.device, scenarios=1, **settings.throughput.options)
     drawn = action_bytes(one) * steps_per_call(group.num_envs * action_bytes(one))
     scenarios = min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else 1
     twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies

@@ -116,7 +116,7 @@ def about(name: str, cell: Cell, own: Settings) -> dict:
 
 def bytes_of_one(name: str, cell: Cell, own: Settings) -> dict[str, int]:
     """Bytes that one more environment and one more scenario take."""
-    one = envs.make(name, 1, device=cell.device, **own.throughput.options)
+    one = envs.make(name, 1, device=cell.device, scenarios=1, **own.throughput.options)
     return {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
 
 
