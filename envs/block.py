@@ -312,6 +312,9 @@ class BlockEnv(Vectorised):
         """Of [B, agents, n], as `step` takes them."""
         return batch_space(batch_space(self.single_action_space, self.num_agents), self.num_envs)
 
+    def render(self, environments=None):
+        raise NotImplementedError(f"{self.name} has no pictures")
+
     # ---- reset and step ---------------------------------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: Mapping | None = None):
