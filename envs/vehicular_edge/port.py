@@ -66,7 +66,7 @@ class VehicularEdgeBatch(BlockEnv):
 
     Args:
         preset: "physical" (default) or "original".
-        traffic: the map that scenarios are drawn on.
+        traffic: the map that scenarios are drawn on, None is the arterial; given ones have theirs.
         scenarios: how many are drawn; or a `Scenario`, a path of a scenario file, or a sequence of them, whose
             parameters then hold in place of the preset's defaults.
         scenario_seed: of the drawing.
@@ -86,7 +86,7 @@ class VehicularEdgeBatch(BlockEnv):
         num_envs: int,
         device="cpu",
         preset: str | None = None,
-        traffic: str = "arterial",
+        traffic: str | None = None,
         scenarios: int | Scenario | str | Path | Sequence = 8,
         scenario_seed: int = 264,
         seed: int = 0,
@@ -213,7 +213,9 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
     """The scenarios, all under the same parameters."""
     if isinstance(scenarios, int | np.integer) and not isinstance(scenarios, bool):
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
-        return draw_pool(port.make_params(preset or "physical", params), traffic, count, seed)
+        return draw_pool(port.make_params(preset or "physical", params), traffic or "arterial", count, seed)
+    if traffic is not None:
+        raise ValueError(f"traffic={traffic!r} is for scenarios that are drawn; those given have their own")
     given = pool_of(scenarios, "scenarios")
     switches = {}
     if preset is not None:

@@ -303,6 +303,11 @@ def test_scenarios_of_other_sizes_are_refused():
         make([one, other])
 
 
+def test_a_map_beside_given_scenarios_is_refused():
+    with pytest.raises(ValueError, match="traffic='city' is for scenarios that are drawn"):
+        make(draw(Params(**SMALL), "dense"), traffic="city")
+
+
 def test_a_scenario_with_a_number_that_is_none_is_refused():
     wrong = draw(Params(**SMALL), "dense")
     wrong.task_size[3, 1, 0] = np.nan
