@@ -35,7 +35,9 @@ MODES = {"step": "one step per call", "fused": "fused"}
 def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
     """of_runs; an environment of a kind that no peer has is left out unless it was measured."""
     found = of_runs(datasets, "peers", rows_of)
-    thread = found["environment"].map(lambda name: config.parse(config.FOLDER / f"{name}.yaml").get("kind") != "block")
+    names = found["environment"].unique()
+    kinds = {name: config.parse(config.FOLDER / f"{name}.yaml").get("kind") for name in names}
+    thread = found["environment"].map(kinds) != "block"
     return found[thread | (found["status"] != NOT_MEASURED)]
 
 
