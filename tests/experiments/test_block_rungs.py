@@ -133,7 +133,7 @@ def test_each_environment_has_a_scenario_of_its_own_where_that_is_measured(setti
 
 
 def test_memory_of_a_group_counts_buffers_actions_and_scenarios(settings):
-    env = envs.make(NAME, 1, **settings.throughput.options)
+    env = envs.make(NAME, 1, scenarios=1, **settings.throughput.options)
     numbers = math.prod(env.single_action_space.shape)
     batch = 16 * (env.bytes_per_env + 50 * 2 * numbers * 4)
     assert block_rungs.action_bytes(env) == 2 * numbers * 4

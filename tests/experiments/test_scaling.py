@@ -66,7 +66,7 @@ def test_the_rows_of_a_cell_name_its_size_and_count_its_bytes(monkeypatch, rung,
         assert (row["rung"], row["gains"], row["block"], row["status"]) == (rung, gains, number, "measured")
         assert row["steps"] > 0 and row["wall_s"] >= 0.005
     if rung == "port-cpu":
-        env = envs.make(NAME, 1, preset="physical", traffic="city", gains="drawn", **TINY)
+        env = envs.make(NAME, 1, scenarios=1, preset="physical", traffic="city", gains="drawn", **TINY)
         assert (rows[0]["bytes_per_env"], rows[0]["bytes_per_scenario"]) == (env.bytes_per_env, env.bytes_per_scenario)
     else:
         assert rows[0]["bytes_per_env"] is rows[0]["bytes_per_scenario"] is None
