@@ -334,7 +334,7 @@ def main() -> None:
     output = options.output or command.output_path("breakdown", name)
     journal = Journal(output, COLUMNS, "breakdown", name, options.scale, asked, options.commit)
     waiting = [group for group in groups(settings, present) if label(group) not in journal]
-    for group in command.progress(waiting, label):
+    for group in command.progress(waiting, label, options.deadline):
         journal.add(label(group), measure(name, group, settings))
     frame = journal.frame()
     scale = settings.breakdown

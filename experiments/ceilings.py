@@ -202,7 +202,7 @@ def main() -> None:
     output = options.output or command.output_path("ceilings", None)
     journal = Journal(output, COLUMNS, "ceilings", None, options.scale, config, options.commit)
     waiting = [group for group in groups(options.scale, present) if label(group) not in journal]
-    for group in command.progress(waiting, label):
+    for group in command.progress(waiting, label, options.deadline):
         journal.add(label(group), measure(group, BLOCKS[options.scale]))
     frame = journal.frame()
     journal.finish(timing.method(BLOCKS[options.scale]))

@@ -1,18 +1,26 @@
 """What the experiments' command lines share: options, devices, progress, and how a mistake ends a run."""
 
 import argparse
+import math
 import re
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from experiments import SCALES, UserError
 
 DEVICES = ("cpu", "cuda")
+NOT_FINISHED = 75  # exit status where the time given was over: the same command goes on
+
+
+class OutOfTime(Exception):
+    """The time given is over and something is left; the message says what."""
 
 
 def parser(experiment: str, description: str, *, environment: bool = True) -> argparse.ArgumentParser:
-    """The options every experiment has: environment, --scale, --output, --devices, --commit."""
+    """The options every experiment has: environment, --scale, --output, --devices, --commit, --minutes."""
     arguments = argparse.ArgumentParser(prog=f"python -m experiments.{experiment}", description=description)
     if environment:
         arguments.add_argument("environment", help="a folder of envs/, for example cartpole")
@@ -21,7 +29,29 @@ def parser(experiment: str, description: str, *, environment: bool = True) -> ar
     arguments.add_argument("--output", type=csv_path, help=f"where the rows go (default: {default})")
     arguments.add_argument("--devices", nargs="+", choices=DEVICES, help="default: all that are present")
     arguments.add_argument("--commit", type=commit_id, help="the commit to note down where there is no git")
+    add_minutes(arguments)
     return arguments
+
+
+def add_minutes(arguments: argparse.ArgumentParser) -> None:
+    """The option --minutes, whose value is the moment, on `time.monotonic`, from which nothing more is begun."""
+    arguments.add_argument(
+        "--minutes",
+        type=moment,
+        dest="deadline",
+        default=math.inf,
+        help=f"begin nothing after so many; with something left the status is {NOT_FINISHED} (default: no end)",
+    )
+
+
+def moment(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not minutes > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0")
+    return time.monotonic() + 60 * minutes
 
 
 def output_path(experiment: str, environment: str | None) -> Path:
@@ -52,32 +82,48 @@ def devices(asked: list[str] | None) -> list[str]:
     return [device for device in DEVICES if device in asked]
 
 
-def progress(items: Iterable, label: Callable[[object], str]) -> Iterator:
-    """Hand out the items: under a bar on a terminal, with one plain line each in a log."""
+def progress(items: Iterable, label: Callable[[object], str], deadline: float = math.inf) -> Iterator:
+    """Hand out the items: under a bar on a terminal, with one plain line each in a log.
+
+    Raises:
+        OutOfTime: the deadline (see `add_minutes`) has passed and there are items left.
+    """
     items = list(items)
-    if sys.stderr.isatty():
+    on_terminal = sys.stderr.isatty()
+    if on_terminal:
         from tqdm import tqdm
 
         bar = tqdm(items, file=sys.stderr)
-        for item in bar:
+    for number, item in enumerate(bar if on_terminal else items, 1):
+        if time.monotonic() >= deadline:
+            raise OutOfTime(f"{label(item)} is next, {len(items) - number + 1} are left")
+        if on_terminal:
             bar.set_description(label(item))
-            yield item
-        return
-    for number, item in enumerate(items, 1):
-        print(f"[{number}/{len(items)}] {label(item)}", file=sys.stderr, flush=True)
+        else:
+            print(f"[{number}/{len(items)}] {label(item)}", file=sys.stderr, flush=True)
         yield item
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run `main`; a mistake that explains itself ends it with that sentence, an interrupt with status 130."""
+    """Run `main`; a mistake that explains itself ends it with that sentence, an interrupt with status 130.
+
+    A request to terminate is an interrupt, so that whoever has processes ends them. Where the time given is over, the
+    status is NOT_FINISHED.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
     except KeyboardInterrupt:
         print("\ninterrupted; the same command continues from here", file=sys.stderr)
         raise SystemExit(130) from None
+    except OutOfTime as rest:
+        print(f"not finished, the time is over: {rest}; the same command continues from here", file=sys.stderr)
+        raise SystemExit(NOT_FINISHED) from None
     except Exception as error:
         from envs.kernels.compile import CompilerError  # not at the top: torch comes with it, and seconds
 
         if not isinstance(error, UserError | CompilerError):
             raise
         raise SystemExit(f"error: {error}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -38,7 +38,7 @@ def main() -> None:
     todo = {"/".join(choices): (choices, text) for choices, text in builds(name, options.scale).items()}
     asked = {"builds": list(todo)}
     journal = Journal(output, COLUMNS, "compilation", name, options.scale, asked, options.commit)
-    for label in command.progress([label for label in todo if label not in journal], str):
+    for label in command.progress([label for label in todo if label not in journal], str, options.deadline):
         (mode, dtype, obs, target), text = todo[label]
         same = {"environment": name, "autoreset_mode": mode, "dtype": dtype, "obs": obs}
         journal.add(label, [same | used for used in compile.resources(text, target)])

@@ -33,7 +33,7 @@ def main() -> None:
     for found in todo.values():
         if found.start:
             found.start()
-    for label, found in command.progress(todo.items(), lambda item: item[0]):
+    for label, found in command.progress(todo.items(), lambda item: item[0], options.deadline):
         journal.add(label, [{"environment": name} | compared for compared in found.rows()])
     originals.dismiss()
     rows = [

@@ -335,7 +335,8 @@ def main() -> None:
         journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
         common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
         bench = Bench(name, envs.port(name).gymnasium_id, *common)
-        for group in command.progress([group for group in todo if label(group) not in journal], label):
+        left = [group for group in todo if label(group) not in journal]
+        for group in command.progress(left, label, options.deadline):
             journal.add(label(group), measure(group, bench))
     frame = journal.frame()
     journal.finish({"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"})

@@ -155,7 +155,7 @@ def main() -> None:
     output = options.output or command.output_path("offloading", name)
     journal = Journal(output, COLUMNS, "offloading", name, options.scale, asked, options.commit)
     todo = [group for group in groups(settings, present) if label(group) not in journal]
-    for group in command.progress(todo, label):
+    for group in command.progress(todo, label, options.deadline):
         journal.add(label(group), measure(name, group, settings))
     frame = journal.frame()
     journal.finish()

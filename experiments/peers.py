@@ -283,7 +283,7 @@ def main() -> None:
     journal = Journal(options.output or whole, COLUMNS, "peers", name, options.scale, asked, options.commit)
     todo = [one for peer in chosen if not reasons[peer] for one in wanted(peer, options.scale)]
     todo = [one for one in todo if label(one) not in journal]
-    for one, answer in zip(command.progress(todo, label), answers(todo, task), strict=True):
+    for one, answer in zip(command.progress(todo, label, options.deadline), answers(todo, task), strict=True):
         journal.add(label(one), rows(one, answer, task))
     for peer, reason in reasons.items():
         if reason and peer not in journal:

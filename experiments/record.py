@@ -1,16 +1,19 @@
 """Record this machine: run every experiment into results/recorded/<machine>/ and sign it with SHA256SUMS.
 
 Needs no git, Snakemake, Gymnasium or PettingZoo; what needs one is left out where it is missing. Killed runs go on
-where they were; finished ones whose code and configuration are unchanged are kept.
+where they were; finished ones whose code and configuration are unchanged are kept. Where a command may take ten minutes
+only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
 """
 
 import argparse
 import contextlib
 import importlib.util
 import json
+import math
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
@@ -43,7 +46,7 @@ def main() -> None:
             if environment and experiment not in experiments_of(environment):
                 print(f"{experiment} {environment}: left out, {why_not(experiment, environment)}")
             else:
-                run(experiment, environment, options.scale, folder, options.commit)
+                run(experiment, environment, options.scale, folder, options.commit, options.deadline)
     print(f"recorded in {folder}, signed in {folder / SUMS}")
 
 
@@ -90,6 +93,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--experiments", nargs="+", choices=EVERY, help="default: all")
     parser.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
     parser.add_argument("--output", type=Path, help="default: results/recorded/<machine>")
+    command.add_minutes(parser)
     return parser.parse_args()
 
 
@@ -99,8 +103,19 @@ def machine_name(text: str) -> str:
     return text
 
 
-def run(experiment: str, environment: str | None, scale: str, folder: Path, commit: str | None) -> None:
-    """Run one experiment's command line into the folder, unless its result there is of the present code."""
+def run(
+    experiment: str,
+    environment: str | None,
+    scale: str,
+    folder: Path,
+    commit: str | None,
+    deadline: float = math.inf,
+) -> None:
+    """Run one experiment's command line into the folder, unless its result there is of the present code.
+
+    Raises:
+        OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done.
+    """
     output = folder / (environment or "") / f"{experiment}.csv"
     library = LIBRARIES[config.kind(environment)] if experiment in AGAINST_ORIGINALS else None
     if library and importlib.util.find_spec(library.lower()) is None:
@@ -110,14 +125,21 @@ def run(experiment: str, environment: str | None, scale: str, folder: Path, comm
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
         return
     keep_larger_scale(output, scale)
+    named = f"{experiment} {environment or ''}".strip()
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise command.OutOfTime(f"{named} is next")
     program = [sys.executable, "-m", f"experiments.{experiment}", *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
     program += ["--commit", commit] if commit else []
-    print(f"{experiment} {environment or ''}".strip(), flush=True)
+    program += ["--minutes", f"{left_s / 60:.3f}"] if left_s < math.inf else []
+    print(named, flush=True)
     # What is there is not current: let nobody take it for that.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         output.with_suffix(".json").unlink()
     finished = subprocess.run(program, cwd=ROOT)
+    if finished.returncode == command.NOT_FINISHED:
+        raise command.OutOfTime(f"{named} has begun")
     if finished.returncode:
         raise UserError(
             f"experiments.{experiment} ended with status {finished.returncode} (see above); "

@@ -185,7 +185,8 @@ def main() -> None:
     asked: Mapping = settings.plain() | {"asked": {"devices": present}}
     output = options.output or command.output_path("scaling", name)
     journal = Journal(output, COLUMNS, "scaling", name, options.scale, asked, options.commit)
-    for cell in command.progress([cell for cell in todo if label(cell) not in journal], label):
+    left = [cell for cell in todo if label(cell) not in journal]
+    for cell in command.progress(left, label, options.deadline):
         journal.add(label(cell), measure(name, cell, settings))
     frame = journal.frame()
     journal.finish(timing.method(settings.scaling.blocks))

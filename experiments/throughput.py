@@ -153,7 +153,8 @@ def main() -> None:
         settings.plain() | {"asked": asked},
         options.commit,
     )
-    for group in command.progress([group for group in waiting if label(group) not in journal], label):
+    left = [group for group in waiting if label(group) not in journal]
+    for group in command.progress(left, label, options.deadline):
         reason = too_large(name, group, settings)
         if reason:
             print(f"{label(group)}: left out, {reason}")

@@ -397,7 +397,7 @@ def main() -> None:
     output = options.output or command.output_path("transfer", name)
     journal = Journal(output, COLUMNS, "transfer", name, options.scale, asked, options.commit)
     waiting = [group for group in groups(name, settings, present) if label(group) not in journal]
-    for group in command.progress(waiting, label):
+    for group in command.progress(waiting, label, options.deadline):
         journal.add(label(group), measure(name, group, settings))
     frame = journal.frame()
     method = timing.method(settings.transfer.blocks) | {"min_block_s": MIN_BLOCK_S}

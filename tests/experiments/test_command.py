@@ -1,3 +1,6 @@
+import math
+import os
+import signal
 import sys
 
 import pytest
@@ -16,6 +19,61 @@ def test_a_terminal_gets_a_bar(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert list(command.progress(["a", "b"], str.upper)) == ["a", "b"]
     assert "2/2" in capsys.readouterr().err
+
+
+def test_after_the_deadline_nothing_more_is_handed_out(capsys, monkeypatch):
+    clock = iter([10.0, 19.0, 20.0])
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    handed_out = command.progress(["a", "b", "c", "d"], str.upper, deadline=20.0)
+    assert [next(handed_out), next(handed_out)] == ["a", "b"]
+    with pytest.raises(command.OutOfTime, match="^C is next, 2 are left$"):
+        next(handed_out)
+
+
+def test_a_deadline_that_passes_with_the_last_item_is_no_matter(monkeypatch):
+    monkeypatch.setattr(command.time, "monotonic", lambda: 1.0)
+    handed_out = command.progress(["a"], str.upper, deadline=2.0)
+    assert next(handed_out) == "a"
+    monkeypatch.setattr(command.time, "monotonic", lambda: 3.0)
+    assert list(handed_out) == []
+
+
+def test_minutes_are_counted_from_now_and_without_them_there_is_no_end(monkeypatch):
+    monkeypatch.setattr(command.time, "monotonic", lambda: 100.0)
+    assert command.parser("throughput", "").parse_args(["cartpole", "--minutes", "1.5"]).deadline == 190.0
+    assert command.parser("throughput", "").parse_args(["cartpole"]).deadline == math.inf
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "soon"])
+def test_minutes_are_a_number_above_0(capsys, text):
+    with pytest.raises(SystemExit) as ended:
+        command.parser("throughput", "").parse_args(["cartpole", f"--minutes={text}"])
+    assert ended.value.code == 2
+    assert f"'{text}' is no number of minutes above 0" in capsys.readouterr().err
+
+
+def raises(error):
+    def main():
+        raise error
+
+    return main
+
+
+def test_a_run_out_of_time_ends_with_a_status_of_its_own(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.run(raises(command.OutOfTime("B is next, 2 are left")))
+    assert ended.value.code == 75
+    said = "not finished, the time is over: B is next, 2 are left; the same command continues from here\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_request_to_terminate_is_an_interrupt(capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        command.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert ended.value.code == 130
+    assert "interrupted; the same command continues from here" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,35 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
         record.run("ceilings", None, "quick", tmp_path, None)
 
 
+def test_an_experiment_that_has_no_time_left_is_neither_signed_nor_an_error(started, tmp_path):
+    """75 is EX_TEMPFAIL of sysexits.h."""
+    started.status = 75
+    with pytest.raises(command.OutOfTime, match="^ceilings has begun$"):
+        record.run("ceilings", None, "quick", tmp_path, None)
+    assert not (tmp_path / "SHA256SUMS").exists()
+    started.status = 0
+    record.run("ceilings", None, "quick", tmp_path, None)
+    assert len(started) == 2
+    checksums.verify(tmp_path)
+
+
+def test_an_experiment_gets_the_minutes_that_are_left(started, tmp_path, monkeypatch):
+    monkeypatch.setattr(record.time, "monotonic", lambda: 100.0)
+    record.run("ceilings", None, "quick", tmp_path, None, deadline=190.0)
+    assert started[0][-2:] == ["--minutes", "1.500"]
+
+
+def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path, monkeypatch, capsys):
+    (tmp_path / "ceilings.json").write_text('{"scale": "quick"}')
+    arguments = ["--machine", "a", "--experiments", "ceilings", "--minutes", "1e-9", "--output", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["record", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command.run(record.main)
+    assert ended.value.code == 75 and started == []
+    assert "not finished, the time is over: ceilings is next" in capsys.readouterr().err
+    assert (tmp_path / "ceilings.json").read_text() == '{"scale": "quick"}'
+
+
 @pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv", "edited", "unsigned", "passed"])
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
     described = {
