@@ -13,11 +13,11 @@ import torch
 
 from . import launch, snapshot
 from .checks import choice, find_device, integer, require_memory
-from .kernels import compile
+from .kernels import compile, structs
 from .policies import MLP, Linear
 from .port import Port, nearest
 from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
-from .vectorised import MODES, Vectorised, cores, struct
+from .vectorised import MODES, Vectorised, cores
 
 TILE = 256  # environments per thread block, and per vector loop on the CPU
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
@@ -194,16 +194,18 @@ class BatchedEnv(Vectorised):
         )
 
     def _load(self):
-        self._batch, self._call = (
-            struct("Batch", compile.struct_fields("Batch")),
-            struct("Call", compile.struct_fields("Call")),
-        )
-        for name, tensor in self._buffers.items():
-            setattr(self._batch, name, tensor.data_ptr())
-        self._batch.num_envs, self._batch.group_size = self.num_envs, self.group_size
-        self._batch.tiles_per_group, self._batch.tiles = self._tiles // self.groups, self._tiles
-        self._batch.first_index = self.first_index
         text = self._unit()
+        self._batch = structs.struct(
+            "Batch",
+            text,
+            **self._buffers,
+            num_envs=self.num_envs,
+            group_size=self.group_size,
+            tiles_per_group=self._tiles // self.groups,
+            tiles=self._tiles,
+            first_index=self.first_index,
+        )
+        self._call = structs.struct("Call", text)
         kernel = self._lookup(text)
         self._lookups = {0: kernel}  # by the width of an MLP, which has a unit of its own; 0: none
         self._steps = {dtype: kernel(f"step_{_name(dtype)}") for dtype in self._action_types}

@@ -15,10 +15,10 @@ import torch
 
 from . import block_state, launch
 from .checks import choice, find_device, integer, require_memory
-from .kernels import compile
+from .kernels import compile, structs
 from .port import Port, nearest
 from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
-from .vectorised import MODES, Vectorised, cores, struct
+from .vectorised import MODES, Vectorised, cores
 
 SOURCE = compile.KERNELS / "block.cuh"
 THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
@@ -94,12 +94,6 @@ class Layout:
                 "",
             ]
         )
-
-
-def table_fields(folder: Path) -> tuple[str, ...]:
-    """Names of the tables that a kernel reads."""
-    declaring = next(path for path in sorted(folder.glob("*.cuh")) if "struct Tables {" in path.read_text())
-    return compile.struct_fields("Tables", declaring)
 
 
 class BlockEnv(Vectorised):
@@ -230,14 +224,17 @@ class BlockEnv(Vectorised):
         return self._memory | {"scratch": self.scratch_bytes}
 
     def _load(self, scenarios: int):
-        fields = compile.struct_fields("Batch", SOURCE)[:-1], table_fields(self.layout.folder)
-        self._batch = struct("Batch", (*fields[0], *fields[1]))
-        self._call = struct("Call", compile.struct_fields("Call", SOURCE))
-        for name, tensor in (*self._buffers.items(), *self._tables.items()):
-            setattr(self._batch, name, tensor.data_ptr())
-        self._batch.num_envs, self._batch.first_index = self.num_envs, self.first_index
-        self._batch.scenarios = scenarios
         text = self.layout.unit(self.dtype, self.autoreset_mode.value, self.signed, self.trace)
+        self._batch = structs.struct(
+            "Batch",
+            text,
+            **self._buffers,
+            **self._tables,
+            num_envs=self.num_envs,
+            first_index=self.first_index,
+            scenarios=scenarios,
+        )
+        self._call = structs.struct("Call", text)
         rest = self.num_envs % self.chunk
         self._launches = [(self._lookup(text, self.chunk), range(0, self.num_envs - rest, self.chunk))]
         if rest:

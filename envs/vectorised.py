@@ -1,6 +1,5 @@
 """What every batched environment has, whether a thread holds one of its environments or a block of threads."""
 
-import ctypes
 import os
 from collections.abc import Callable, Sequence
 
@@ -26,11 +25,6 @@ class Graph:
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def struct(name: str, fields: Sequence[str]) -> ctypes.Structure:
-    """A C struct of eight bytes a field, all zero."""
-    return type(name, (ctypes.Structure,), {"_fields_": [(field, ctypes.c_longlong) for field in fields]})()
 
 
 class Vectorised(VectorEnv):

@@ -60,13 +60,6 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
     return "\n".join(lines)
 
 
-@functools.cache
-def struct_fields(name: str, source: Path = KERNELS / "batch.cuh") -> tuple[str, ...]:
-    """Names, in order, of the fields of a struct of a source file, each of which is eight bytes."""
-    body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", source.read_text(), re.DOTALL)
-    return tuple(re.findall(r"^[^/;]*?(\w+);", body[1], re.MULTILINE))
-
-
 def constants(params) -> str:
     """A `struct Params` of compile-time constants from a frozen dataclass; a choice of names is one bool per name."""
     lines = ["struct Params {"]

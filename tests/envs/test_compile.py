@@ -10,9 +10,10 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 
 import envs
-from envs.kernels import compile
+from envs.kernels import compile, structs
 from envs.spaces import Box
 
 ROOT = Path(__file__).parents[2]
@@ -127,12 +128,48 @@ def test_parameters_become_typed_constants():
 
 
 def test_the_python_side_reads_every_field_of_the_structs():
-    assert compile.struct_fields("Batch")[:3] == ("state", "obs", "reward")
-    assert compile.struct_fields("Batch")[-1] == "tiles"
-    assert len(compile.struct_fields("Batch")) == 23
-    assert compile.struct_fields("Call")[0] == "input"
-    assert compile.struct_fields("Call")[-1] == "truncated"
-    assert len(compile.struct_fields("Call")) == 16
+    text = (compile.KERNELS / "batch.cuh").read_text()
+    batch, call = list(structs.fields("Batch", text)), list(structs.fields("Call", text))
+    assert (batch[:3], batch[-1], len(batch)) == (["state", "obs", "reward"], "tiles", 23)
+    assert (call[0], call[-1], len(call)) == ("input", "truncated", 16)
+
+
+INNER = "struct Inner {\n    const u8* first;  // [B]\n    double second;\n};\n"
+OUTER = (
+    INNER + "struct Outer {\n    // a comment\n    i64 n;\n    void (*run)(const void*, i64);\n    Inner inner;\n};\n"
+)
+STORE = 'extern "C" void store(Outer* o) { o->n = -3; o->inner.first = 0; o->inner.second = 0.5; }'
+
+
+def test_a_struct_is_read_as_the_compiler_lays_it_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    assert list(structs.fields("Outer", OUTER)) == ["n", "run", "first", "second"]
+    outer = structs.struct("Outer", OUTER, n=4, first=torch.zeros(2), second=2.5)
+    assert (outer.n, outer.run, outer.second) == (4, 0, 2.5)
+    assert outer.first != 0
+    library = compile.library(f"typedef unsigned char u8; typedef long long i64;\n{OUTER}{STORE}")
+    library.store(ctypes.byref(outer))
+    assert (outer.n, outer.first, outer.second) == (-3, 0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("int n;", "struct Odd: 'int n;' is not a field of eight bytes"),
+        ("i64 n[2];", r"struct Odd: 'i64 n\[2\];' is not a field of eight bytes"),
+        ("i64 a, b;", "struct Odd: 'i64 a, b;' is not"),
+    ],
+)
+def test_a_field_that_python_would_lay_out_otherwise_is_refused(line, message):
+    with pytest.raises(ValueError, match=message):
+        structs.fields("Odd", f"struct Odd {{\n    {line}\n}};\n")
+
+
+def test_a_struct_or_field_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="the source declares no struct Outre"):
+        structs.fields("Outre", OUTER)
+    with pytest.raises(AttributeError, match="struct Outer has no field 'thrid'"):
+        structs.struct("Outer", OUTER, thrid=1)
 
 
 @pytest.mark.parametrize("name", envs.names("thread"))
@@ -162,11 +199,11 @@ def test_an_error_in_a_kernel_for_the_gpu_is_shown():
 
 def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
     from envs import launch
-    from envs.vectorised import struct
 
-    call = struct("Call", compile.struct_fields("Call"))
+    text = (compile.KERNELS / "batch.cuh").read_text()
+    call = structs.struct("Call", text)
     passed = launch._by_value(call)
     call.steps = 77
-    assert (passed.size, passed.nbytes) == (1, 8 * len(compile.struct_fields("Call")))
+    assert (passed.size, passed.nbytes) == (1, 8 * len(structs.fields("Call", text)))
     fields = np.frombuffer(passed.tobytes(), dtype=np.int64)
-    assert fields[compile.struct_fields("Call").index("steps")] == 77
+    assert fields[list(structs.fields("Call", text)).index("steps")] == 77

@@ -1,0 +1,63 @@
+"""The structs that kernels and Python share, read from the kernels' sources, so that neither side lists them twice."""
+
+import ctypes
+import functools
+import re
+from types import MappingProxyType
+
+import torch
+
+EIGHT_BYTES = {"i64": ctypes.c_longlong, "u64": ctypes.c_ulonglong, "double": ctypes.c_double}
+NUMBER = re.compile(r"(?:const )?(?:struct )?(\w+)(\*?) (\w+);")
+FUNCTION = re.compile(r"\w+ \(\*(\w+)\)\(.*\);")
+
+
+@functools.cache
+def fields(name: str, text: str) -> MappingProxyType[str, type]:
+    """The fields of a struct in order, each of eight bytes: pointers, `i64`, `u64`, `double`, and structs of such.
+
+    Args:
+        text: source that declares the struct, and those that it has as fields, with one field a line.
+
+    Returns:
+        ctypes by name, of a struct within the struct those of its fields; pointers are integers.
+
+    Raises:
+        ValueError: no such struct, or a field that is not eight bytes.
+    """
+    body = re.search(rf"^struct {name} \{{\n(.*?)\n\}};", text, re.DOTALL | re.MULTILINE)
+    if body is None:
+        raise ValueError(f"the source declares no struct {name}")
+    found = {}
+    for line in map(str.strip, body[1].splitlines()):
+        if not line or line.startswith("//"):
+            continue
+        number, function = NUMBER.match(line), FUNCTION.match(line)
+        if function or (number and number[2]):
+            found[function[1] if function else number[3]] = ctypes.c_longlong
+        elif number and number[1] in EIGHT_BYTES:
+            found[number[3]] = EIGHT_BYTES[number[1]]
+        elif number and f"struct {number[1]} {{" in text:
+            found |= fields(number[1], text)
+        else:
+            raise ValueError(f"struct {name}: {line!r} is not a field of eight bytes")
+    return MappingProxyType(found)
+
+
+def struct(name: str, text: str, **values) -> ctypes.Structure:
+    """A struct of a source with the values given, all else zero; see `fields` and `fill`."""
+    made = type(name, (ctypes.Structure,), {"_fields_": list(fields(name, text).items())})()
+    fill(made, **values)
+    return made
+
+
+def fill(made: ctypes.Structure, **values):
+    """Sets fields of a struct; a tensor by its address, and the caller keeps it alive.
+
+    Raises:
+        AttributeError: the struct has no such field.
+    """
+    for field, value in values.items():
+        if not hasattr(made, field):
+            raise AttributeError(f"struct {type(made).__name__} has no field {field!r}")
+        setattr(made, field, value.data_ptr() if isinstance(value, torch.Tensor) else value)
