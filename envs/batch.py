@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import launch, snapshot
+from . import launch, rollouts, snapshot
 from .checks import choice, find_device, integer, require_memory
 from .kernels import compile, structs
 from .policies import MLP, Linear
@@ -26,10 +26,6 @@ DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
 CONTINUOUS_TYPES = (torch.float32, torch.float64)
 INTEGERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")  # NumPy's types that torch knows
 FLOATS = ("f2", "f4", "f8")
-
-
-def _is_random(policy) -> bool:
-    return isinstance(policy, str) and policy == "random"
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -129,8 +125,8 @@ class BatchedEnv(Vectorised):
         self._allocate()
         self._load()
         self._present()
-        self._trajectories: dict[tuple, dict[str, torch.Tensor]] = {}
-        self._policy: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None
+        self._trajectory: tuple[dict, dict[str, torch.Tensor]] | None = None  # layout and buffers of the last one
+        self._linear: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None  # the last one, on the device
         self._reset(None, seeds, {})
         self._started = False  # the first reset keeps episode 0
 
@@ -230,13 +226,12 @@ class BatchedEnv(Vectorised):
             self._info["is_reset"] = shown["is_reset"]
 
     def _run(self, name: str, hidden: int = 0, **arguments):
-        """Runs a kernel with the given fields of `struct Call`."""
+        """Runs a kernel with the given fields of `struct Call`; tensors live until the launch is queued."""
         if (name, hidden) not in self._kernels:
             if hidden not in self._lookups:
                 self._lookups[hidden] = self._lookup(self._unit(hidden))
             self._kernels[name, hidden] = self._lookups[hidden](name)
-        for field, value in arguments.items():
-            setattr(self._call, field, value)
+        structs.fill(self._call, **arguments)
         self._kernels[name, hidden]()
 
     @functools.cached_property
@@ -315,7 +310,7 @@ class BatchedEnv(Vectorised):
         if seeds is not None:
             self._set_seeds(seeds)
             self._buffers["clock"].zero_()
-        self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
+        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
 
     def _action(self, action) -> torch.Tensor:
         numbers = FLOATS if self._continuous else INTEGERS
@@ -369,7 +364,7 @@ class BatchedEnv(Vectorised):
         """
         shape = (integer("steps", steps, 1, 2**31 - 1), self.num_envs)
         actions = torch.empty(shape, dtype=self._stored_type, device=self.device)
-        self._run("random_actions", steps=steps, actions=actions.data_ptr())
+        self._run("random_actions", steps=steps, actions=actions)
         return actions
 
     def actor(self, policy: "str | Linear") -> Callable[[torch.Tensor], torch.Tensor]:
@@ -378,15 +373,7 @@ class BatchedEnv(Vectorised):
         Raises:
             ValueError: an unknown policy, or weights of the wrong shape or not finite.
         """
-        if _is_random(policy):
-            return lambda obs: self.random_actions()[0]
-        if not isinstance(policy, Linear):
-            raise ValueError(f"policy must be 'random' or a Linear, got {policy!r:.80}")
-        weights, bias = policy.tensors(*self.port.policy_shape, self.device)
-        if not self._continuous:
-            return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
-        low, high = self.single_action_space.low.item(), self.single_action_space.high.item()
-        return lambda obs: torch.addmm(bias, obs, weights.T).clamp(low, high)[:, 0]
+        return rollouts.actor(self, policy)
 
     def rollout(
         self, steps: int, policy: "str | Linear | MLP" = "random", store: str = "statistics", obs_dtype: str = "float32"
@@ -413,67 +400,27 @@ class BatchedEnv(Vectorised):
             MemoryError: the trajectory does not fit.
         """
         self._require_started("a rollout")
-        steps = integer("steps", steps, 1, 2**31 - 1)
-        if self.autoreset_mode != AutoresetMode.SAME_STEP:
-            raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
-        if choice("store", store, ("statistics", "trajectory")) == "statistics" and obs_dtype != "float32":
-            raise ValueError(f"obs_dtype={obs_dtype!r} needs store='trajectory': statistics keep no observations")
-        kind, hidden, arguments = "random", 0, {"steps": steps}
-        if isinstance(policy, Linear):
-            kind = "linear"
-            weights, bias = self._linear(policy)
-            arguments |= {"weights": weights.data_ptr(), "bias": bias.data_ptr()}
-        elif isinstance(policy, MLP):
-            kind = "mlp"
-            hidden = policy.check(*self.port.policy_shape, self._continuous, self.device)
-            numbers = policy.numbers()  # alive until the launch below is queued
-            arguments |= {"weights": numbers.data_ptr(), "greedy": int(policy.greedy)}
-        elif not _is_random(policy):
-            raise ValueError(f"policy must be 'random', a Linear or an MLP, got {policy!r:.80}")
-        rows = self._trajectory(steps, policy, obs_dtype) if store == "trajectory" else {}
-        narrow = "obs_bfloat16" if obs_dtype == "bfloat16" else "obs"
-        fields = {"action": "actions", "obs": narrow}
-        arguments |= dict.fromkeys(("obs", "obs_bfloat16", "value"), 0)  # null: not kept
-        arguments |= {fields.get(name, name): rows[name].data_ptr() for name in rows}
-        self._run(f"rollout_{kind}_{store}", hidden, **arguments)
-        return dict(rows)
+        return rollouts.run(self, steps, policy, store, obs_dtype)
 
-    def _linear(self, policy: Linear) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weights and bias on the device; checked once per policy, since a check synchronises."""
-        if self._policy is None or self._policy[0] is not policy:
-            self._policy = policy, policy.tensors(*self.port.policy_shape, self.device)
-        return self._policy[1]
+    def rollout_buffers(
+        self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
+    ) -> dict[str, torch.Tensor]:
+        """The buffers that `rollout` of a trajectory returns, before anything was rolled out: not a step is made.
 
-    def _trajectory(self, steps: int, policy, obs_dtype: str) -> dict[str, torch.Tensor]:
-        """Buffers of a trajectory; those of another shape are let go."""
-        network, valued = isinstance(policy, MLP), isinstance(policy, MLP) and policy.critic is not None
-        key = (steps, network, valued, obs_dtype)
-        if key not in self._trajectories:
-            layout = self.trajectory_layout(steps, policy, obs_dtype)
-            self._trajectories.clear()
-            needed = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
-            require_memory(needed, self.device, "a trajectory of steps", steps)
-            self._trajectories[key] = {k: torch.empty(s, dtype=d, device=self.device) for k, (s, d) in layout.items()}
-        return self._trajectories[key]
+        Every roll-out of as many steps, the same kind of policy and the same obs_dtype fills them; one of another form
+        lets them go and has its own.
+
+        Raises:
+            ValueError: steps, policy or obs_dtype as for `rollout`.
+            MemoryError: the trajectory does not fit.
+        """
+        return rollouts.buffers(self, steps, policy, obs_dtype)
 
     def trajectory_layout(
         self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
     ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """Shape and type of every buffer that `rollout` with store="trajectory" returns."""
-        choice("obs_dtype", obs_dtype, ("float32", "bfloat16"))
-        rows, float32 = (steps, self.num_envs), torch.float32
-        layout = {
-            "obs": ((*rows, self.single_observation_space.shape[0]), getattr(torch, obs_dtype)),
-            "action": (rows, self._stored_type),
-            "reward": (rows, float32),
-            "terminated": (rows, torch.bool),
-            "truncated": (rows, torch.bool),
-        }
-        if isinstance(policy, MLP):
-            layout["log_prob"] = (rows, float32)
-            if policy.critic is not None:
-                layout |= {"value": ((steps + 1, self.num_envs), float32), "bootstrap": (rows, float32)}
-        return layout
+        """Shape and type of every buffer that `rollout` with store="trajectory" returns; nothing is allocated."""
+        return rollouts.layout(self, steps, policy, obs_dtype)
 
     def render(self, indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
         """Pictures of environments as Gymnasium draws them; the batch is only read.

@@ -269,8 +269,7 @@ class BlockEnv(Vectorised):
         """Runs a kernel with the given fields of `struct Call`, chunk by chunk."""
         if name not in self._kernels:
             self._kernels[name] = [(lookup(name), firsts) for lookup, firsts in self._launches]
-        for key, value in arguments.items():
-            setattr(self._call, key, value)
+        structs.fill(self._call, **arguments)
         for kernel, firsts in self._kernels[name]:
             for first in firsts:
                 self._call.first = first
@@ -349,7 +348,7 @@ class BlockEnv(Vectorised):
         if seeds is not None:
             self._set_seeds(seeds)
             self._buffers["clock"].zero_()
-        self._run("reset", input=0 if mask is None else mask.data_ptr(), fresh=int(seeds is not None))
+        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
 
     def step(self, action):
         """One step of every environment.
@@ -375,14 +374,14 @@ class BlockEnv(Vectorised):
             target, share = self._integers(action)
             if self._check:
                 self._require_unended()
-            self._run("step", input=target.data_ptr(), shares=share.data_ptr())
+            self._run("step", input=target, shares=share)
         else:
             raw = self._tensor("action", action, torch.float32, self._action_shape)
             if self._check:
                 low = -1.0 if self.signed else 0.0
                 self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
                 self._require_unended()
-            self._run("step", input=raw.data_ptr(), shares=0)
+            self._run("step", input=raw, shares=0)
         return *self._outputs, dict(self._info)
 
     def _integers(self, action: Mapping) -> tuple[torch.Tensor, torch.Tensor]:
@@ -428,7 +427,7 @@ class BlockEnv(Vectorised):
         """
         shape = (integer("steps", steps, 1, 2**31 - 1), *self._action_shape)
         actions = torch.empty(shape, dtype=torch.float32, device=self.device)
-        self._run("random_actions", steps=steps, actions=actions.data_ptr())
+        self._run("random_actions", steps=steps, actions=actions)
         return actions
 
     def rollout(self, steps: int, policy: str = "random") -> dict:

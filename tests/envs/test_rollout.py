@@ -182,6 +182,35 @@ def test_a_trajectory_too_large_for_memory_says_how_many_steps_would_fit():
         make().rollout(20_000_000, store="trajectory")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_buffers_of_a_rollout_can_be_had_before_it(name):
+    env, other = make(name), make(name)
+    before = env.state()
+    buffers = env.rollout_buffers(7, linear(name), "bfloat16")
+    assert same(before, env.state())
+    assert {k: (tuple(v.shape), v.dtype) for k, v in buffers.items()} == env.trajectory_layout(7, obs_dtype="bfloat16")
+    expected = other.rollout(7, linear(name), "trajectory", "bfloat16")
+    env.rollout(7, linear(name), "trajectory", "bfloat16")
+    assert same(buffers, expected)
+    again = env.rollout_buffers(7, "random", "bfloat16")  # a linear policy's have the same form
+    assert all(again[key].data_ptr() == buffers[key].data_ptr() for key in buffers)
+    assert env.rollout_buffers(8)["reward"].data_ptr() != buffers["reward"].data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": -1}, "steps=-1 must be"),
+        ({"steps": 3, "policy": None}, "policy must be 'random', a Linear or an MLP, got None"),
+        ({"steps": 3, "obs_dtype": "int8"}, "obs_dtype='int8' must be one of 'float32', 'bfloat16'"),
+    ],
+)
+def test_wrong_rollout_buffers_are_refused(arguments, message):
+    for asked in (make().rollout_buffers, make().trajectory_layout):
+        with pytest.raises(ValueError, match=message):
+            asked(**arguments)
+
+
 # ---- graphs -------------------------------------------------------------------------------------
 
 
