@@ -7,7 +7,7 @@ For two networks apart of two equal tanh layers, a Categorical or a Gaussian, on
 import ctypes
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,9 +15,9 @@ import torch
 from envs.kernels import compile
 from envs.policies import HIDDEN
 
-from .autograd import ADAM_BETAS, ADAM_EPS, FIGURES, STATE
 from .distributions import Categorical, Distribution, Gaussian
 from .networks import Networks
+from .update import ADAM_BETAS, ADAM_EPS, Update
 
 SOURCE = Path(__file__).with_name("learner.cuh")
 MOST_ACTIONS = 8  # of a Categorical
@@ -55,8 +55,8 @@ def _job_struct() -> type[ctypes.Structure]:
     return type("Job", (ctypes.Structure,), {"_fields_": fields})
 
 
-class Learner:
-    """Losses and Adam steps of L learners over minibatches of one batch; the methods are those of `Autograd`.
+class Learner(Update):
+    """An `Update` in compiled code.
 
     Any number of threads gives the same bits, as do two shards here and in two processes. At every update the tensors
     handed in are read, and the parameters written, where they lie: change them in place.
@@ -66,19 +66,12 @@ class Learner:
         distribution: for which `fits` holds.
         batch: contiguous tensors with one row per sample: obs [N, n] float32, action [N] uint8 or [N, m] float32,
             log_prob, advantage, target, value [N] float32.
-        rate, ent_coef: [L] float32, read at every update.
+        rate, ent_coef, settings: as of `Update`. The tensors are read, and the parameters written, where they lie:
+            change them in place.
         rows: k, of one shard in a minibatch.
         threads: that share the rows.
-        shards: S; the gradients of shards are computed apart and summed in their order.
-        clip_value: limit the value's change like the ratio's.
-        target_kl: a learner whose mean KL estimate exceeds it takes no further step until `begin`; None: no limit.
-        reduce: sums a tensor over processes in place; None where there is one process.
 
     Attributes:
-        figures: float64 [L, 7], sums over updates since the caller cleared them, named by `autograd.FIGURES`; a learner
-            that has stopped adds nothing.
-        first_bad: int64 [2], number of the first update with a loss, with a gradient that was not finite, or -1. Such a
-            gradient is not applied.
         gradients: float32 [L, S, P + 8] of the last update, total [L, P + 8] their sum; behind the gradient stand the
             means of the five first figures.
 
@@ -96,31 +89,19 @@ class Learner:
         *,
         rows: int,
         threads: int = 1,
-        shards: int = 1,
-        clip: float = 0.2,
-        clip_value: bool = True,
-        vf_coef: float = 0.5,
-        norm_adv: bool = True,
-        max_grad_norm: float = 0.5,
-        target_kl: float | None = None,
-        reduce: Callable[[torch.Tensor], None] | None = None,
+        **settings,
     ):
+        super().__init__(networks, rate, ent_coef, **settings)
         _require_shape(networks, distribution)
-        for name, number in (("rows", rows), ("threads", threads), ("shards", shards)):
+        for name, number in (("rows", rows), ("threads", threads), ("shards", self.shards)):
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}")
-        L, S, n, P = networks.learners, shards, networks.inputs, networks.size
+        L, S, n, P = networks.learners, self.shards, networks.inputs, networks.size
         given = self._checked(batch, n, distribution) | {"rate": rate, "ent_coef": ent_coef}
         for name in ("rate", "ent_coef"):
             _require(given[name], name, (L,), torch.float32)
         _require(networks.parameters, "parameters", (L, P), torch.float32)
-        self.shape, self.batch_rows, self.reduce = (L, S, rows), len(batch["obs"]), reduce
-        self.first, self.second = torch.zeros(L, P), torch.zeros(L, P)  # Adam's moments
-        self.steps = torch.zeros(L, dtype=torch.int64)
-        self.updates = torch.zeros(1, dtype=torch.int64)
-        self.first_bad = torch.full((2,), -1, dtype=torch.int64)
-        self.figures = torch.zeros(L, len(FIGURES), dtype=torch.float64)
-        self.stopped = torch.zeros(L, dtype=torch.bool)
+        self.shape, self.batch_rows = (L, S, rows), len(batch["obs"])
         self.gradients, self.total = torch.zeros(L, S, P + MEANS), torch.zeros(L, P + MEANS)
         self.totals = torch.zeros(L, 3, dtype=torch.float64)
         library = compile.library(unit(n, networks.hidden[0], distribution.outputs, isinstance(distribution, Gaussian)))
@@ -145,12 +126,12 @@ class Learner:
             count=rows,
             parts=parts,
             threads=threads,
-            norm_adv=norm_adv,
-            clip_value=clip_value,
-            clip=clip,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            target_kl=math.inf if target_kl is None else target_kl,
+            norm_adv=self.norm_adv,
+            clip_value=self.clip_value,
+            clip=self.clip,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            target_kl=math.inf if self.target_kl is None else self.target_kl,
             beta1=ADAM_BETAS[0],
             beta2=ADAM_BETAS[1],
             adam_eps=ADAM_EPS,
@@ -176,9 +157,9 @@ class Learner:
             )
         return {name: batch[name] for name in shapes}
 
-    def begin(self) -> None:
-        """Starts an iteration: learners that target_kl stopped go on."""
-        self.stopped.zero_()
+    def epoch(self, rows: torch.Tensor, minibatches: int) -> None:
+        for minibatch in rows.chunk(minibatches, dim=2):
+            self.update(minibatch)
 
     def update(self, rows: torch.Tensor) -> None:
         """One Adam step per learner on a minibatch: rows int64 [L, S, k], indices into the batch.
@@ -207,14 +188,6 @@ class Learner:
                 f"rows[{learner}, {shard}, {place}] is {int(rows.flatten()[wrong])}; the batch has rows 0 to "
                 f"{self.batch_rows - 1}"
             )
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Adam's moments and step counts, copied."""
-        return {name: getattr(self, name).clone() for name in STATE}
-
-    def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        for name in STATE:
-            getattr(self, name).copy_(state[name])
 
 
 def _require_shape(networks: Networks, distribution: Distribution) -> None:

@@ -61,6 +61,7 @@ class Networks:
         require_memory(needed, self.device, "hidden layers with parameters", self.size * learners)
         first = torch.stack([self._initial(seed, log_std) for seed in seeds])  # [L, P]
         self.parameters = first.to(self.device)
+        self._padding = self.parameters.new_zeros(learners, 8)  # as much as there is in one place, or more
         # Leaves of the autograd graph that share the memory of `parameters`.
         self.leaves = {name: part.detach().requires_grad_() for name, part in self.parts(self.parameters).items()}
 
@@ -95,15 +96,15 @@ class Networks:
 
     def flat(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The opposite of `parts`: a tensor [L, P] with 0 in the padding."""
+        return torch.cat(self.pieces(parts), dim=1)
+
+    def pieces(self, parts: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """What stands side by side in a row of `flat`: tensors [L, *], views of the parts and padding."""
         pieces, at = [], 0
         for name, (start, shape) in self.places.items():
-            if start > at:
-                pieces.append(self.parameters.new_zeros(self.learners, start - at))
-            pieces.append(parts[name].flatten(1))
+            pieces += [self._padding[:, : start - at], parts[name].flatten(1)]
             at = start + math.prod(shape)
-        if self.size > at:
-            pieces.append(self.parameters.new_zeros(self.learners, self.size - at))
-        return torch.cat(pieces, dim=1)
+        return [*pieces, self._padding[:, : self.size - at]]
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Actor's outputs [L, N, m] and critic's values [L, N] of observations [L, N, n]."""
@@ -136,7 +137,7 @@ class Networks:
     def _layer(self, name: str, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.leaves[name], self.leaves[name.replace("weight", "bias")]
         if self.learners == 1:  # bit for bit what a stack of one gives, and faster
-            return nn.functional.linear(x, weight[0], bias[0])
+            return nn.functional.linear(x, weight.squeeze(0), bias.squeeze(0))  # [0] has a gradient that fills zeros
         return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
     @staticmethod

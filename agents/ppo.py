@@ -20,7 +20,7 @@ from envs.spaces import AutoresetMode
 
 from . import config as configuration
 from . import contract, distributions, learner, recipes, training
-from .autograd import FIGURES, Autograd
+from .autograd import Autograd
 from .config import setting
 from .experience import Experience, modules, wide
 from .networks import PRECISIONS, Greedy, Networks
@@ -28,6 +28,7 @@ from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
 from .rollout import Advantage, Order
 from .team import Team
+from .update import FIGURES
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 AUTO = ("auto", "torch", "kernel")
@@ -401,9 +402,7 @@ class PPO:
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
             order = order.repeat_interleave(len(of_batch) // config.members, dim=0)
-            rows = of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch))
-            for minibatch in rows.chunk(config.minibatches, dim=2):
-                self.optimizer.update(minibatch)
+            self.optimizer.epoch(of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch)), config.minibatches)
         if self.normaliser is not None:
             obs = self.experience.rows["obs"][: config.horizon]
             self.normaliser.update(obs, self.experience.active, self.ranks.reduce)

@@ -1,15 +1,18 @@
 """The update by automatic differentiation, against derivatives written by hand and against torch's own Adam."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents import distributions
-from agents.autograd import FIGURES, Autograd
+from agents.autograd import Autograd
 from agents.networks import Networks
+from agents.update import FIGURES
 from tests.agents import reference
 from tests.agents.worlds import BOX, THREE_TWO, normal
 
@@ -350,3 +353,47 @@ def test_an_update_goes_on_from_a_state():
         continued.update(rows)
     assert torch.equal(other.parameters, networks.parameters)
     assert continued.updates.item() == 6
+
+
+# ---- how long a graph is ---------------------------------------------------------------------------------------------
+
+# What is no kernel on a GPU: a view, an allocation, a number handed to torch.where.
+NO_KERNEL = re.compile(
+    r"aten::(view|_unsafe_view|t|transpose|unsqueeze|squeeze|expand|select|slice|detach|alias|as_strided|permute|"
+    r"split|split_with_sizes|unbind|empty\w*|new_empty\w*|scalar_tensor)$"
+)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what torch computes inside it, in the loss as in its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):
+        self.count += NO_KERNEL.match(function._schema.name) is None
+        return function(*arguments, **options or {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "of_each", "of_an_epoch"),
+    [
+        ("discrete", {"clip_value": False}, 93, 69),
+        ("discrete", {}, 114, 69),
+        ("clipped", {"clip_value": False}, 104, 69),
+        ("clipped", {"clip_value": False, "target_kl": 0.1}, 109, 69),
+    ],
+)
+def test_a_minibatch_takes_no_more_operations_than_it_did(kind, options, of_each, of_an_epoch):
+    """Each is a node of a CUDA graph or more; a matrix product or two for every layer are 30 of them."""
+    distribution = distributions.of(*SPACES[kind])
+    networks = networks_for(distribution)
+    optimizer = made(networks, distribution, batch_of(networks, distribution), **options)
+    counts = []
+    for minibatches in (1, 2):
+        with Operations() as operations:
+            optimizer.epoch(torch.arange(N).view(1, 1, N), minibatches)
+        counts.append(operations.count)
+    each = counts[1] - counts[0]
+    assert each <= of_each and counts[0] - each <= of_an_epoch

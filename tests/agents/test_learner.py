@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from agents import distributions, learner
-from agents.autograd import FIGURES, Autograd
+from agents.autograd import Autograd
 from agents.networks import Networks
+from agents.update import FIGURES
 from envs.kernels import compile
 from envs.spaces import Box, Discrete
 
