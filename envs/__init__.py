@@ -5,20 +5,17 @@ The folder is the list: an environment is a folder with a `port.py`.
 
 import contextlib
 import importlib
-import itertools
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import TILE, BatchedEnv
+from .batch import BatchedEnv
 from .checks import choice
-from .kernels import compile
-from .policies import HIDDEN, MLP, Linear
+from .policies import MLP, Linear
 from .port import Port, nearest
-from .spaces import Box
-from .vectorised import MODES, Graph
+from .vectorised import Graph
 
 _FOLDER = Path(__file__).resolve().parent
 KINDS = ("thread", "block")  # what holds one environment: see `names`
@@ -143,33 +140,9 @@ def units(name: str) -> dict[tuple[str, str, str], str]:
     """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters.
 
     "obs" is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own. A
-    port of another kind than "thread" lists its own, whatever their third word then means.
+    block's port lists its own, whatever their third word then means.
     """
-    declared, found = port(name), {}
-    if declared.kind != "thread":
-        return declared.units(folder(name))
-
-    def unit(mode: str, dtype: str, view: bool = False, hidden: int = 0) -> str:
-        return compile.unit(
-            folder(name),
-            declared.params(),
-            dtype=dtype,
-            autoreset=MODES[mode],
-            limit=declared.horizon,
-            view=view,
-            continuous=isinstance(declared.action, Box),
-            running_return=declared.running_return,
-            tile=TILE,
-            hidden=hidden,
-        )
-
-    for mode, dtype in itertools.product(MODES, ("float32", "float64")):
-        found[mode, dtype, "copy"] = unit(mode, dtype)
-    for mode in MODES if declared.observes_state else ():
-        found[mode, "float32", "view"] = unit(mode, "float32", view=True)
-    for dtype in ("float32", "float64"):
-        found["SameStep", dtype, "mlp"] = unit("SameStep", dtype, hidden=max(HIDDEN))
-    return found
+    return port(name).units(folder(name))
 
 
 def cuda_available() -> bool:

@@ -13,13 +13,12 @@ import torch
 
 from . import launch, rollouts, snapshot
 from .checks import choice, find_device, integer, require_memory
-from .kernels import compile, structs
+from .kernels import structs
 from .policies import MLP, Linear
-from .port import Port, nearest
-from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
+from .port import TILE, Port, nearest
+from .spaces import AutoresetMode, ResetNeeded, batch_space
 from .vectorised import MODES, Vectorised, cores
 
-TILE = 256  # environments per thread block, and per vector loop on the CPU
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
 DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
@@ -103,8 +102,7 @@ class BatchedEnv(Vectorised):
             raise ValueError("obs='view' needs dtype='float32': observations are float32")
         if self._view and not port.observes_state:
             raise ValueError(f"obs='view' needs observations that are the state; those of {port.title} are not")
-        self._continuous = isinstance(port.action, Box)
-        types = CONTINUOUS_TYPES if self._continuous else DISCRETE_TYPES
+        types = CONTINUOUS_TYPES if self.port.continuous else DISCRETE_TYPES
         self._action_types = types if action_dtype is None else (choice("action_dtype", action_dtype, types),)
         self.device = find_device(device)
         self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
@@ -120,7 +118,7 @@ class BatchedEnv(Vectorised):
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = port.action
         self._action_shape = torch.Size((self.num_envs,))
-        self._stored_type = torch.float32 if self._continuous else torch.uint8  # of an action in a trajectory
+        self._stored_type = torch.float32 if self.port.continuous else torch.uint8  # of an action in a trajectory
         self._folder = folder
         self._allocate()
         self._load()
@@ -176,15 +174,13 @@ class BatchedEnv(Vectorised):
         self.bytes_per_step = traffic + self._action_types[0].itemsize
 
     def _unit(self, hidden: int = 0) -> str:
-        return compile.unit(
+        return self.port.unit(
             self._folder,
             self.params,
+            mode=self.autoreset_mode.value,
             dtype=self.dtype,
-            autoreset=MODES[self.autoreset_mode.value],
             limit=self.max_episode_steps,
             view=self._view,
-            continuous=self._continuous,
-            running_return=self.port.running_return,
             tile=self._tile,
             hidden=hidden,
         )
@@ -313,14 +309,14 @@ class BatchedEnv(Vectorised):
         self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
 
     def _action(self, action) -> torch.Tensor:
-        numbers = FLOATS if self._continuous else INTEGERS
+        numbers = FLOATS if self.port.continuous else INTEGERS
         if isinstance(action, torch.Tensor):
             tensor = action
         elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.str[1:] in numbers:
             plain = action.flags.carray and action.dtype.isnative  # torch refuses, or warns of, anything else
             tensor = torch.from_numpy(action if plain else np.array(action, action.dtype.newbyteorder("=")))
         else:
-            kind = "a floating-point" if self._continuous else "an integer"
+            kind = "a floating-point" if self.port.continuous else "an integer"
             arrays = " or NumPy array" if self.device.type == "cpu" else f" on {self.device}"
             found = getattr(action, "dtype", type(action).__name__)
             raise ValueError(f"action must be {kind} torch tensor{arrays}, got {found}")
@@ -341,17 +337,17 @@ class BatchedEnv(Vectorised):
 
     def _check_action(self, tensor: torch.Tensor):
         space = self.single_action_space
-        low, high = (space.low.item(), space.high.item()) if self._continuous else (0, int(space.n) - 1)
+        low, high = (space.low.item(), space.high.item()) if self.port.continuous else (0, int(space.n) - 1)
         if self._outside:
             first = self._outside[tensor.dtype](tensor.data_ptr(), self.num_envs)
         else:
             wrong = (~((tensor >= low) & (tensor <= high))).flatten().nonzero()  # NaN is wrong as well
             first = int(wrong[0]) if len(wrong) else -1
         if first >= 0:
-            allowed = f"[{low:g}, {high:g}]" if self._continuous else f"{low} .. {high}"
+            allowed = f"[{low:g}, {high:g}]" if self.port.continuous else f"{low} .. {high}"
             raise ValueError(
                 f"action[{first}]={tensor.flatten()[first].item()} of environment {first} is not in {allowed}"
-                + ("; clamp it, or make the environment with check_actions=False" if self._continuous else "")
+                + ("; clamp it, or make the environment with check_actions=False" if self.port.continuous else "")
             )
         self._require_unended()
 

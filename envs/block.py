@@ -6,94 +6,19 @@ buffer, overwritten by the next step.
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from . import block_state, launch
+from .block_port import Layout
 from .checks import choice, find_device, integer, require_memory
 from .kernels import compile, structs
-from .port import Port, nearest
+from .port import nearest
 from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
 from .vectorised import MODES, Vectorised, cores
 
-SOURCE = compile.KERNELS / "block.cuh"
 THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
-
-
-@dataclass(frozen=True)
-class BlockPort:
-    """What a port of this kind declares; its class of batches has the rest."""
-
-    title: str
-    params: type  # frozen dataclass of compile-time constants
-    presets: Mapping[str, Mapping]
-    batched: type  # of `BlockEnv`
-    units: Callable[
-        [Path], dict[tuple[str, str, str], str]
-    ]  # to compile for a check, by mode, dtype, a word of its own
-    gymnasium_id: str | None = None
-
-    kind = "block"  # a block of threads holds one environment
-
-    make_params = Port.make_params
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Lengths of one environment's rows, as its kernel has them."""
-
-    state: int
-    obs: int
-    raw: tuple[int, ...]  # shape of a raw action, agents first
-    targets: tuple[int, ...]  # shape of the integer form,
-    shares: int  # and of the numbers beside it
-    metrics: int
-    rewards: int = 1
-    record: int = 0
-
-    @property
-    def agents(self) -> int:
-        return self.raw[0]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One environment in one combination of compile-time choices."""
-
-    folder: Path
-    params: Any
-    sizes: Sizes
-    lanes: int
-    limit: int  # steps of an episode
-    defines: Mapping[str, object] = field(default_factory=dict)  # the environment's own
-
-    def unit(self, dtype: str, mode: str, signed: bool, trace: bool) -> str:
-        """The translation unit."""
-        defines = {
-            "REAL": {"float32": "float", "float64": "double"}[dtype],
-            "AUTORESET": MODES[mode],
-            "LIMIT": self.limit,
-            "LANES": self.lanes,
-            "SIGNED": int(signed),
-            "TRACE": int(trace),
-            **self.defines,
-        }
-        seen: set[Path] = set()
-        return "\n".join(
-            [
-                *(f"#define {name} {value}" for name, value in defines.items()),
-                compile.expand(compile.KERNELS / "platform.cuh", seen),
-                compile.constants(self.params),
-                compile.expand(compile.KERNELS / "block_lanes.cuh", seen),
-                compile.expand(self.folder / "kernel.cuh", seen),
-                compile.expand(SOURCE, seen),
-                "",
-            ]
-        )
 
 
 class BlockEnv(Vectorised):

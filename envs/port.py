@@ -2,14 +2,21 @@
 
 import dataclasses
 import difflib
+import functools
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
+from .kernels import compile
+from .policies import HIDDEN
 from .spaces import Box, Discrete
+from .vectorised import MODES
+
+TILE = 256  # environments per thread block, and per vector loop on the CPU
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,14 @@ class Port:
     kind = "thread"  # one thread holds one environment
 
     @property
+    def continuous(self) -> bool:
+        """Whether actions are of a Box."""
+        return isinstance(self.action, Box)
+
+    @property
     def policy_shape(self) -> tuple[int, int]:
         """Outputs and inputs of a policy: actions (1 of a Box) and observation components."""
-        outputs = int(self.action.n) if isinstance(self.action, Discrete) else 1
+        outputs = 1 if self.continuous else int(self.action.n)
         return outputs, self.observation(self.params()).shape[0]
 
     def make_params(self, preset: str | None, overrides: Mapping, others: Iterable[str] = ()):
@@ -56,6 +68,42 @@ class Port:
                 raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, [*known, *others])}")
             chosen[name] = constant(name, value, known[name])
         return self.params(**chosen)
+
+    def unit(
+        self, folder: Path, params, *, mode: str, dtype: str, limit: int, view: bool, tile: int, hidden: int = 0
+    ) -> str:
+        """The translation unit in one combination of compile-time choices.
+
+        Args:
+            folder: of the environment.
+            mode: of autoreset.
+            limit: steps after which an episode is truncated.
+            view: observations are the state.
+            tile: environments per thread block.
+            hidden: width of an MLP policy, whose rollouts the unit then has in place of steps, or 0.
+        """
+        defines = {
+            "ELAPSED": "u16" if limit <= 65535 else "int",
+            "AUTORESET": MODES[mode],
+            "LIMIT": limit,
+            "VIEW": int(view),
+            "CONTINUOUS": int(self.continuous),
+            "RUNNING_RETURN": int(self.running_return),
+            "HIDDEN": hidden,
+            "TILE": tile,
+        }
+        return compile.unit(dtype, defines, params, folder / "kernel.cuh", compile.KERNELS / "batch.cuh")
+
+    def units(self, folder: Path) -> dict[tuple[str, str, str], str]:
+        """All translation units with default parameters, as `envs.units` describes them."""
+        unit = functools.partial(self.unit, folder, self.params(), limit=self.horizon, tile=TILE)
+        types = ("float32", "float64")
+        found = {(mode, dtype, "copy"): unit(mode=mode, dtype=dtype, view=False) for mode in MODES for dtype in types}
+        for mode in MODES if self.observes_state else ():
+            found[mode, "float32", "view"] = unit(mode=mode, dtype="float32", view=True)
+        for dtype in types:
+            found["SameStep", dtype, "mlp"] = unit(mode="SameStep", dtype=dtype, view=False, hidden=max(HIDDEN))
+        return found
 
 
 def nearest(name: str, known) -> str:

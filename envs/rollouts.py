@@ -67,7 +67,7 @@ def actor(env, policy: str | Linear) -> Callable[[torch.Tensor], torch.Tensor]:
     if not isinstance(policy, Linear):
         raise ValueError(f"policy must be 'random' or a Linear, got {policy!r:.80}")
     weights, bias = policy.tensors(*env.port.policy_shape, env.device)
-    if not env._continuous:
+    if not env.port.continuous:
         return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
     low, high = env.single_action_space.low.item(), env.single_action_space.high.item()
     return lambda obs: torch.addmm(bias, obs, weights.T).clamp(low, high)[:, 0]
@@ -80,7 +80,7 @@ def _of_kernel(env, policy: Policy) -> tuple[str, int, dict]:
         weights, bias = _linear(env, policy)
         return "linear", 0, {"weights": weights, "bias": bias}
     if isinstance(policy, MLP):
-        hidden = policy.check(*env.port.policy_shape, env._continuous, env.device)
+        hidden = policy.check(*env.port.policy_shape, env.port.continuous, env.device)
         return "mlp", hidden, {"weights": policy.numbers(), "greedy": int(policy.greedy)}
     return "random", 0, {}
 

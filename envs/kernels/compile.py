@@ -1,7 +1,8 @@
 """Compiles kernels: by the C++ compiler into a cached shared library, or by NVRTC through CuPy.
 
-One translation unit serves both: the constants of an environment's parameters, its `kernel.cuh`, then `batch.cuh`.
-Includes are expanded here, so that the text that is compiled is also the text that is hashed.
+One translation unit serves both: compile-time choices, `platform.cuh`, the constants of an environment's parameters,
+its `kernel.cuh` and the batch around it. Includes are expanded here, so that the text that is compiled is also the text
+that is hashed.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import get_args
@@ -75,43 +76,23 @@ def constants(params) -> str:
     return "\n".join([*lines, "};"])
 
 
-def unit(
-    folder: Path,
-    params,
-    *,
-    dtype: str,
-    autoreset: int,
-    limit: int,
-    view: bool,
-    continuous: bool,
-    running_return: bool,
-    tile: int,
-    hidden: int = 0,
-) -> str:
+def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path) -> str:
     """The translation unit of one environment in one combination of compile-time choices.
 
-    `hidden` is the width of an MLP policy, whose rollouts the unit then has in place of steps, or 0.
+    Args:
+        dtype: of `real`, "float32" or "float64".
+        defines: the choices.
+        params: the environment's constants, a frozen dataclass.
+        sources: what follows them, with its includes.
     """
-    defines = {
-        "REAL": {"float32": "float", "float64": "double"}[dtype],
-        "ELAPSED": "u16" if limit <= 65535 else "int",
-        "AUTORESET": autoreset,
-        "LIMIT": limit,
-        "VIEW": int(view),
-        "CONTINUOUS": int(continuous),
-        "RUNNING_RETURN": int(running_return),
-        "HIDDEN": hidden,
-        "TILE": tile,
-    }
     seen: set[Path] = set()
     return "\n".join(
         [
+            f"#define REAL {dict(float32='float', float64='double')[dtype]}",
             *(f"#define {name} {value}" for name, value in defines.items()),
             expand(KERNELS / "platform.cuh", seen),
             constants(params),
-            expand(folder / "kernel.cuh", seen),
-            # batch.cuh ends by including the form of the compiler at hand
-            expand(KERNELS / "batch.cuh", seen),
+            *(expand(source, seen) for source in sources),
             "",
         ]
     )
@@ -212,12 +193,21 @@ def pool():
 
 @functools.cache
 def cuda_module(text: str, target: str):
-    """Kernels for a GPU architecture as a `cupy.RawModule`; the binary is cached like the CPU's libraries.
+    """Kernels for a GPU architecture as a `cupy.RawModule`.
 
     CuPy would compile the text itself, but with flush-to-zero, which changes bits.
     """
     import cupy
 
+    return cupy.RawModule(path=str(cubin_file(text, target)))
+
+
+def cubin_file(text: str, target: str) -> Path:
+    """A unit's binary for a GPU architecture, compiled unless it is in the cache; needs no GPU.
+
+    Raises:
+        CompilerError: NVRTC is missing, or its own message.
+    """
     version = ".".join(map(str, nvrtc().getVersion()))
     key = hashlib.sha256("\0".join([text, target, version, *NVRTC_FLAGS]).encode()).hexdigest()[:32]
     path = cache_folder() / f"{key}.cubin"
@@ -227,7 +217,12 @@ def cuda_module(text: str, target: str):
             built = scratch / "unit.cubin"
             built.write_bytes(binary)
             os.replace(built, path)
-    return cupy.RawModule(path=str(path))
+    return path
+
+
+def entry_points(text: str, target: str = TARGETS[-1]) -> set[str]:
+    """Names of a unit's kernels, by the sections of its binary; needs no GPU."""
+    return {name.decode() for name in re.findall(rb"\0\.text\.(\w+)", cubin_file(text, target).read_bytes())}
 
 
 def nvrtc():

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..block import BlockEnv, BlockPort, Layout, Sizes
+from ..block import BlockEnv
+from ..block_port import BlockPort, Layout, Sizes
 from ..checks import choice, integer
 from . import groups, observation, pack
 from .params import FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes

@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import envs
-from envs.block import Layout
+from envs.block_port import Layout
 from envs.kernels import compile
 
 PRELUDE = (Path(__file__).parent / "lanes_in_turn.cuh").read_text()
