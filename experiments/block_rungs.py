@@ -17,8 +17,10 @@ import envs
 from experiments.config import Settings
 from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
 
+LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_BYTES = 2**24  # of random actions
 MOST_DRAWN_STEPS = 50
+SCENARIOS = 8  # that environments share
 MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
 
 
@@ -125,11 +127,16 @@ def port_fused(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
 
 def made(name: str, group: Group, settings: Settings, own_scenarios: bool = False):
     """The batch of a group; with scenarios of their own, environments take one each, as far as there are."""
-    options = dict(settings.throughput.options)
+    options = dict(settings.throughput.options) | {"scenarios": scenarios_of(group)}
     if own_scenarios:
-        options |= {"frozen_scenario": False, "scenarios": min(group.num_envs, MOST_SCENARIOS)}
+        options |= {"frozen_scenario": False}
     threads = group.threads if group.device == "cpu" else None
     return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, threads=threads, **options)
+
+
+def scenarios_of(group: Group) -> int:
+    """How many scenarios a group of the port draws."""
+    return min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else SCENARIOS
 
 
 def action_bytes(env) -> int:
@@ -141,13 +148,20 @@ def steps_per_call(bytes_of_a_step: int) -> int:
     return max(1, min(MOST_DRAWN_STEPS, DRAWN_BYTES // bytes_of_a_step))
 
 
-def memory_needed(name: str, group: Group, settings: Settings) -> float:
-    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its scenarios."""
+def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, float]:
+    """Bytes that a group of the port takes at most of its device and of the host.
+
+    On the device its buffers, its drawn actions, its scenarios; on the host the scenarios as they were drawn, and those
+    of the device once more, since they are built there.
+    """
     one = envs.make(name, 1, device=group.device, scenarios=1, **settings.throughput.options)
     drawn = action_bytes(one) * steps_per_call(group.num_envs * action_bytes(one))
-    scenarios = min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else 1
     twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies
-    return twice * group.num_envs * (one.bytes_per_env + drawn) + scenarios * one.bytes_per_scenario
+    batch, pool = twice * group.num_envs * (one.bytes_per_env + drawn), scenarios_of(group) * one.bytes_per_scenario
+    host = pool + scenarios_of(group) * sum(
+        value.nbytes for value in vars(one.scenarios[0]).values() if isinstance(value, np.ndarray)
+    )
+    return {"cpu": batch + host} if group.device == "cpu" else {"cuda": batch + pool, "cpu": host}
 
 
 def no_pettingzoo(name: str, settings: Settings) -> str | None:

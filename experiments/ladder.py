@@ -4,17 +4,25 @@ rungs.py and block_rungs.py hold the rungs themselves. Every rung draws its acti
 device it steps on.
 """
 
+import gc
 import multiprocessing
+import resource
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
+
+from envs.checks import available_memory
 from experiments import timing
 from experiments.config import Settings
 
 ON_CPU = {"threaded": True}
 ON_CUDA = {"device": "cuda"}
+MEMORY_SHARE = 0.8  # of what is free that a group may take
+OWNERS = {"cpu": "the host", "cuda": "the GPU"}  # of memory
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,62 @@ class Rung:
     fused: bool = False  # fused_steps vary
     policies: tuple[str, ...] = ("random", "fixed")
     missing: Callable[[str, Settings], str | None] = lambda name, settings: None  # why it cannot run for a name here
+
+
+class Clocked(NamedTuple):
+    """What the clock found of a loop."""
+
+    blocks: list[timing.Block]
+    first_call_s: float  # setting up, compilation included, and one call
+    memory_bytes: int  # in use more than before: on the GPU those that are reserved
+    dtype: str
+    bytes_per_step: float | None
+
+
+def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> Clocked:
+    """Sets up a rung's loop on a device, calls it once, measures so many blocks, and lets go of its memory."""
+    synchronize = torch.cuda.synchronize if device == "cuda" else timing.nothing
+    before, start = memory_used(device), time.perf_counter()
+    with loop_of as loop:
+        loop.run()
+        synchronize()
+        first_call_s = time.perf_counter() - start
+        measured = timing.measure(
+            loop.run,
+            steps_per_call=loop.steps_per_call,
+            synchronize=synchronize,
+            blocks=blocks,
+            cpu_clock=loop.cpu_clock,
+        )
+        found = Clocked(measured, first_call_s, memory_used(device) - before, loop.dtype, loop.bytes_per_step)
+    del loop  # which holds the environment, whose memory the next group may need
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return found
+
+
+def memory_used(device: str) -> int:
+    """Bytes in use now, all of this process: on the GPU those that are reserved."""
+    if device == "cuda":
+        return torch.cuda.memory_reserved()
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except FileNotFoundError:  # macOS, which tells the most that there ever was, in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def too_large(needed: Mapping[str, float]) -> str | None:
+    """Why a group that needs so many bytes of each device ("cpu": of the host) does not fit, None if it does."""
+    for device, size in needed.items():
+        free = available_memory(torch.device(device))
+        if size > MEMORY_SHARE * free:
+            return (
+                f"it needs {size / 2**30:.1f} GiB of {OWNERS[device]}'s memory, "
+                f"{MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
+            )
+    return None
 
 
 def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]], steps: int) -> Callable:

@@ -18,6 +18,7 @@ import envs
 from experiments.config import Settings
 from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
 
+LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
 MAX_CALL_STEPS = 2**24  # of all environments in one call, so that a call at 4 M environments takes no seconds
 ORIGINAL_CALL_STEPS = 1024  # four times of them are about 20 ms: waiting for the slowest process then costs little
@@ -245,15 +246,15 @@ def steps_per_call(num_envs: int) -> int:
     return max(1, min(DRAWN_STEPS, MAX_CALL_STEPS // num_envs))
 
 
-def memory_needed(name: str, group: Group, settings: Settings) -> float:
-    """Bytes that a group of the port takes at most: its buffers, its drawn actions, its trajectories."""
+def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, float]:
+    """Bytes that a group of the port takes at most of its device: its buffers, its drawn actions, its trajectories."""
     one = envs.make(name, 1, device=group.device, obs=group.obs)
     drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
     stored = 0.0
     if group.rung.endswith(("trajectory", "mlp")):
         stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
     twice = 2 if group.rung.endswith("graph") else 1  # capturing keeps copies of both
-    return group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)
+    return {group.device: group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)}
 
 
 def no_gymnasium(name: str, settings: Settings) -> str | None:

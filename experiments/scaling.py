@@ -1,25 +1,19 @@
 """Rates and memory over the number of vehicles: environment steps per second of chosen rungs, gains stored or drawn."""
 
-import gc
 import itertools
-import resource
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import pandas as pd
-import torch
 
 import envs
-from envs.checks import available_memory
-from experiments import UserError, block_rungs, command, config, provenance, results, timing
+from experiments import UserError, block_rungs, command, config, ladder, provenance, results, timing
 from experiments.config import Settings
 from experiments.ladder import Group
 from experiments.results import Journal
 from experiments.statistics import summarise
 
 MEASURED = "measured"
-MEMORY_SHARE = 0.8  # of what is free that a cell may take
 FUSED_STEPS = 10  # of port-*-fused
 COLUMNS = [
     *("environment", "rung", "device", "preset", "traffic", "vehicles", "clients", "servers", "edges", "gains"),
@@ -71,35 +65,19 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     rung, own = block_rungs.RUNGS[cell.rung], settings_of(cell, settings)
     fused_steps = FUSED_STEPS if rung.fused else 1
     group = Group(cell.rung, cell.device, cell.num_envs, cell.threads, fused_steps, "random", "copy")
-    same = about(name, cell, own)
+    same, reason = about(name, cell, own), None
     try:
         if rung.batched:
             same |= bytes_of_one(name, cell, own)
-        reason = too_large(name, group, own)
+            reason = ladder.too_large(block_rungs.memory_needed(name, group, own))
     except MemoryError as error:  # one environment is already more than a block of this GPU shares
         reason = str(error)
     if reason:
         return [same | {"status": results.MISSING, "reason": reason}]
-    synchronize = torch.cuda.synchronize if cell.device == "cuda" else timing.nothing
-    before, start = memory_used(cell.device), time.perf_counter()
-    with rung.loop(name, group, own) as loop:
-        loop.run()
-        synchronize()
-        first_call_s = time.perf_counter() - start
-        blocks = timing.measure(
-            loop.run,
-            steps_per_call=loop.steps_per_call,
-            synchronize=synchronize,
-            blocks=settings.scaling.blocks,
-            cpu_clock=loop.cpu_clock,
-        )
-        same |= {"dtype": loop.dtype, "memory_mib": (memory_used(cell.device) - before) / 2**20}
-    del loop  # which holds the environment, whose memory the next cell may need
-    gc.collect()
-    if cell.device == "cuda":
-        torch.cuda.empty_cache()
-    same |= {"first_call_s": first_call_s, "status": MEASURED}
-    return [same | block._asdict() | {"block": number} for number, block in enumerate(blocks)]
+    found = ladder.clocked(rung.loop(name, group, own), cell.device, settings.scaling.blocks)
+    same |= {"dtype": found.dtype, "memory_mib": found.memory_bytes / 2**20}
+    same |= {"first_call_s": found.first_call_s, "status": MEASURED}
+    return [same | block._asdict() | {"block": number} for number, block in enumerate(found.blocks)]
 
 
 def about(name: str, cell: Cell, own: Settings) -> dict:
@@ -118,25 +96,6 @@ def bytes_of_one(name: str, cell: Cell, own: Settings) -> dict[str, int]:
     """Bytes that one more environment and one more scenario take."""
     one = envs.make(name, 1, device=cell.device, scenarios=1, **own.throughput.options)
     return {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
-
-
-def too_large(name: str, group: Group, own: Settings) -> str | None:
-    """Why a cell does not fit into the device's memory, None if it does."""
-    if not group.rung.startswith("port"):
-        return None
-    needed = block_rungs.memory_needed(name, group, own)
-    free = available_memory(torch.device(group.device))
-    if needed <= MEMORY_SHARE * free:
-        return None
-    return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
-
-
-def memory_used(device: str) -> int:
-    """Bytes in use now, all of this process: on the GPU those that are reserved."""
-    if device == "cuda":
-        return torch.cuda.memory_reserved()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def label(cell: Cell) -> str:

@@ -1,28 +1,22 @@
 """Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
 
-import gc
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
-import torch
 
 import envs
-from envs.checks import available_memory
-from experiments import UserError, block_rungs, command, config, provenance, rungs, timing
+from experiments import UserError, block_rungs, command, config, ladder, provenance, rungs, timing
 from experiments.config import Settings, nearest
 from experiments.ladder import Group, Rung
 from experiments.results import Journal
 from experiments.statistics import targets, throughput_summary
 
-LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
-MEMORY_SHARE = 0.8  # of what is free that a group may take
 LADDERS = {"thread": rungs, "block": block_rungs}  # by kind of environment
 COLUMNS = [
     *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
-    *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s", "preset"),
+    *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s", "preset", "memory_mib"),
 ]
 
 
@@ -56,43 +50,28 @@ def ladder_of(name: str):
 
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of one group, one per block."""
-    synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
-    start = time.perf_counter()
-    with ladder_of(name).RUNGS[group.rung].loop(name, group, settings) as loop:
-        loop.run()
-        synchronize()
-        first_call_s = time.perf_counter() - start
-        blocks = timing.measure(
-            loop.run,
-            steps_per_call=loop.steps_per_call,
-            synchronize=synchronize,
-            blocks=settings.throughput.blocks,
-            cpu_clock=loop.cpu_clock,
-        )
-        same = {
-            "environment": name,
-            **asdict(group),
-            "dtype": loop.dtype,
-            "bytes_per_step": loop.bytes_per_step,
-            "preset": settings.throughput.get("options", {}).get("preset"),
-        }
-    del loop  # which holds the environment, whose memory the next group may need
-    gc.collect()
-    if group.device == "cuda":
-        torch.cuda.empty_cache()
-    rows = ({**same, **block._asdict(), "block": number} for number, block in enumerate(blocks))
-    return [{column: (row | {"first_call_s": first_call_s})[column] for column in COLUMNS} for row in rows]
+    loop_of = ladder_of(name).RUNGS[group.rung].loop(name, group, settings)
+    found = ladder.clocked(loop_of, group.device, settings.throughput.blocks)
+    same = {
+        "environment": name,
+        **asdict(group),
+        "dtype": found.dtype,
+        "bytes_per_step": found.bytes_per_step,
+        "first_call_s": found.first_call_s,
+        "preset": settings.throughput.get("options", {}).get("preset"),
+        "memory_mib": found.memory_bytes / 2**20,
+    }
+    rows = ({**same, **block._asdict(), "block": number} for number, block in enumerate(found.blocks))
+    return [{column: row[column] for column in COLUMNS} for row in rows]
 
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:
-    """Why a group does not fit into the device's memory, None if it does."""
+    """Why a group does not fit into the memory, None if it does."""
+    rungs_of = ladder_of(name)
     # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
-    if not group.rung.startswith("port") or group.num_envs < LARGE_BATCH:
+    if not group.rung.startswith("port") or group.num_envs < rungs_of.LARGE_BATCH:
         return None
-    needed, free = ladder_of(name).memory_needed(name, group, settings), available_memory(torch.device(group.device))
-    if needed <= MEMORY_SHARE * free:
-        return None
-    return f"it needs {needed / 2**30:.1f} GiB, {MEMORY_SHARE:.0%} of {free / 2**30:.1f} GiB free may be used"
+    return ladder.too_large(rungs_of.memory_needed(name, group, settings))
 
 
 def label(group: Group) -> str:

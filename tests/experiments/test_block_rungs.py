@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import envs
-from experiments import block_rungs, config, throughput, timing
+from experiments import block_rungs, config, ladder, throughput, timing
 from experiments.block_rungs import RUNGS
 from experiments.config import Settings
 from experiments.ladder import Group
@@ -137,9 +137,24 @@ def test_memory_of_a_group_counts_buffers_actions_and_scenarios(settings):
     numbers = math.prod(env.single_action_space.shape)
     batch = 16 * (env.bytes_per_env + 50 * 2 * numbers * 4)
     assert block_rungs.action_bytes(env) == 2 * numbers * 4
-    assert block_rungs.memory_needed(NAME, group("port-cpu"), settings) == batch + env.bytes_per_scenario
+    pool = block_rungs.made(NAME, group("port-cpu"), settings).scenarios
+    on_host = env.bytes_per_scenario + sum(getattr(field, "nbytes", 0) for field in vars(pool[3]).values())
+    assert block_rungs.memory_needed(NAME, group("port-cpu"), settings) == {"cpu": batch + len(pool) * on_host}
     with_own = block_rungs.memory_needed(NAME, group("port-cpu-scenarios"), settings)
-    assert with_own == 2 * batch + 16 * env.bytes_per_scenario
+    assert with_own == {"cpu": 2 * batch + 16 * on_host}
+
+
+def test_scenarios_that_do_not_fit_on_the_host_are_left_out(settings, monkeypatch):
+    monkeypatch.setattr(ladder, "available_memory", lambda device: 2**24)
+    reason = throughput.too_large(NAME, group("port-cpu-scenarios", num_envs=1024), settings)
+    assert "of the host's memory, 80% of 0.0 GiB free may be used" in reason
+
+
+@pytest.mark.gpu
+def test_scenarios_of_a_gpu_are_counted_on_the_host_as_well(settings):
+    env = envs.make(NAME, 1, device="cuda", scenarios=1, **settings.throughput.options)
+    needed = block_rungs.memory_needed(NAME, group("port-cuda-scenarios"), settings)
+    assert needed["cpu"] > 16 * env.bytes_per_scenario and needed["cuda"] > 16 * env.bytes_per_scenario
 
 
 def test_without_pettingzoo_or_an_array_form_rungs_are_left_out(settings, monkeypatch):

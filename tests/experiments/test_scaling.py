@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import envs
-from experiments import command, config, provenance, results, scaling, timing
+from experiments import command, config, ladder, provenance, results, scaling, timing
 from experiments.config import Settings
 
 NAME = "vehicular_edge"
@@ -73,11 +73,13 @@ def test_the_rows_of_a_cell_name_its_size_and_count_its_bytes(monkeypatch, rung,
 
 
 def test_a_cell_that_does_not_fit_says_so_in_one_row(monkeypatch):
-    monkeypatch.setattr(scaling, "available_memory", lambda device: 2**20)
+    monkeypatch.setattr(ladder, "available_memory", lambda device: 2**20)
     cell = scaling.Cell("port-cpu", "cpu", tuple(TINY.items()), 4096, 1, "stored")
     (row,) = scaling.measure(NAME, cell, asked())
     assert list(row) == scaling.COLUMNS
-    assert row["status"] == "not measured" and "GiB, 80% of 0.0 GiB free may be used" in row["reason"]
+    assert (
+        row["status"] == "not measured" and "GiB of the host's memory, 80% of 0.0 GiB free may be used" in row["reason"]
+    )
     assert row["steps"] is None
 
 

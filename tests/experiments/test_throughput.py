@@ -1,7 +1,9 @@
+import contextlib
 import functools
 import gc
 import itertools
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 import yaml
 
 import envs
-from experiments import ROOT, UserError, command, config, provenance, results, rungs, throughput, timing
+from experiments import ROOT, UserError, command, config, ladder, provenance, results, rungs, throughput, timing
 from experiments.config import Settings
 from experiments.ladder import Group
 from experiments.rungs import RUNGS
@@ -267,10 +269,36 @@ def test_the_note_s_loop_always_pushes_one_way():
 def test_a_batch_beyond_the_memory_is_left_out_with_its_size(monkeypatch, settings):
     """2^20 environments of at least 60 bytes, and 16 actions each, need more than 0.1 GiB and less than 1."""
     large = group("port-cpu", num_envs=2**20)
-    monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30)
+    monkeypatch.setattr(ladder, "available_memory", lambda device: 2**30)
     assert throughput.too_large("cartpole", large, settings) is None
-    monkeypatch.setattr(throughput, "available_memory", lambda device: 2**30 // 10)
-    assert "GiB, 80% of 0.1 GiB free may be used" in throughput.too_large("cartpole", large, settings)
+    monkeypatch.setattr(ladder, "available_memory", lambda device: 2**30 // 10)
+    reason = throughput.too_large("cartpole", large, settings)
+    assert "GiB of the host's memory, 80% of 0.1 GiB free may be used" in reason
+
+
+def test_each_memory_is_held_against_what_is_free_of_it(monkeypatch):
+    monkeypatch.setattr(ladder, "available_memory", lambda device: 2**33 if device.type == "cuda" else 2**31)
+    assert ladder.too_large({"cuda": 6 * 2**30, "cpu": 1.5 * 2**30}) is None
+    found = ladder.too_large({"cuda": 6 * 2**30, "cpu": 1.75 * 2**30})
+    assert found == "it needs 1.8 GiB of the host's memory, 80% of 2.0 GiB free may be used"
+    found = ladder.too_large({"cuda": 7 * 2**30, "cpu": 2**30})
+    assert found == "it needs 7.0 GiB of the GPU's memory, 80% of 8.0 GiB free may be used"
+
+
+def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it():
+    """64 MiB of ones; the clock's own lists and torch's threads take less than 16."""
+    held = []
+
+    @contextlib.contextmanager
+    def loop_of():
+        ones = torch.ones(2**24)
+        held.append(weakref.ref(ones))
+        yield ladder.Loop(lambda: ones.sum(), 10, "float32")
+
+    found = ladder.clocked(loop_of(), "cpu", blocks=6)
+    assert abs(found.memory_bytes / 2**20 - 64) < 16
+    assert len(found.blocks) == 6 and {block.steps % 10 for block in found.blocks} == {0}
+    assert held[0]() is None
 
 
 @pytest.fixture
@@ -282,7 +310,7 @@ def run(monkeypatch, tmp_path):
     def fake(name, wanted, settings):
         measured.append(wanted.rung)
         same = {"environment": name, **vars(wanted), "dtype": "float32", "bytes_per_step": None}
-        timed = {"steps": 4000 * wanted.num_envs, "wall_s": 0.25, "cpu_s": 0.5, "first_call_s": 1.0}
+        timed = {"steps": 4000 * wanted.num_envs, "wall_s": 0.25, "cpu_s": 0.5, "first_call_s": 1.0, "memory_mib": 2.0}
         timed["preset"] = None
         return [{**same, "block": block, **timed} for block in range(settings.throughput.blocks)]
 
@@ -372,7 +400,7 @@ def test_wrong_options_are_named(run, capsys, arguments, message):
 
 def test_a_missing_compiler_ends_in_one_sentence(run, monkeypatch):
     def refuse(*arguments):
-        raise throughput.envs.batch.compile.CompilerError("no C++ compiler found")
+        raise throughput.envs.kernels.compile.CompilerError("no C++ compiler found")
 
     monkeypatch.setattr(throughput, "measure", refuse)
     with pytest.raises(SystemExit, match="error: no C"):
