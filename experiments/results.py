@@ -102,7 +102,7 @@ class Journal:
 
     def frame(self) -> pd.DataFrame:
         """The rows so far."""
-        return pd.read_csv(io.StringIO(self._text()))
+        return table_of(self._text().encode())
 
     def _text(self) -> str:
         rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
@@ -237,9 +237,14 @@ def read(path: Path) -> tuple[pd.DataFrame, dict]:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != described.get("rows_sha256", hashlib.sha256(content).hexdigest()):
             raise UserError(f"{path} is not the file that {path.stem}.json describes; measure again")
-        return pd.read_csv(io.BytesIO(content)), described
+        return table_of(content), described
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def table_of(content: bytes) -> pd.DataFrame:
+    """The rows of a CSV, read whole: the type of a column follows from all of its rows."""
+    return pd.read_csv(io.BytesIO(content), low_memory=False)
 
 
 @dataclass(frozen=True)

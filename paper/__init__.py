@@ -4,11 +4,8 @@ This module holds what they share: the reading of results, and the words for mac
 Nothing in the package measures; nothing in it knows an environment by name.
 """
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
 
 from experiments import ROOT, UserError, record, results
 from experiments.results import Dataset
@@ -111,11 +108,8 @@ def load(root: Path = ROOT) -> list[Dataset]:
         results_of = (path for path in folder.glob("*/*.csv") if path.with_suffix(".json").exists())
         known |= {(path.parent.name, path.stem) for path in results_of if not path.stem.endswith(".partial")}
     found = []
-    with warnings.catch_warnings():
-        # A column may be empty in the rows of one level and text in another's: that is no mistake of the file.
-        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-        for environment, experiment in sorted(known, key=lambda key: (key[0] or "", key[1])):
-            found += results.datasets(environment, experiment, root)
+    for environment, experiment in sorted(known, key=lambda key: (key[0] or "", key[1])):
+        found += results.datasets(environment, experiment, root)
     for dataset in found:
         absent = [key for key in KEYS if key not in dataset.provenance]
         absent += [] if absent or "label" in dataset.provenance["machine"] else ["machine.label"]

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -270,3 +271,15 @@ def test_rows_that_are_not_those_of_the_provenance_are_refused(path):
     path.with_suffix(".json").write_text("{}")
     with pytest.raises(UserError, match=r"speed\.json lacks sources, machine"):
         results.read(path)
+
+
+def test_a_column_has_one_type_however_long_the_file_is(path):
+    """Read piece by piece, a pandas frame would hold 1 and then "1" in one column."""
+    journal = results.Journal(path, ["seed", "kind"], "ceilings", None, "quick", {})
+    journal.add("numbers", [{"seed": number, "kind": 1} for number in range(200_000)])
+    journal.add("words", [{"seed": 0, "kind": "one"}])
+    journal.finish()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame, _ = results.read(path)
+    assert set(frame["kind"]) == {"1", "one"}
