@@ -1,6 +1,7 @@
 """Scenarios as the tables that the kernel reads (`struct Tables` in layout.cuh), packed once for a whole pool."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,8 +18,13 @@ def tables(scenarios: Sequence, params: Params, dtype: str, drawn: bool) -> dict
         drawn: gains are drawn in the kernel, so that none are stored.
     """
     real = np.dtype(dtype)
-    rows = [_of_scenario(scenario, params, real, drawn) for scenario in scenarios]
-    packed = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    packed = {}
+    for number, scenario in enumerate(scenarios):
+        found = replace(scenario)  # what follows from its arrays is as large as they are, and dropped with this copy
+        for name, row in _of_scenario(found, params, real, drawn).items():
+            if number == 0:
+                packed[name] = np.empty((len(scenarios), *row.shape), row.dtype)
+            packed[name][number] = row
     return packed | {"running": _running(scenarios[0], params).astype(real)}
 
 
@@ -107,15 +113,13 @@ def _bits(mask: np.ndarray) -> np.ndarray:
 def _gains(found, p: Params, real: np.dtype) -> dict[str, np.ndarray]:
     """Gains [T, receivers, Nc] over noise, weakest first, and whose they are; negative: equal to the one before."""
     order = np.concatenate([found.order_v2v, found.order_v2i], axis=1)[..., ::-1]
-    gain = np.concatenate([found.gain_v2v, found.gain_v2i], axis=2).swapaxes(1, 2)
-    sorted_gain = np.take_along_axis(gain, order, axis=-1)
-    tied = np.zeros(sorted_gain.shape, dtype=bool)
-    tied[..., 1:] = sorted_gain[..., 1:] == sorted_gain[..., :-1]
+    gain = np.concatenate([found.gain_v2v.swapaxes(1, 2), found.gain_v2i.swapaxes(1, 2)], axis=1)
+    begin = np.arange(0, gain.size, p.clients).reshape(*gain.shape[:2], 1)  # of a receiver's clients, [T, receivers, 1]
+    sorted_gain = gain.ravel()[order + begin]
+    tied = sorted_gain[..., 1:] == sorted_gain[..., :-1]
     scaled = sorted_gain / p.noise_watt
-    return {
-        "gain": np.where(tied, -scaled, scaled).astype(real),
-        "order": order.astype(np.uint8 if p.clients <= 256 else np.uint16),
-    }
+    np.negative(scaled[..., 1:], out=scaled[..., 1:], where=tied)
+    return {"gain": scaled.astype(real), "order": order.astype(np.uint8 if p.clients <= 256 else np.uint16)}
 
 
 def _positions(found) -> dict[str, np.ndarray]:

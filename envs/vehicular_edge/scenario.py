@@ -200,12 +200,14 @@ class Scenario:
     @cached_property
     def scores_v2v(self) -> np.ndarray:
         """[T, components] m."""
-        return (self.distance_v2v.reshape(len(self.xy_client), -1) - self.pca_v2v_mean) @ self.pca_v2v.T
+        distance = self.distance_v2v.reshape(len(self.xy_client), -1)
+        return links.scores(distance, self.pca_v2v_mean, self.pca_v2v)
 
     @cached_property
     def scores_v2i(self) -> np.ndarray:
         """[T, components] m."""
-        return (self.distance_v2i.reshape(len(self.xy_client), -1) - self.pca_v2i_mean) @ self.pca_v2i.T
+        distance = self.distance_v2i.reshape(len(self.xy_client), -1)
+        return links.scores(distance, self.pca_v2i_mean, self.pca_v2i)
 
     @cached_property
     def task_bits(self) -> np.ndarray:

@@ -287,6 +287,13 @@ def test_the_frozen_scenario_is_the_first_of_the_pool():
 # ---- what it takes, and what it refuses
 
 
+def test_scenarios_of_a_port_keep_nothing_that_follows_from_their_arrays():
+    pool = [draw(Params(**SMALL), "dense", index) for index in range(2)]
+    before = [set(vars(one)) for one in pool]
+    kept = make(pool, 2).scenarios
+    assert [set(vars(one)) for one in kept] == before  # gains, orders and masks are as large as the arrays themselves
+
+
 def test_memory_is_what_the_specification_says():
     env = envs.make("vehicular_edge", 8, scenarios=2, traffic="dense")
     parts = env.memory()

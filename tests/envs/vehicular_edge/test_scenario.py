@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from envs.noise import philox
 from envs.vehicular_edge import drawing, links
@@ -315,6 +316,17 @@ def test_components_of_what_stands_still_are_zero():
     mean, component = links.main_components(np.tile(np.arange(6.0), (4, 1)), 3)
     np.testing.assert_array_equal(mean, np.arange(6))
     np.testing.assert_array_equal(component, np.zeros((3, 6)))
+
+
+def test_components_and_scores_have_the_same_bits_on_any_number_of_threads():
+    distance = np.random.default_rng(0).uniform(0, 2000, (50, 5000))  # OpenBLAS would share so many out
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            mean, component = links.main_components(distance, 10)
+            found.append((component, links.scores(distance, mean, component)))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @settings(max_examples=25)
