@@ -15,7 +15,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import get_args
@@ -37,6 +38,18 @@ FLAGS = (
 GCC_FLAGS = ("-fno-tree-pre", "-fno-thread-jumps")
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 TARGETS = ("sm_80", "sm_90")
+
+
+def _once(build: Callable) -> Callable:
+    """`functools.cache` for threads: of several that ask for the same thing at once, one builds it and the others wait."""
+    cached, locks = functools.cache(build), {}
+
+    @functools.wraps(build)
+    def ask(*arguments):
+        with locks.setdefault(arguments, threading.Lock()):
+            return cached(*arguments)
+
+    return ask
 
 
 class CompilerError(RuntimeError):
@@ -155,9 +168,11 @@ def target_flags() -> tuple[tuple[str, ...], str]:
     raise CompilerError(f"{shlex.join(compiler())} fails on an empty file: {result.stderr.strip()}")
 
 
-@functools.cache
+@_once
 def library(text: str) -> ctypes.CDLL:
     """Compiles C++ text for this processor into a shared library and loads it; cached by text, flags and compiler.
+
+    Processes that begin at once may each compile, but none loads what another has not finished.
 
     Raises:
         CompilerError: no compiler, or the compiler's own message.
@@ -191,7 +206,7 @@ def pool():
     return run
 
 
-@functools.cache
+@_once
 def cuda_module(text: str, target: str):
     """Kernels for a GPU architecture as a `cupy.RawModule`.
 

@@ -4,6 +4,8 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,11 +55,54 @@ def test_a_library_is_compiled_once_and_found_again(tmp_path, monkeypatch):
     assert compile.library(text).answer() == 42
     (built,) = tmp_path.glob("*.so")
     before = built.stat().st_mtime_ns
-    compile.library.cache_clear()
-    assert compile.library(text).answer() == 42
+    assert compile.library.__wrapped__(text).answer() == 42  # as another process does
     assert built.stat().st_mtime_ns == before
     assert compile.library(text.replace("42", "43")).answer() == 43
     assert len(list(tmp_path.glob("*"))) == 2  # and nothing left of the compilations
+
+
+def slow_compiler(folder: Path) -> tuple[str, Path]:
+    """A compiler that notes each library it builds in a file, and writes it byte after byte."""
+    script, built = folder / "slow", folder / "built"
+    script.write_text(
+        f"""#!/bin/sh
+case "$*" in *-shared*) ;; *) exec {" ".join(compile.compiler())} "$@" ;; esac
+echo >> {built}
+while [ "$1" != -o ]; do arguments="$arguments $1"; shift; done
+{" ".join(compile.compiler())} $arguments -o "$2.whole" || exit
+head -c 500 "$2.whole" > "$2"
+sleep 1
+cat "$2.whole" > "$2"
+rm "$2.whole"
+"""
+    )
+    script.chmod(0o755)
+    return str(script), built
+
+
+def test_threads_that_ask_for_the_same_library_compile_it_once(tmp_path, monkeypatch):
+    command, built = slow_compiler(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile, "compiler", lambda: (command,))
+    text = 'extern "C" int answer() { return 46; }'
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(compile.library, [text, text, text.replace("46", "47")]))
+    assert [library.answer() for library in found] == [46, 46, 47]
+    assert len(built.read_text()) == 2
+
+
+def test_a_library_that_another_process_is_writing_is_not_loaded(tmp_path, monkeypatch):
+    command, built = slow_compiler(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile, "compiler", lambda: (command,))
+    text = 'extern "C" int answer() { return 48; }'
+    apart = compile.library.__wrapped__  # what processes share is the folder alone
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(apart, text)
+        while not list(tmp_path.glob("cache/**/*.so")):
+            time.sleep(0.01)
+        assert apart(text).answer() == theirs.result().answer() == 48
+    assert len(built.read_text()) == 2
 
 
 def test_a_cached_library_that_does_not_load_is_named(tmp_path, monkeypatch):
