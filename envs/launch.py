@@ -55,10 +55,7 @@ def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device, sc
     arguments = (_by_value(batch), _by_value(call))
     card = cupy.cuda.Device(device.index)
 
-    @functools.cache
-    def stream(pointer: int):
-        return cupy.cuda.ExternalStream(pointer, device.index)
-
+    stream = functools.cache(cupy.cuda.Stream.from_external)  # torch's streams live as long as the process
     target = f"sm_{card.compute_capability}"
 
     def kernel(name: str):
@@ -69,7 +66,7 @@ def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device, sc
                 function.max_dynamic_shared_size_bytes = shared
 
         def run():
-            with card, stream(torch.cuda.current_stream(device).cuda_stream):
+            with card, stream(torch.cuda.current_stream(device)):
                 function((tiles,), (tile,), arguments, shared_mem=shared)
 
         return run
