@@ -48,11 +48,12 @@ class Autograd(Update):
         # Half a squared error is the value's loss; of the other four figures a mean is a mean.
         self._factors = torch.tensor([1, 0.5, 1, 1, 1], device=networks.device)
         self._one = torch.ones(networks.learners, device=networks.device)
+        self._zero = torch.zeros((), device=networks.device)  # a number in its place would be filled in anew each time
 
     def epoch(self, rows: torch.Tensor, minibatches: int) -> None:
         given = self._given(rows.unflatten(2, (minibatches, -1)))
-        zero = torch.zeros_like(self._one)
-        weights = torch.stack([self._one, self.vf_coef * self._one, -self.ent_coef, zero, zero])  # [5, L] in the loss
+        none = self._zero.expand_as(self._one)
+        weights = torch.stack([self._one, self.vf_coef * self._one, -self.ent_coef, none, none])  # [5, L] in the loss
         means, norms, stopped = [], [], []
         for m in range(minibatches):
             stopped.append(self.stopped.clone() if self.target_kl is not None else self.stopped)
@@ -129,7 +130,7 @@ class Autograd(Update):
             kl, clipped = kl.sum(dim=-1), clipped.mean(dim=-1)
         terms = torch.stack([given["per_ratio"] * limited, error, entropy, kl, clipped])  # [5, L, k]
         if "valid" in given:
-            terms = torch.where(given["valid"], terms, 0.0)
+            terms = torch.where(given["valid"], terms, self._zero)
         means = terms.sum(dim=2) * given["share"].T
         found = torch.autograd.grad(means, list(self.networks.leaves.values()), weights)
         parts = dict(zip(self.networks.leaves, found, strict=True))
@@ -150,14 +151,14 @@ class Autograd(Update):
         if self.target_kl is not None:
             self.stopped |= kl > self.target_kl
             takes = takes & ~self.stopped.unsqueeze(1)
-        gradient = torch.where(takes, gradient * (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0), 0.0)
+        gradient = torch.where(takes, gradient * (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0), self._zero)
         share = takes * self._shares  # [L, 2]; where it is 0, a moment stays to the last bit
         self.first.lerp_(gradient, share[:, :1])
         self.second.lerp_(gradient.square(), share[:, 1:])
         self.steps += takes.squeeze(1)
         correction = -torch.expm1(self.steps.clamp(min=1).unsqueeze(1) * self._log_betas)  # 1 - beta^steps, [L, 2]
         root = correction[:, 1:].sqrt()
-        size = torch.where(takes, self.rate.unsqueeze(1) * root / correction[:, :1], 0.0)
+        size = torch.where(takes, self.rate.unsqueeze(1) * root / correction[:, :1], self._zero)
         self.networks.parameters.addcmul_(self.first / (self.second.sqrt() + ADAM_EPS * root), size, value=-1)
         return norm.squeeze(1)
 

@@ -54,11 +54,12 @@ def replaced(config, changes: Mapping[str, Any]):
 
 
 def add_options(parser: argparse.ArgumentParser, config: type) -> None:
-    """An option --field-name per field, absent from the parsed names unless it was given."""
+    """An option --field-name per field, with its default in the help; absent from the parsed names unless given."""
     for field in dataclasses.fields(config):
         option = "--" + field.name.replace("_", "-")
         choices = ", ".join(field.metadata["choices"])
         explained = f"{field.metadata['help']} ({choices})" if choices else field.metadata["help"]
+        explained = f"{explained} [{_as_given(field.default)}]".replace("%", "%%")
         shown = {"dest": field.name, "default": argparse.SUPPRESS, "help": explained}
         if field.type is bool:
             parser.add_argument(option, action=argparse.BooleanOptionalAction, **shown)
@@ -71,6 +72,13 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
             else:
                 kind = next(kind for kind in (int, float, str) if kind in kinds)
                 parser.add_argument(option, type=kind, metavar=kind.__name__, **shown)
+
+
+def _as_given(value) -> str:
+    """A value as one types it on the command line."""
+    if isinstance(value, bool | None):
+        return {True: "on", False: "off", None: "none"}[value]
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class _OneOrSeveral(argparse.Action):

@@ -8,152 +8,26 @@ with roll-out and gradient in C++ where a kernel carries the policy.
 """
 
 import copy
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 
 import envs
 from envs.spaces import AutoresetMode
 
-from . import config as configuration
-from . import contract, distributions, learner, recipes, training
+from . import checkpoint, command_line, contract, distributions, learner, training
 from .autograd import Autograd
-from .config import setting
 from .experience import Experience, modules, wide
-from .networks import PRECISIONS, Greedy, Networks
+from .networks import Greedy, Networks
 from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
 from .rollout import Advantage, Order
+from .settings import CLEANRL, RECIPES, Config, config_of
 from .team import Team
 from .update import FIGURES
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
-AUTO = ("auto", "torch", "kernel")
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a run is; with the environment's name it determines every number of it."""
-
-    num_envs: int = setting(4, "B, environments, over all processes", least=1)
-    horizon: int = setting(128, "T, steps of each environment per iteration", least=1)
-    total_steps: int = setting(500_000, "environment steps of the whole run, rounded down to whole iterations", least=1)
-    epochs: int = setting(4, "passes over a batch", least=1)
-    minibatches: int = setting(4, "equal parts of each pass", least=1)
-    lr: float | tuple[float, ...] = setting(2.5e-4, "learning rate, one or one per member", least=0)
-    anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
-    gamma: float | tuple[float, ...] = setting(0.99, "discount, one or one per member", least=0, most=1)
-    gae_lambda: float = setting(0.95, "lambda of generalised advantage estimation", least=0, most=1)
-    clip: float = setting(0.2, "limit of the probability ratio's distance from 1", least=0)
-    ratio: str = setting(
-        "action",
-        "what has a ratio: a whole action, or each of its components, for actions of hundreds of numbers",
-        choices=("action", "component"),
-    )
-    clip_value: bool = setting(True, "limit the value's change likewise")
-    ent_coef: float | tuple[float, ...] = setting(0.01, "weight of the entropy, one or one per member", least=0)
-    vf_coef: float = setting(0.5, "weight of the value loss", least=0)
-    max_grad_norm: float = setting(0.5, "limit of the gradient's norm", least=0)
-    norm_obs: bool = setting(False, "normalise observations by their running mean and variance")
-    norm_reward: bool = setting(False, "divide rewards by the running deviation of the discounted return")
-    norm_adv: bool = setting(True, "normalise advantages in each minibatch")
-    hidden: tuple[int, ...] = setting((64, 64), "widths of the tanh layers", least=1)
-    shared: bool = setting(False, "actor and critic share all layers but the last")
-    target_kl: float | None = setting(None, "skip the rest of an iteration's updates above this KL divergence", least=0)
-    log_std: float = setting(0.0, "first logarithm of a continuous action's standard deviation")
-    reward_scale: float = setting(1.0, "factor on every reward")
-    bootstrap: bool = setting(True, "value of the last observation where an episode was truncated (off: as CleanRL)")
-    box: str = setting("clipped", "distribution of continuous actions", choices=("clipped", "squashed", "beta"))
-    share: str = setting(
-        "all",
-        "one network for all agents, or one for each, or one for the team, whose action is all of theirs",
-        choices=("all", "none", "team"),
-    )
-    groups: bool = setting(
-        False, "a team's actions have numbers that whole groups of them share, as the environment's action_groups say"
-    )
-    group_log_std: float = setting(0.0, "first logarithm of the standard deviation of what groups share")
-    agent_id: bool = setting(False, "append which agent it is, one-hot, to its observation")
-    precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)
-    rollout: str = setting("auto", "policy in torch, or in the environment's kernel where it fits", choices=AUTO)
-    gradient: str = setting(
-        "auto", "automatic differentiation, or the C++ kernel", choices=("auto", "autograd", "kernel")
-    )
-    graph: str = setting("auto", "CUDA graphs", choices=("auto", "on", "off"))
-    members: int = setting(1, "agents trained side by side, each with its part of the environments", least=1)
-    shards: int | None = setting(None, "parts of the batch with gradients of their own; None: one per process", least=1)
-    threads: int | None = setting(None, "of the CPU; None: as many as torch uses", least=1, most=1024)
-    seed: int = setting(0, "of everything; member m has seed + m", least=0, most=2**63 - 1)
-    eval_every: int = setting(8192, "environment steps between checks", least=1)
-    save_every: int = setting(0, "environment steps between checkpoints; 0: only the last", least=0)
-
-    def __post_init__(self):
-        configuration.check(self)
-        for name in ("lr", "gamma", "ent_coef"):
-            value = getattr(self, name)
-            if isinstance(value, tuple) and len(value) != self.members:
-                raise ValueError(f"{name} has {len(value)} values; members={self.members} needs one, or one for each")
-        if self.groups and (self.share, self.box) != ("team", "clipped"):
-            raise ValueError(f"groups=True needs share='team' and box='clipped', not {self.share!r} and {self.box!r}")
-        if self.num_envs % self.members:
-            raise ValueError(f"num_envs={self.num_envs} must be divisible by members={self.members}")
-        if self.members > 1 and (self.shards or 1) > 1:
-            raise ValueError(f"shards={self.shards} needs members=1, not {self.members}")
-        if self.num_envs % (self.shards or 1):
-            raise ValueError(f"num_envs={self.num_envs} must be divisible by shards={self.shards}")
-        if self.total_steps < self.num_envs * self.horizon:
-            raise ValueError(
-                f"total_steps={self.total_steps} must be at least one iteration, "
-                f"num_envs x horizon = {self.num_envs * self.horizon}"
-            )
-
-
-CLEANRL = Config()
-RECIPES = {
-    "cleanrl": CLEANRL,
-    "continuous": dataclasses.replace(
-        CLEANRL,
-        num_envs=1,
-        horizon=2048,
-        total_steps=1_000_000,
-        epochs=10,
-        minibatches=32,
-        lr=3e-4,
-        ent_coef=0.0,
-        norm_obs=True,
-        norm_reward=True,
-    ),
-    "solve": dataclasses.replace(
-        CLEANRL,
-        num_envs=64,
-        horizon=32,
-        total_steps=131_072,
-        epochs=10,
-        minibatches=8,
-        lr=1e-3,
-        clip_value=False,
-        ent_coef=0.0,
-    ),
-    "wide": dataclasses.replace(
-        CLEANRL, num_envs=8192, horizon=32, total_steps=50_000_000, lr=2.5e-3, clip_value=False
-    ),
-}
-
-
-def config_of(environment: str, recipe: str | None = None, **changes) -> Config:
-    """A recipe's configuration with single fields replaced; without a recipe that of agents/recipes/<environment>.yaml.
-
-    Raises:
-        ValueError: an unknown recipe, environment or field, or a value that is not allowed.
-    """
-    chosen = {"recipe": recipe} if recipe is not None else dict(recipes.load(environment)["ppo"])
-    name = chosen.pop("recipe", "cleanrl")
-    if name not in RECIPES:
-        raise ValueError(f"recipe={name!r} must be one of {', '.join(map(repr, RECIPES))}")
-    return configuration.replaced(RECIPES[name], chosen | changes)
 
 
 class PPO:
@@ -529,6 +403,23 @@ class PPO:
         for name, part in self._parts().items():
             part.load_state(state[name])
 
+    def load_policy(self, state: Mapping) -> None:
+        """Takes weights and normaliser alone from what `state` gave a run with the same networks.
+
+        Raises:
+            ValueError: names what has another shape, or is there on one side alone.
+        """
+        own = {"parameters": self.networks.parameters}
+        own |= {} if self.normaliser is None else {"normaliser": self.normaliser.state()}
+        checkpoint.require_like(state, own)
+        if self.normaliser is None and "normaliser" in state:
+            raise ValueError("state has a 'normaliser', for which norm_obs must be True here")
+        if not state["parameters"].isfinite().all():
+            raise ValueError("state['parameters'] must be finite")
+        self.networks.parameters.copy_(state["parameters"])
+        if self.normaliser is not None:
+            self.normaliser.load_state(state["normaliser"])
+
     def _parts(self) -> dict:
         parts = {"experience": self.experience, "normaliser": self.normaliser, "scale": self.scale}
         return {name: part for name, part in parts.items() if part is not None}
@@ -545,7 +436,7 @@ def load(path, device: torch.device | str = "cpu", environment=None) -> PPO:
 
 
 def main() -> None:
-    training.command_line("ppo", PPO, Config, RECIPES, config_of)
+    command_line.main("ppo", PPO, Config, RECIPES, config_of)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,26 @@
-"""The loop around an algorithm: log, checks, checkpoints, interruption, and the command line."""
+"""The loop around an algorithm: log, checks, checkpoints, interruption."""
 
-import argparse
 import contextlib
 import dataclasses
 import importlib.metadata
 import math
-import os
-import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
 import envs
-from envs.port import nearest
 
-from . import checkpoint, config, evaluation
+from . import checkpoint, config, evaluation, recipes
 from .log import Log
 
 MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
+SHAPES = ("hidden", "shared", "members", "share", "groups", "agent_id")  # settings that decide what weights there are
 PACKAGES = ("torch", "numpy", "gymnasium")
-CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.csv"
+CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
 
@@ -70,6 +65,7 @@ def train(
     *,
     output: str | Path | None = None,
     resume: str | Path | None = None,
+    init_from: str | Path | None = None,
     check: Callable[[object], bool] | None = None,
     quiet: bool = True,
 ):
@@ -78,9 +74,10 @@ def train(
     Args:
         algorithm: `PPO`.
         environment, settings, device: what it is made of.
-        output: a folder for progress.csv and checkpoint.pt; None: nothing is written. Without `resume` it must hold no
-            checkpoint.
+        output: a folder for progress.csv, checkpoint.pt and config.yaml, a recipe of these settings; None: nothing is
+            written. Without `resume` it must hold no checkpoint.
         resume: a checkpoint to continue from, or its folder; bit for bit on the same device.
+        init_from: a checkpoint, or its folder, whose weights and normaliser a new run begins with.
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
 
@@ -102,7 +99,9 @@ def train(
     described |= dataclasses.asdict(settings)
     kept = None
     if output is not None:
-        _require_free(Path(output), resume)
+        require_free(Path(output), resume)
+    if resume is not None and init_from is not None:
+        raise ValueError("resume and init_from exclude each other: a run that goes on has its weights")
     if resume is not None:
         resume = file_of(resume)
         kept = checkpoint.of_run(resume)
@@ -113,7 +112,12 @@ def train(
         if len(states) != run.ranks.size:
             raise ValueError(f"checkpoint {resume} is of {len(states)} processes; this run has {run.ranks.size}")
         restore(run, states[run.ranks.rank], resume)
+    if init_from is not None:
+        initialise(run, file_of(init_from))
     writes = output is not None and run.ranks.rank == 0
+    if writes:
+        Path(output).mkdir(parents=True, exist_ok=True)
+        recipes.write(Path(output) / CONFIG, dataclasses.asdict(settings), f"Of {described['environment']}.")
     path = Path(output) / CHECKPOINT if writes else None
     start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)
 
@@ -212,6 +216,18 @@ def restore(run, state: Mapping, path: Path) -> None:
         raise ValueError(f"checkpoint {path} cannot be continued: {problem}") from error
 
 
+def initialise(run, path: Path) -> None:
+    """Begins with the weights and the normaliser of a checkpoint; ValueError names the file and what does not fit."""
+    kept = checkpoint.of_run(path)
+    own = dataclasses.asdict(run.config)
+    shapes = {name: kept["config"].get(name) for name in SHAPES}
+    try:
+        checkpoint.require_same(shapes, {name: own[name] for name in SHAPES})
+        run.load_policy(kept["states"][0])
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path} does not fit these networks: {error}") from error
+
+
 def file_of(path: str | Path) -> Path:
     """The checkpoint itself, where its folder was given."""
     return Path(path) / CHECKPOINT if Path(path).is_dir() else Path(path)
@@ -276,7 +292,7 @@ def interruption() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _require_free(output: Path, resume: str | Path | None) -> None:
+def require_free(output: Path, resume: str | Path | None) -> None:
     if output.exists() and not output.is_dir():
         raise ValueError(f"output={str(output)!r} is a file; it must be a folder")
     if resume is None and (output / CHECKPOINT).exists():
@@ -296,108 +312,3 @@ def _installed(name: str) -> bool:
         return bool(importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return False
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong with a command line, with the nearest option's name."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message} (--help lists what there is)\n")
-
-    def parse(self) -> dict:
-        given, unknown = self.parse_known_args()
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        for word in unknown:
-            known = nearest(word.partition("=")[0], options).partition("; known")[0]
-            self.error(f"no option {word}{known}" if word.startswith("-") else f"{word!r} belongs to no option")
-        return vars(given)
-
-
-def _path(word: str) -> Path:
-    if not word:
-        raise argparse.ArgumentTypeError("a path must not be empty")
-    return Path(word)
-
-
-def _finite(word: str) -> float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{word!r} must be a finite number")
-    return number
-
-
-def command_line(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
-    """`python -m agents.<name> <environment>`: trains, then plays 100 episodes in the original."""
-    program = f"python -m agents.{name}"
-    parser = Parser(
-        prog=program,
-        description=f"Train {name.upper()} on an environment. torchrun spreads the environments over processes.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("environment", help=f"one of: {', '.join(envs.names())}")
-    known = ", ".join(recipes)
-    parser.add_argument("--recipe", help=f"{known}; without it what agents/recipes/<environment>.yaml says")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index> (default: cpu)")
-    parser.add_argument(
-        "--output", type=_path, help=f"folder for {PROGRESS} and {CHECKPOINT}; with --resume that of the checkpoint"
-    )
-    parser.add_argument(
-        "--resume", type=_path, help="checkpoint to continue from, or its folder; its settings need not be repeated"
-    )
-    parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    config.add_options(parser.add_argument_group("settings, which replace the recipe's"), settings)
-    given = parser.parse()
-    environment, recipe, device, output, resume, stop_at, quiet = (
-        given.pop(option) for option in ("environment", "recipe", "device", "output", "resume", "stop_at", "quiet")
-    )
-    try:
-        envs.port(environment)  # an unknown name is told before anything else
-        if resume is None or recipe is not None:
-            chosen = settings_of(environment, recipe, **given)
-        else:
-            fields = {field.name for field in dataclasses.fields(settings)}
-            kept = {
-                name: value for name, value in checkpoint.of_run(file_of(resume))["config"].items() if name in fields
-            }
-            chosen = config.replaced(settings(), kept | given)
-        output = file_of(resume).parent if resume is not None and output is None else output
-        if output is not None:
-            _require_free(output, resume)
-            output.mkdir(parents=True, exist_ok=True)
-        check = Checks(environment, stop_at, device) if stop_at is not None else None
-        run = train(algorithm, environment, chosen, device, output=output, resume=resume, check=check, quiet=quiet)
-        if run.ranks.rank == 0:
-            _tell(run, environment)
-        run.ranks.close()
-    except Interrupted as error:
-        if int(os.environ.get("RANK", 0)) == 0:
-            size = os.environ.get("WORLD_SIZE", "1")
-            start = program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m agents.{name}"
-            rest = [environment, "--device", device, "--resume", str(error.path)]
-            rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
-            again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
-            print(f"{error}{again}", file=sys.stderr)
-        raise SystemExit(128 + error.number) from None
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
-    except (ValueError, MemoryError, FloatingPointError, OSError, envs.kernels.compile.CompilerError) as error:
-        raise SystemExit(f"error: {error}") from None
-
-
-def _tell(run, environment: str) -> None:
-    """Scores of what was trained, in the original, beside a random policy."""
-    torch.manual_seed(run.config.seed)  # of the sampled policy
-    rows = {
-        "greedy": lambda: evaluation.in_original(environment, run.act),
-        "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False)),
-        "random": lambda: evaluation.random_policy(environment),
-    }
-    member = " of member 0" if run.config.members > 1 else ""
-    print(f"{run.env_steps:,} steps; mean return{member} of {evaluation.EPISODES} episodes in the original:")
-    for policy, play in rows.items():
-        returns = play().returns
-        print(f"  {policy:8} {returns.mean():10.2f}  (smallest {returns.min():.2f}, largest {returns.max():.2f})")

@@ -57,15 +57,37 @@ def load(environment: str, folder: Path = FOLDER) -> dict:
     """
     if environment not in names(folder):
         raise RecipeError(f"there is no agents/recipes/{environment}.yaml{nearest(environment, names(folder))}")
-    name = f"agents/recipes/{environment}.yaml"
+    return read(folder / f"{environment}.yaml", f"agents/recipes/{environment}.yaml")
+
+
+def is_file(recipe: str | Path) -> bool:
+    """Whether a recipe is meant as a file, not as a name."""
+    return isinstance(recipe, Path) or Path(recipe).suffix in (".yaml", ".yml")
+
+
+def read(path: Path, name: str | None = None) -> dict:
+    """What a recipe's file says, laid out as those here are; `name` is how errors call it.
+
+    Raises:
+        RecipeError: names the file, the key, and what would be right.
+    """
+    name = str(path) if name is None else name
     try:
-        content = yaml.safe_load((folder / f"{environment}.yaml").read_text("utf-8"))
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
         raise RecipeError(f"{name} is no YAML: {' '.join(str(error).split())}") from error
     check(content, LAYOUT, name)
     return content
+
+
+def write(path: Path, ppo: Mapping, comment: str) -> None:
+    """Writes a file that `read` reads: fields of PPO, tuples as lists."""
+    plain = {field: list(value) if isinstance(value, tuple) else value for field, value in ppo.items()}
+    path.write_text(f"# {comment}\n" + yaml.safe_dump({"ppo": plain}, sort_keys=False), "utf-8")
 
 
 def check(value: object, layout: object, place: str) -> None:
@@ -96,7 +118,7 @@ def check_keys(value: object, layout: Mapping, place: str) -> None:
         if not key.endswith("?") and key not in value:
             raise RecipeError(f"{place}: the key {key!r} is missing")
     for key, inside in value.items():
-        check(inside, known[key], f"{place}: {key}" if place.endswith(".yaml") else f"{place}.{key}")
+        check(inside, known[key], f"{place}: {key}" if is_file(place) else f"{place}.{key}")
 
 
 def fits(value: object, kind: str) -> bool:

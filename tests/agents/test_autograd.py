@@ -357,10 +357,10 @@ def test_an_update_goes_on_from_a_state():
 
 # ---- how long a graph is ---------------------------------------------------------------------------------------------
 
-# What is no kernel on a GPU: a view, an allocation, a number handed to torch.where.
+# What is no kernel on a GPU: a view, an allocation.
 NO_KERNEL = re.compile(
     r"aten::(view|_unsafe_view|t|transpose|unsqueeze|squeeze|expand|select|slice|detach|alias|as_strided|permute|"
-    r"split|split_with_sizes|unbind|empty\w*|new_empty\w*|scalar_tensor)$"
+    r"split|split_with_sizes|unbind|empty\w*|new_empty\w*)$"
 )
 
 
@@ -379,10 +379,10 @@ class Operations(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("kind", "options", "of_each", "of_an_epoch"),
     [
-        ("discrete", {"clip_value": False}, 93, 69),
-        ("discrete", {}, 114, 69),
-        ("clipped", {"clip_value": False}, 104, 69),
-        ("clipped", {"clip_value": False, "target_kl": 0.1}, 109, 69),
+        ("discrete", {"clip_value": False}, 94, 74),
+        ("discrete", {}, 116, 74),
+        ("clipped", {"clip_value": False}, 105, 74),
+        ("clipped", {"clip_value": False, "target_kl": 0.1}, 110, 74),
     ],
 )
 def test_a_minibatch_takes_no_more_operations_than_it_did(kind, options, of_each, of_an_epoch):

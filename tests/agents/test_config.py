@@ -70,6 +70,37 @@ def test_a_recipe_takes_known_fields_only(changes, sentence):
         ppo.config_of("cartpole", **{"recipe": "solve"} | changes)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "my.yaml cannot be read: No such file or directory"),
+        ("gamma: 0.9", "my.yaml: unknown key 'gamma'. Known: learning, ppo"),
+        ("pppo: {gamma: 0.9}", "my.yaml: unknown key 'pppo'; did you mean 'ppo'?"),
+        ("ppo: {gama: 0.9}", "my.yaml: ppo: Config has no field 'gama'; did you mean 'gamma'?"),
+        ("ppo: {gamma: 9}", "my.yaml: ppo: gamma=9.0 must lie in [0, 1]"),
+        ("ppo: {recipe: solved}", "my.yaml: ppo: recipe='solved' must be one of 'cleanrl'"),
+    ],
+)
+def test_a_recipe_of_one_s_own_is_refused_with_file_and_key(tmp_path, text, sentence):
+    if text is not None:
+        (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(recipes.RecipeError, match=re.escape(f"{tmp_path}/{sentence}")):
+        ppo.config_of("cartpole", str(tmp_path / "my.yaml"), num_envs=8)
+
+
+def test_a_recipe_of_one_s_own_says_what_differs_and_changes_come_last(tmp_path):
+    (tmp_path / "my.yml").write_text("ppo: {recipe: solve, lr: [1.0e-3, 2.0e-3], members: 2, seed: 3}")
+    found = ppo.config_of("cartpole", tmp_path / "my.yml", seed=4)
+    assert found == dataclasses.replace(RECIPES["solve"], lr=(1e-3, 2e-3), members=2, seed=4)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_written_as_a_recipe_is_read_as_one(tmp_path, name):
+    written = dataclasses.replace(RECIPES[name], lr=1e-5, gamma=(0.9, 0.8), members=2, num_envs=64, target_kl=None)
+    recipes.write(tmp_path / "config.yaml", dataclasses.asdict(written), "Of nothing.")
+    assert ppo.config_of("cartpole", tmp_path / "config.yaml") == written
+
+
 def test_yaml_s_integers_and_lists_stand_for_floats_and_tuples():
     found = ppo.config_of("cartpole", "solve", lr=1, hidden=[32, 32], gamma=[0.9, 0.95], members=2, target_kl=None)
     assert found.lr == 1.0 and isinstance(found.lr, float)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from agents import checkpoint, ppo
+from agents.config import replaced
 from tests.agents import training_worker
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def two_processes(tmp_path_factory):
 @pytest.mark.parametrize("name", list(training_worker.RUNS))
 def test_two_processes_are_one_with_two_shards(two_processes, name, one_thread):
     environment, config = training_worker.RUNS[name]
-    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     for _ in range(3):
         run.iterate()
     first, second = checkpoint.load(two_processes / name / "checkpoint.pt")["states"]
@@ -71,7 +72,7 @@ def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path,
     said, status = worker("resume", tmp_path)
     assert status == 0, said
     for name, (environment, config) in training_worker.RUNS.items():
-        run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+        run = ppo.PPO(environment, replaced(config, {"shards": 2}))
         for _ in range(10):
             run.iterate()
         for state in checkpoint.load(tmp_path / name / "checkpoint.pt")["states"]:
@@ -82,7 +83,7 @@ def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path,
 
 def test_each_process_has_its_part_of_the_environments(two_processes, one_thread):
     environment, config = training_worker.RUNS["kernels"]
-    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     for _ in range(3):
         run.iterate()
     halves = [
@@ -95,7 +96,7 @@ def test_each_process_has_its_part_of_the_environments(two_processes, one_thread
 
 def test_the_log_has_the_episodes_of_all_processes(two_processes, one_thread):
     environment, config = training_worker.RUNS["kernels"]
-    run = ppo.PPO(environment, ppo.configuration.replaced(config, {"shards": 2}))
+    run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     run.iterate()
     figures = run.statistics()
     names, first, *_ = (line.split(",") for line in (two_processes / "kernels/progress.csv").read_text().splitlines())

@@ -15,6 +15,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 def shown(value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
@@ -26,6 +28,13 @@ def test_the_table_shows_in_what_recipes_differ():
     section = TEXT.partition("## Recipes")[2].partition("\n## ")[0]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
     assert found == rows
+
+
+def test_the_recipe_of_one_s_own_is_one(tmp_path):
+    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (tmp_path / "my.yaml").write_text(text)
+    config = ppo.config_of("cartpole", tmp_path / "my.yaml")
+    assert config == dataclasses.replace(ppo.RECIPES["solve"], total_steps=262_144, hidden=(32, 32))
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -9,6 +9,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 
 import envs
 from agents import evaluation, ppo
+from agents.config import replaced
 from agents.ppo import PPO, Config
 from agents.team import Team
 from tests.agents.worlds import BOX, Crew, World, near_first, normal
@@ -23,7 +24,7 @@ SMALL_EDGE = {"vehicles": 12, "edges": 3, "types": 20, "slots": 6, "components":
 
 
 def changed(**changes) -> Config:
-    return ppo.configuration.replaced(SMALL, changes)
+    return replaced(SMALL, changes)
 
 
 def trained(world, iterations: int, **changes) -> PPO:

@@ -19,6 +19,7 @@ import torch
 
 import envs
 from agents import checkpoint, evaluation, log, ppo, training
+from agents.config import replaced
 from tests.agents import training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
@@ -97,11 +98,9 @@ def test_the_file_of_a_resumed_run_has_every_iteration_once(resumed, name):
 
 def test_another_configuration_is_refused_field_by_field(tmp_path):
     environment, config = RUNS["kernels"]
-    ppo.train(
-        environment, ppo.configuration.replaced(config, {"eval_every": 1}), output=tmp_path, check=lambda run: True
-    )
+    ppo.train(environment, replaced(config, {"eval_every": 1}), output=tmp_path, check=lambda run: True)
     path = tmp_path / "checkpoint.pt"
-    other = ppo.configuration.replaced(config, {"gamma": 0.5, "hidden": (32, 32), "eval_every": 5, "save_every": 9})
+    other = replaced(config, {"gamma": 0.5, "hidden": (32, 32), "eval_every": 5, "save_every": 9})
     with pytest.raises(ValueError, match="^the checkpoint belongs to another configuration: ") as error:
         ppo.train(environment, other, resume=path)
     assert (
@@ -111,7 +110,7 @@ def test_another_configuration_is_refused_field_by_field(tmp_path):
     assert str(error.value).endswith("; only eval_every, save_every may differ")
     with pytest.raises(ValueError, match="environment is 'cartpole' in the checkpoint and 'acrobot' here"):
         ppo.train("acrobot", config, resume=path)
-    allowed = ppo.configuration.replaced(config, {"eval_every": 5, "save_every": 9})
+    allowed = replaced(config, {"eval_every": 5, "save_every": 9})
     assert ppo.train(environment, allowed, resume=path).iteration == 10
 
 
@@ -166,18 +165,58 @@ def test_a_checkpoint_that_does_not_fit_is_named(trained, tmp_path):
         ppo.train(*RUNS["normalised"], resume=path)
 
 
+def test_a_new_run_takes_weights_and_normaliser_of_a_checkpoint_and_nothing_else(trained):
+    run, folder = trained
+    environment, config = RUNS["normalised"]
+    started = ppo.train(environment, replaced(config, {"lr": 0.0, "seed": 5, "total_steps": 1024}), init_from=folder)
+    assert started.iteration == 1
+    assert torch.equal(started.networks.parameters, run.networks.parameters)
+    seen = run.normaliser.count + 1024  # its own iteration came on top
+    assert torch.equal(started.normaliser.count, seen)
+    assert started.optimizer.steps.item() == 8 and run.optimizer.steps.item() == 80
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("normalised", {"hidden": (32, 32)}, "hidden is (64, 64) in the checkpoint and (32, 32) here"),
+        ("normalised", {"norm_obs": False}, "state has a 'normaliser', for which norm_obs must be True here"),
+        # 4 x 64 + 64 x 64 + 64 x 2 weights and their biases, likewise to 1, are 4,610 and 4,545; of 3 to 1, 4,481 twice;
+        # each to a multiple of four, and four between them.
+        ("kernels", {"norm_obs": True}, "state['parameters'] must have the shape [1, 9164], has [1, 8972]"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_with_their_shapes(trained, name, changes, said):
+    environment, config = RUNS[name]
+    path = trained[1] / "checkpoint.pt"
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        ppo.train(environment, replaced(config, changes), init_from=path)
+    assert str(error.value).startswith(f"checkpoint {path} does not fit these networks: ")
+
+
+def test_a_checkpoint_is_continued_or_begun_from(trained):
+    with pytest.raises(ValueError, match="resume and init_from exclude each other"):
+        ppo.train(*RUNS["normalised"], resume=trained[1], init_from=trained[1])
+
+
+def test_the_settings_of_a_run_are_a_recipe(trained):
+    run, folder = trained
+    assert ppo.config_of("cartpole", folder / "config.yaml") == run.config
+    assert (folder / "config.yaml").read_text().startswith("# Of pendulum.\nppo:\n  num_envs: 64\n")
+
+
 # ---- checks, checkpoints, rows ---------------------------------------------------------------------------------------
 
 
 def test_checks_come_every_so_many_steps_at_the_ends_of_iterations():
     seen = []
-    config = ppo.configuration.replaced(RUNS["kernels"][1], {"eval_every": 2500})
+    config = replaced(RUNS["kernels"][1], {"eval_every": 2500})
     ppo.train("cartpole", config, check=lambda run: seen.append(run.env_steps))
     assert seen == [3072, 5120, 8192, 10240]  # the first ends of 1,024 at or after 2,500, 5,000, 7,500, 10,000
 
 
 def test_a_check_that_passes_ends_the_run_with_a_row_and_a_checkpoint(tmp_path):
-    config = ppo.configuration.replaced(RUNS["kernels"][1], {"eval_every": 1})
+    config = replaced(RUNS["kernels"][1], {"eval_every": 1})
     run = ppo.train("cartpole", config, output=tmp_path, check=stops_at(3))
     assert run.iteration == 3
     assert int(rows_of(tmp_path)[-1]["iteration"]) == 3
@@ -187,16 +226,16 @@ def test_a_check_that_passes_ends_the_run_with_a_row_and_a_checkpoint(tmp_path):
 def test_checkpoints_come_every_so_many_steps(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr(checkpoint, "save", lambda path, content: saved.append(content["states"][0]["iteration"]))
-    config = ppo.configuration.replaced(RUNS["kernels"][1], {"save_every": 4096})
+    config = replaced(RUNS["kernels"][1], {"save_every": 4096})
     ppo.train("cartpole", config, output=tmp_path)
     assert saved == [4, 8, 10]
     saved.clear()
-    ppo.train("cartpole", ppo.configuration.replaced(config, {"save_every": 0}), output=tmp_path)
+    ppo.train("cartpole", replaced(config, {"save_every": 0}), output=tmp_path)
     assert saved == [10]
 
 
 def test_the_run_ends_with_the_last_whole_iteration_below_total_steps():
-    config = ppo.configuration.replaced(RUNS["kernels"][1], {"total_steps": 3 * 1024 + 1023})
+    config = replaced(RUNS["kernels"][1], {"total_steps": 3 * 1024 + 1023})
     assert ppo.train("cartpole", config).env_steps == 3 * 1024
 
 
@@ -350,6 +389,8 @@ def test_help_names_environments_recipes_and_every_setting(monkeypatch, capsys):
     assert status == 0
     for word in (*envs.names(), *ppo.RECIPES, "--resume", "--num-envs", "--no-bootstrap"):
         assert word in out, word
+    for said in ("equal parts of each pass [4]", "[off]", "[on]", "[64 64]", "[none]", "[0.00025]"):
+        assert said in out, said
 
 
 def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):

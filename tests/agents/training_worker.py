@@ -7,6 +7,7 @@ import torch
 
 import envs
 from agents import log, ppo
+from agents.config import replaced
 
 SMALL = {"num_envs": 64, "horizon": 16, "total_steps": 10 * 1024, "epochs": 2, "minibatches": 4, "threads": 1}
 RUNS = {
@@ -44,7 +45,7 @@ def train(name: str, folder: Path, stop: int | None = None, **options):
     """A run with a row of its log for every iteration; with `stop`, only so many iterations."""
     log.ROW_EVERY_S = 0.0
     environment, config = RUNS[name]
-    config = ppo.configuration.replaced(config, {"eval_every": 1})
+    config = replaced(config, {"eval_every": 1})
     check = None if stop is None else stops_at(stop)
     return ppo.train(environment, config, output=folder / name, check=check, **options)
 

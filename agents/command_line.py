@@ -1,0 +1,125 @@
+"""The command line of an algorithm: trains, then plays 100 episodes in the original."""
+
+import argparse
+import dataclasses
+import math
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+import envs
+from envs.port import nearest
+
+from . import checkpoint, config, evaluation, training
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with a command line, with the nearest option's name."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (--help lists what there is)\n")
+
+    def parse(self) -> dict:
+        given, unknown = self.parse_known_args()
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        for word in unknown:
+            known = nearest(word.partition("=")[0], options).partition("; known")[0]
+            self.error(f"no option {word}{known}" if word.startswith("-") else f"{word!r} belongs to no option")
+        return vars(given)
+
+
+def _path(word: str) -> Path:
+    if not word:
+        raise argparse.ArgumentTypeError("a path must not be empty")
+    return Path(word)
+
+
+def _finite(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{word!r} must be a finite number")
+    return number
+
+
+def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
+    """`python -m agents.<name> <environment>`: trains, then plays 100 episodes in the original."""
+    program = f"python -m agents.{name}"
+    parser = Parser(
+        prog=program,
+        description=f"Train {name.upper()} on an environment. torchrun spreads the environments over processes.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("environment", help=f"one of: {', '.join(envs.names())}")
+    known = ", ".join(recipes)
+    parser.add_argument("--recipe", help=f"{known}, or a file *.yaml; without it agents/recipes/<environment>.yaml")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index> (default: cpu)")
+    files = f"{training.PROGRESS}, {training.CHECKPOINT} and {training.CONFIG}"
+    parser.add_argument("--output", type=_path, help=f"folder for {files}; with --resume that of the checkpoint")
+    parser.add_argument(
+        "--resume", type=_path, help="checkpoint to continue from, or its folder; its settings need not be repeated"
+    )
+    parser.add_argument("--init-from", type=_path, help="checkpoint, or its folder, with whose weights to begin")
+    parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    config.add_options(
+        parser.add_argument_group(f"settings, which replace the recipe's [{next(iter(recipes))}'s]"), settings
+    )
+    given = parser.parse()
+    environment, recipe, device, stop_at, quiet = (
+        given.pop(option) for option in ("environment", "recipe", "device", "stop_at", "quiet")
+    )
+    output, resume, init_from = (given.pop(option) for option in ("output", "resume", "init_from"))
+    try:
+        envs.port(environment)  # an unknown name is told before anything else
+        if resume is None or recipe is not None:
+            chosen = settings_of(environment, recipe, **given)
+        else:
+            kept = checkpoint.of_run(training.file_of(resume))["config"]
+            fields = [field.name for field in dataclasses.fields(settings) if field.name in kept]
+            chosen = config.replaced(settings(), {name: kept[name] for name in fields} | given)
+        output = training.file_of(resume).parent if resume is not None and output is None else output
+        if output is not None:
+            training.require_free(output, resume)
+        check = training.Checks(environment, stop_at, device) if stop_at is not None else None
+        files = {"output": output, "resume": resume, "init_from": init_from}
+        run = training.train(algorithm, environment, chosen, device, **files, check=check, quiet=quiet)
+        if run.ranks.rank == 0:
+            _tell(run, environment)
+        run.ranks.close()
+    except training.Interrupted as error:
+        if int(os.environ.get("RANK", 0)) == 0:
+            size = os.environ.get("WORLD_SIZE", "1")
+            start = program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m agents.{name}"
+            rest = [environment, "--device", device, "--resume", str(error.path)]
+            rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
+            again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
+            print(f"{error}{again}", file=sys.stderr)
+        raise SystemExit(128 + error.number) from None
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
+    except (ValueError, MemoryError, FloatingPointError, OSError, envs.kernels.compile.CompilerError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+def _tell(run, environment: str) -> None:
+    """Scores of what was trained, in the original, beside a random policy."""
+    torch.manual_seed(run.config.seed)  # of the sampled policy
+    rows = {
+        "greedy": lambda: evaluation.in_original(environment, run.act),
+        "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False)),
+        "random": lambda: evaluation.random_policy(environment),
+    }
+    member = " of member 0" if run.config.members > 1 else ""
+    print(f"{run.env_steps:,} steps; mean return{member} of {evaluation.EPISODES} episodes in the original:")
+    for policy, play in rows.items():
+        returns = play().returns
+        print(f"  {policy:8} {returns.mean():10.2f}  (smallest {returns.min():.2f}, largest {returns.max():.2f})")
