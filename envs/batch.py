@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import launch, rollouts, snapshot
+from . import batch_state, launch, rollouts
 from .checks import choice, find_device, integer, require_memory
 from .kernels import structs
 from .policies import MLP, Linear
@@ -446,7 +446,7 @@ class BatchedEnv(Vectorised):
             episode_return and episode_length [B], running_return [B] where kept, bounds, and the integers t (batched
             steps since the seed) and seed (one per group).
         """
-        return snapshot.take(self)
+        return batch_state.take(self)
 
     def states(self, indices: Sequence[int]) -> torch.Tensor:
         """Copies of the state [len(indices), k] of some environments."""
@@ -463,7 +463,7 @@ class BatchedEnv(Vectorised):
             ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
                 0 .. limit-1 for a running episode or 0 .. limit for one that has ended.
         """
-        snapshot.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
+        batch_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")
         self._started = True
 

@@ -5,6 +5,8 @@ buffer, overwritten by the next step.
 """
 
 import ctypes
+import functools
+import hashlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -143,6 +145,16 @@ class BlockEnv(Vectorised):
         self.bytes_per_scenario = of_tables // scenarios
         read_and_written = 2 * sizes["state"] + sizes["obs"] + sizes["reward"] + sizes["metrics"] + sizes["record"]
         self.bytes_per_step = read_and_written // self.num_envs + 4 * int(np.prod(self.sizes.raw))
+
+    @functools.cached_property
+    def pool(self) -> str:
+        """Stands for what the kernel reads of the scenarios, in either dtype; worked out when first asked for."""
+        digest = hashlib.sha256()
+        for name, table in sorted(self._tables.items()):
+            numbers = table.float() if table.is_floating_point() else table
+            digest.update(f"{name} {tuple(table.shape)}".encode())
+            digest.update(numbers.cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
@@ -377,7 +389,8 @@ class BlockEnv(Vectorised):
 
         Returns:
             state [B, k], t, episode, scenario, terminated, truncated [B], running_return [B], the info rows final_obs
-            [B, n], episode_return and episode_length [B], and the integers clock (steps since the seed) and seed.
+            [B, n], episode_return and episode_length [B], and the integers clock (steps since the seed) and seed;
+            also params, a dict, and pool, by which `set_state` sees a batch of other parameters or scenarios.
         """
         return block_state.take(self)
 
@@ -390,7 +403,8 @@ class BlockEnv(Vectorised):
             mask: [B] bool; other environments keep every bit. Not with clock or seed.
 
         Raises:
-            ValueError: an unknown key, a wrong shape, or a value that no step leads to.
+            ValueError: an unknown key, a wrong shape, a value that no step leads to, or params or pool of another batch
+                than this one; states without these two keys are taken from any.
         """
         block_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")

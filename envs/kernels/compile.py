@@ -41,7 +41,7 @@ TARGETS = ("sm_80", "sm_90")
 
 
 def _once(build: Callable) -> Callable:
-    """`functools.cache` for threads: of several that ask for the same thing at once, one builds it and the others wait."""
+    """`functools.cache` for threads: of those that ask for one thing at once, one builds it and the others wait."""
     cached, locks = functools.cache(build), {}
 
     @functools.wraps(build)

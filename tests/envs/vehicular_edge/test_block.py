@@ -321,6 +321,28 @@ def test_a_batch_resumes_from_its_state_bit_for_bit(mode):
     assert torch.equal(env.state()["state"], other.state()["state"])
 
 
+def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_say_so():
+    env, rules, pool = make(2), make(2, penalty_weight=2.0), make(2, scenario_seed=1)
+    for one in (env, rules, pool):
+        one.reset(seed=0)
+        one.rollout(2)
+    state, before = env.state(), buffers(rules)
+    with pytest.raises(ValueError, match="a batch with penalty_weight=1.0, this one has 2.0; without"):
+        rules.set_state(state)
+    with pytest.raises(ValueError, match=f"other scenarios .pool='{env.pool}'. than the 3 of this one"):
+        pool.set_state(state)
+    same(before, buffers(rules))
+    pool.set_state({key: value for key, value in state.items() if key != "pool"})
+    assert torch.equal(pool.state()["state"], state["state"])
+
+
+def test_a_pool_is_known_by_its_scenarios_whatever_plays_them():
+    pool = make(2).pool
+    assert pool == make(7, dtype="float64", seed=5, trace=True, chunk=2).pool
+    assert pool != make(2, scenarios=2).pool
+    assert pool != make(2, scenario_seed=1).pool
+
+
 def test_a_masked_state_leaves_the_others_alone():
     env = make(3)
     env.reset(seed=0)
@@ -342,6 +364,9 @@ def test_a_masked_state_leaves_the_others_alone():
         ({"t": 8}, "t=8 of environment 0 must be in 0 .. 7"),
         ({"scenario": 3}, "scenario=3 of environment 0 must be in 0 .. 2"),
         ({"clock": -1}, "clock"),
+        ({"episode": -1}, "episode=-1 of environment 0 must be in 0 .. 4294967295"),
+        ({"running_return": [1j, 1j]}, "running_return must be real, got complex128"),
+        ({"params": "physical"}, "params must be a mapping of names to values, got str"),
     ],
 )
 def test_a_state_that_no_step_leads_to_is_refused_and_changes_nothing(state, message):
