@@ -1,7 +1,7 @@
 # Each target first sets up .venv: once, and again where that was interrupted or pyproject.toml has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report test record lint peers
+.PHONY: help report test sanitize record lint peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,6 +23,7 @@ help:
 	@echo 'make report   measure on this machine and write results/report.html'
 	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
 	@echo 'make test     run the tests'
+	@echo 'make sanitize run every GPU kernel once under compute-sanitizer, on a GPU; ARGS=--only cartpole'
 	@echo 'make lint     check the style of the code'
 	@echo 'make record   measure at full scale into results/recorded/<machine>/'
 	@echo '              MACHINE=<machine>'
@@ -34,6 +35,9 @@ report: $(READY)
 
 test: $(READY)
 	$(RUN) -m pytest --numprocesses logical --maxprocesses 8 $(ARGS)
+
+sanitize: $(READY)
+	$(RUN) -m tests.sanitize $(ARGS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .
@@ -60,14 +64,10 @@ $(PEERS): $(VENV)-peers/%/ready: %.txt
 	@NO_TRAIN=1 $(@D)/bin/python -m pip install --requirement $< >$(@D)/install.log 2>&1 && touch $@ \
 	    || echo 'Note: $* is left out, since it does not install here; $(@D)/install.log says why.'
 
-# Without a GPU: torch's CPU build where pip sees one, and of CUDA only NVRTC, to compile the kernels.
-# With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
+# Without a GPU: torch's CPU build where pip sees one. With one: its standard build, which brings CUDA libraries, but of
+# another version than CuPy's: so NVRTC, which compiles the kernels, is installed on either.
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
-ifeq ($(HAS_GPU),)
 EXTRAS := test,lint,render,sb3,torchrl,nvrtc
-else
-EXTRAS := test,lint,render,sb3,torchrl
-endif
 TORCH := $(shell sed -n 's/^ *"torch==\(.*\)",$$/\1/p' pyproject.toml)
 NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \
     libraries, which a machine without an NVIDIA GPU does not use. README.md says how to get the small one.

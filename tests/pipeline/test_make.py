@@ -65,7 +65,7 @@ def asked(tree) -> list[str]:
 def test_without_a_target_make_names_all_of_them(tree):
     status, text = make(tree)
     assert status == 0
-    assert all(f"make {target}" in text for target in ("report", "test", "lint", "record", "peers"))
+    assert all(f"make {target}" in text for target in ("report", "test", "sanitize", "lint", "record", "peers"))
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,7 @@ def test_without_a_target_make_names_all_of_them(tree):
             "-m snakemake --cores all --config scale=full --dry-run",
         ),
         (["test"], "-m pytest --numprocesses logical --maxprocesses 8"),
+        (["sanitize", "ARGS=--only cartpole"], "-m tests.sanitize --only cartpole"),
         (["record", "MACHINE=desk"], "-m experiments.record --machine desk --scale full"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),
@@ -132,9 +133,9 @@ def test_a_virtual_environment_that_lost_its_python_is_made_anew(tree):
     assert asked(tree)[0] == "-m venv --clear .venv"
 
 
-def test_with_a_gpu_torch_is_the_standard_build_and_brings_nvrtc(tree):
+def test_with_a_gpu_torch_is_the_standard_build_and_nvrtc_that_of_cupy(tree):
     assert make(tree, "test", gpu="yes")[0] == 0
-    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint,render,sb3,torchrl]"]
+    assert asked(tree)[:2] == ["-m venv --clear .venv", ALL]
 
 
 def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):

@@ -1,0 +1,56 @@
+"""The driver of compute-sanitizer: it launches every kernel, and says what stands in its way."""
+
+import subprocess
+import sys
+
+import pytest
+
+import envs
+from envs import launch
+from tests import sanitize
+
+
+BLOCKS = [pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block")]
+
+
+@pytest.mark.parametrize("name", ["pendulum", *BLOCKS, sanitize.AGENTS])
+def test_every_kernel_is_launched(name, monkeypatch):
+    """Of a block, in the builds that differ in kernels: each way of going on after an episode."""
+    if name in envs.names("block"):
+        monkeypatch.setattr(sanitize, "SPECIAL", {})
+        small = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
+        monkeypatch.setattr(sanitize, "BLOCKS", sanitize.BLOCKS | small)
+    monkeypatch.setattr(sanitize, "HIDDEN", (16, 16))  # the widest takes long to compile
+    before = launch.cpu
+    assert sanitize.exercise("cpu", [name]) > 0
+    assert launch.cpu is before
+
+
+def test_a_kernel_that_is_left_out_is_named(monkeypatch):
+    monkeypatch.setattr(sanitize, "roll_out", lambda env, hidden: env.rollout(3))
+    with pytest.raises(SystemExit, match=r"pendulum: never launched: rollout_linear_statistics, .*_trajectory$"):
+        sanitize.exercise("cpu", ["pendulum"])
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "clean"),
+    [
+        ("========= ERROR SUMMARY: 0 errors\n", 0, True),
+        ("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", 0, True),
+        ("========= RACECHECK SUMMARY: 10 hazards displayed (0 errors, 10 warnings)\n", 0, False),
+        ("========= ERROR SUMMARY: 0 errors\n", 1, False),
+        ("========= Error: Device not supported\n", 0, False),
+    ],
+)
+def test_only_a_summary_without_findings_is_clean(tmp_path, output, status, clean):
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(f"#!/bin/sh\nprintf '{output.encode('unicode_escape').decode()}'\nexit {status}\n")
+    program.chmod(0o755)
+    assert sanitize.watched("memcheck", str(program), ["cartpole"]) is clean
+
+
+@pytest.mark.skipif(envs.cuda_available(), reason="has a GPU")
+def test_without_a_gpu_it_says_so():
+    done = subprocess.run([sys.executable, "-m", "tests.sanitize"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no usable CUDA device; --device cpu runs the kernels without one" in done.stderr
