@@ -9,7 +9,6 @@ import envs
 from envs import launch
 from tests import sanitize
 
-
 BLOCKS = [pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block")]
 
 
