@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import mse_loss
 
 from .distributions import Distribution
+from .experience import over, wide
 from .networks import Networks
 from .update import ADAM_BETAS, ADAM_EPS, Update
 
@@ -90,8 +91,7 @@ class Autograd(Update):
         limits = {"least": torch.where(gains, 0.0, 1 - self.clip), "most": torch.where(gains, 1 + self.clip, math.inf)}
         if self._by_component:
             limits = {name: limit.unsqueeze(-1) for name, limit in limits.items()}
-        if not given["action"].is_floating_point():
-            given["action"] = given["action"].long()
+        given["action"] = wide(given["action"])
         share = (self._factors / count).expand(-1, rows.shape[1], -1, -1)
         return given | limits | {"per_ratio": -advantage, "share": share}
 
@@ -172,8 +172,3 @@ class Autograd(Update):
         self.updates += len(norms)
         told = torch.cat([means, norms.unsqueeze(2), torch.ones_like(norms).unsqueeze(2)], dim=2).double()
         self.figures += torch.where(stopped.unsqueeze(2), 0.0, told).sum(dim=0)
-
-
-def over(flags: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The flags [...] with as many axes more as the rows [..., *] have."""
-    return flags.view(*flags.shape, *[1] * (rows.dim() - flags.dim()))

@@ -29,6 +29,11 @@ def wide(action: torch.Tensor) -> torch.Tensor:
     return action.long() if action.dtype == torch.uint8 else action
 
 
+def over(flags: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The flags [...] with as many axes more as the rows [..., *] have."""
+    return flags.view(*flags.shape, *[1] * (rows.dim() - flags.dim()))
+
+
 class Experience:
     """Buffers of an iteration, and `collect`, which fills them.
 
@@ -91,9 +96,8 @@ class Experience:
         self._allocate(first)
         self._index(per_agent)
         if in_kernel:
-            trajectory = env.rollout(self.T, self._policy, "trajectory")  # buffers that each roll-out fills anew
-            self.rows |= trajectory | {"action": self._stored(trajectory["action"])}
-            self._reset()
+            trajectory = env.rollout_buffers(self.T, self._policy)
+            self.rows |= trajectory | {"action": trajectory["action"].view(self.T, self.N, *distribution.stored_shape)}
         else:
             blocks = distribution.blocks
             self.noise = Noise(seeds, self.B, first_index, self.A, blocks, self.T, self.device, threads)
@@ -101,9 +105,6 @@ class Experience:
 
     def _reset(self):
         return self.env.reset(seed=list(self.seeds) if len(self.seeds) > 1 else self.seeds[0])
-
-    def _stored(self, action: torch.Tensor) -> torch.Tensor:
-        return action.view(self.T, self.N, *self.distribution.stored_shape)
 
     def _index(self, per_agent: bool):
         """Which rows of a step, and of the batch, belong to which learner and shard; of members and shards one is 1."""
@@ -286,7 +287,7 @@ class Experience:
         for name in ("obs", "reward", "log_prob", "value"):
             tensor = self.rows[name][: self.T]
             if active is not None:
-                tensor = torch.where(active.view(*active.shape, *[1] * (tensor.dim() - 2)), tensor, 0.0)
+                tensor = torch.where(over(active, tensor), tensor, 0.0)
             flags.append(tensor.sum().isfinite())
         return torch.stack(flags)
 

@@ -2,14 +2,13 @@
 
 import ctypes
 import functools
-import re
 from pathlib import Path
 
 import torch
 
 from envs import launch
 from envs.checks import integer
-from envs.kernels import compile
+from envs.kernels import compile, structs
 
 SOURCE = Path(__file__).with_name("rollout.cuh")
 ITEMS = 256  # numbers of Philox in a thread block, and in a vector loop on the CPU
@@ -26,17 +25,7 @@ def unit(kind: str) -> str:
 
 def struct(name: str, **values) -> ctypes.Structure:
     """A struct of `rollout.cuh`; a tensor among the values is passed by its address, and must be kept alive."""
-    body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", SOURCE.read_text(), re.DOTALL)
-    fields = [(field, ctypes.c_longlong) for field in re.findall(r"^[^/;]*?(\w+);", body[1], re.MULTILINE)]
-    made = type(name, (ctypes.Structure,), {"_fields_": fields})()
-    fill(made, **values)
-    return made
-
-
-def fill(struct: ctypes.Structure, **values):
-    """Sets fields; a tensor by its address."""
-    for field, value in values.items():
-        setattr(struct, field, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+    return structs.struct(name, SOURCE.read_text(), **values)
 
 
 def lookup(fixed, call, tiles: int, tile: int, device: torch.device, threads: int):

@@ -6,17 +6,15 @@ For two networks apart of two equal tanh layers, a Categorical or a Gaussian, on
 
 import ctypes
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from envs.kernels import compile
-from envs.policies import HIDDEN
+from envs.kernels import compile, structs
 
 from .distributions import Categorical, Distribution, Gaussian
-from .networks import Networks
+from .networks import KNOWN, Networks
 from .update import ADAM_BETAS, ADAM_EPS, Update
 
 SOURCE = Path(__file__).with_name("learner.cuh")
@@ -43,16 +41,6 @@ def unit(inputs: int, hidden: int, outputs: int, continuous: bool) -> str:
     """The translation unit for one shape of networks."""
     defines = {"OBS": inputs, "HIDDEN": hidden, "OUTPUTS": outputs, "CONTINUOUS": int(continuous)}
     return "\n".join([*(f"#define {name} {value}" for name, value in defines.items()), compile.expand(SOURCE), ""])
-
-
-def _job_struct() -> type[ctypes.Structure]:
-    """The struct Job of learner.cuh: pointers and integers of eight bytes, and doubles."""
-    body = re.search(r"struct Job \{\n(.*?)\n\};", SOURCE.read_text(), re.DOTALL)[1]
-    fields = []
-    for line in body.splitlines():
-        kind, name = re.match(r"\s*(double )?[^;]*?(\w+)(?:;|\)\()", line).groups()
-        fields.append((name, ctypes.c_double if kind else ctypes.c_int64))
-    return type("Job", (ctypes.Structure,), {"_fields_": fields})
 
 
 class Learner(Update):
@@ -118,8 +106,10 @@ class Learner(Update):
             "part": _aligned(L * S * parts * _size(library, "part")),
         }
         self._kept = tensors
-        self._job = _job_struct()(
-            **{name: tensor.data_ptr() for name, tensor in tensors.items()},
+        self._job = structs.struct(
+            "Job",
+            SOURCE.read_text(),
+            **tensors,
             batch_rows=self.batch_rows,
             learners=L,
             shards=S,
@@ -191,15 +181,10 @@ class Learner(Update):
 
 
 def _require_shape(networks: Networks, distribution: Distribution) -> None:
-    hidden = networks.hidden
-    if len(hidden) != 2 or hidden[0] != hidden[1] or hidden[0] not in HIDDEN or networks.shared:
+    if networks.device.type != "cpu" or not networks.in_kernels:
         raise ValueError(
-            f"networks have hidden layers of {list(hidden)} units{', shared' if networks.shared else ''}; the compiled "
-            "update knows two equal ones of 16, 32 or 64, actor and critic apart"
-        )
-    if networks.device.type != "cpu" or networks.precision != "fp32":
-        raise ValueError(
-            f"networks are {networks.precision} on {networks.device}; the compiled update is fp32 on the CPU"
+            f"networks have hidden layers of {list(networks.hidden)} units{', shared' if networks.shared else ''}, "
+            f"{networks.precision} on {networks.device}; the compiled update knows {KNOWN}, on the CPU"
         )
     if not fits(distribution):
         raise ValueError(

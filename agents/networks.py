@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from envs.checks import require_memory
+from envs.policies import HIDDEN
 
 from .distributions import Distribution
-from .normaliser import CLIP
+from .normaliser import normalised
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+KNOWN = "actor and critic apart with two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
 
 
 class Networks:
@@ -64,6 +66,12 @@ class Networks:
         self._padding = self.parameters.new_zeros(learners, 8)  # as much as there is in one place, or more
         # Leaves of the autograd graph that share the memory of `parameters`.
         self.leaves = {name: part.detach().requires_grad_() for name, part in self.parts(self.parameters).items()}
+
+    @property
+    def in_kernels(self) -> bool:
+        """Whether kernels, those of roll-outs and those of updates, are written for networks of this form."""
+        equal = len(self.hidden) == 2 and self.hidden[0] == self.hidden[1]
+        return equal and self.hidden[0] in HIDDEN and not self.shared and self.precision == "fp32"
 
     def _place(self, network: str, widths: Sequence[int], at: int) -> int:
         for number, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
@@ -197,5 +205,5 @@ class Greedy(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         x = obs.float()
         if self.shift is not None:
-            x = ((x - self.shift) * self.scale).clamp(-CLIP, CLIP)
+            x = normalised(x, self.shift, self.scale)
         return self.distribution.to_environment(self.distribution.mode(self.actor(x)))

@@ -9,14 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from envs.checks import find_device, integer
+from envs.kernels import structs
 
-from .kernels import COLUMNS, fill, lookup, struct
+from .kernels import COLUMNS, lookup, struct
 from .rollout import per_part, require
 
 CLIP = 10.0  # of what is normalised
 EPSILON = 1e-8  # added to a variance
 CACHED = 65536  # numbers that the CPU turns into float64 at a time: what its cache holds
 STATISTICS = ("count", "mean", "squares")
+
+
+def normalised(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return ((x - shift) * scale).clamp_(-CLIP, CLIP)
 
 
 class Normaliser:
@@ -126,11 +131,11 @@ class Normaliser:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Rows [..., N, n] normalised, float32; the statistics stay. With one learner any [..., n]."""
         if self.learners == 1:
-            return ((x - self.shift[0, 0]) * self.scale[0, 0]).clamp_(-CLIP, CLIP)
+            return normalised(x, self.shift[0, 0], self.scale[0, 0])
         if x.dim() < 2 or x.shape[-2] % self.learners:
             raise ValueError(f"x must be [..., N, {self.n}] with N divisible by {self.learners}, got {list(x.shape)}")
         parts = x.reshape(*x.shape[:-2], self.learners, -1, self.n)
-        return ((parts - self.shift) * self.scale).clamp_(-CLIP, CLIP).view(x.shape)
+        return normalised(parts, self.shift, self.scale).view(x.shape)
 
     def of(self, learner: int) -> "Normaliser":
         """One learner's normaliser, which shares its statistics."""
@@ -221,7 +226,7 @@ class ReturnScale:
         for name, flag in flags.items():
             require(name, flag, shape, torch.bool, self.device)
         returns = torch.empty_like(reward)
-        fill(self._call, steps=len(reward), reward=reward, returns=returns, **flags)
+        structs.fill(self._call, steps=len(reward), reward=reward, returns=returns, **flags)
         self._kernels[valid is not None]()
         self.statistics.update(returns.unsqueeze(-1), valid, reduce)
         learners = self.statistics.scale.view(-1, 1)

@@ -19,7 +19,7 @@ from envs.spaces import AutoresetMode
 from . import checkpoint, command_line, contract, distributions, learner, training
 from .autograd import Autograd
 from .experience import Experience, modules, wide
-from .networks import Greedy, Networks
+from .networks import KNOWN, Greedy, Networks
 from .normaliser import Normaliser, ReturnScale
 from .ranks import Ranks
 from .rollout import Advantage, Order
@@ -75,9 +75,11 @@ class PPO:
         if config.norm_obs:
             n = self.env.single_observation_space.shape[-1]
             self.normaliser = Normaliser(n, config.members, self.device, shards // self.ranks.size)
+        known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
+        self._plain = known and self.networks.in_kernels and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         raw = not config.norm_obs and not config.agent_id
-        self._portable = port and raw and self._plain()  # the environment's kernel knows the policy
+        self._portable = port and raw and self._plain  # the environment's kernel knows the policy
         portable = self._portable and self.networks.learners == 1
         self.experience = Experience(
             self.env,
@@ -101,7 +103,7 @@ class PPO:
         self._count = torch.zeros(1, dtype=torch.int64, device=self.device)  # the same, for what runs on the device
         self._first_bad = torch.full((4,), -1, dtype=torch.int64, device=self.device)  # iterations, as GUARDED begins
         self._machinery()
-        self._episodes()  # forgets those of a trial
+        self._episodes()  # forgets those before the run
         self.phases: dict[str, Callable[[], None]] = {
             "rollout": self._rollout,
             "advantage": self._advantage,
@@ -172,20 +174,12 @@ class PPO:
         numbers = sum(self.team.sizes)
         return [config.log_std] * numbers + [config.group_log_std] * (self.distribution.free - numbers)
 
-    def _plain(self) -> bool:
-        """Whether networks and distribution are of the kind that kernels know."""
-        config, hidden = self.config, self.config.hidden
-        equal = len(hidden) == 2 and hidden[0] == hidden[1] and hidden[0] in envs.policies.HIDDEN
-        known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
-        known = known and config.ratio == "action"
-        return equal and known and not config.shared and config.precision == "fp32"
-
     def _chosen(self, name: str, fits: bool, needs: str) -> bool:
         asked = getattr(self.config, name)
         if asked == "kernel" and not fits:
             raise ValueError(
-                f"{name}='kernel' does not fit this run: it needs {needs}, precision='fp32', box='clipped', actor and "
-                f"critic apart with two equal layers of 16, 32 or 64 units; {name}='auto' takes torch where it must"
+                f"{name}='kernel' does not fit this run: it needs {needs}, box='clipped', {KNOWN}; {name}='auto' takes "
+                "torch where it must"
             )
         return fits and asked in ("auto", "kernel")
 
@@ -216,7 +210,7 @@ class PPO:
         batch = experience.batch()
         batch |= {"advantage": self.estimate.advantage.flatten(), "target": self.estimate.target.flatten()}
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
-        explicit = self.device.type == "cpu" and self._plain() and learner.fits(self.distribution)
+        explicit = self.device.type == "cpu" and self._plain and learner.fits(self.distribution)
         explicit = explicit and not {"mask", "valid"} & set(batch)
         if self._chosen("gradient", explicit, "device='cpu', all agents active, all actions allowed, at most 8"):
             rows = count // config.minibatches

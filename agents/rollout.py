@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from envs.checks import find_device, integer
+from envs.kernels import structs
 
-from .kernels import COLUMNS, ITEMS, fill, lookup, struct, threads_for
+from .kernels import COLUMNS, ITEMS, lookup, struct, threads_for
 
 
 def require(name: str, tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -251,6 +252,6 @@ class Advantage:
         flags = {"terminated": terminated, "truncated": truncated} | ({} if valid is None else {"valid": valid})
         for name, flag in flags.items():
             require(name, flag, (T, N), torch.bool, self.device)
-        fill(self._call, reward=reward, value=value, bootstrap=bootstrap, **flags)
+        structs.fill(self._call, reward=reward, value=value, bootstrap=bootstrap, **flags)
         self._kernels[valid is not None]()
         return self.advantage, self.target

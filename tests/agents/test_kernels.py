@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents import kernels
-from envs.kernels import compile
+from envs.kernels import compile, structs
 
 NAMES = {"noise", "order", "advantage", "advantage_of_valid", "returns", "returns_of_valid"}
 
@@ -32,7 +32,7 @@ def test_the_python_side_reads_every_field_of_the_structs():
 def test_a_struct_holds_numbers_and_the_addresses_of_tensors():
     running = torch.zeros(3)
     made = kernels.struct("Columns", columns=3, running=running)
-    kernels.fill(made, per_part=1)
+    structs.fill(made, per_part=1)
     assert np.frombuffer(made, dtype=np.int64).tolist() == [0, 0, 3, 1, 0, 0, running.data_ptr()]
 
 

@@ -357,7 +357,7 @@ def test_networks_of_another_shape_are_refused():
     _, distribution, batch = problem()
     for hidden, shared in (((64,), False), ((64, 32), False), ((48, 48), False), ((64, 64), True)):
         networks = Networks(4, 2, 0, hidden, shared)
-        with pytest.raises(ValueError, match=r"hidden layers of \[.*two equal ones of 16, 32 or 64"):
+        with pytest.raises(ValueError, match=r"hidden layers of \[.*two equal layers of 16, 32 or 64"):
             build(networks, distribution, batch, 10)
     with pytest.raises(ValueError, match="bf16 on cpu; the compiled update is fp32"):
         build(Networks(4, 2, 0, precision="bf16"), distribution, batch, 10)

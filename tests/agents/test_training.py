@@ -181,8 +181,8 @@ def test_a_new_run_takes_weights_and_normaliser_of_a_checkpoint_and_nothing_else
     [
         ("normalised", {"hidden": (32, 32)}, "hidden is (64, 64) in the checkpoint and (32, 32) here"),
         ("normalised", {"norm_obs": False}, "state has a 'normaliser', for which norm_obs must be True here"),
-        # 4 x 64 + 64 x 64 + 64 x 2 weights and their biases, likewise to 1, are 4,610 and 4,545; of 3 to 1, 4,481 twice;
-        # each to a multiple of four, and four between them.
+        # From 4 over 64 and 64 to 2 there are 4,610 weights and biases, to 1 4,545; from 3 to 1 4,481, twice. Each is
+        # filled up to a multiple of four, and four stand between.
         ("kernels", {"norm_obs": True}, "state['parameters'] must have the shape [1, 9164], has [1, 8972]"),
     ],
 )
