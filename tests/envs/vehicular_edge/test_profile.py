@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 import envs
 from envs.kernels import compile
+from tests.envs.batches import same
 
 OPTIONS = {"vehicles": 20, "traffic": "dense", "scenarios": 2}
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -27,8 +27,7 @@ def test_counting_cycles_changes_no_bit_and_the_stages_make_the_step(preset, dev
         assert all((cycles > 0).all() for cycles in found.values())
         whole = counting._buffers["metrics"][:, -1]
         np.testing.assert_allclose(sum(found.values()).cpu(), whole.cpu(), rtol=1e-6)
-    for name, value in plain.state().items():
-        assert torch.equal(torch.as_tensor(value), torch.as_tensor(counting.state()[name])), name
+    assert same(plain.state(), counting.state())
 
 
 def test_cycles_need_a_build_that_counts_them():
