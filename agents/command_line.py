@@ -1,4 +1,4 @@
-"""The command line of an algorithm: trains, then plays 100 episodes in the original."""
+"""The command line of an algorithm: trains, then plays episodes in the original."""
 
 import argparse
 import dataclasses
@@ -40,6 +40,12 @@ def _path(word: str) -> Path:
     return Path(word)
 
 
+def _count(word: str) -> int:
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} must be a whole number of at least 0")
+    return int(word)
+
+
 def _finite(word: str) -> float:
     try:
         number = float(word)
@@ -51,7 +57,7 @@ def _finite(word: str) -> float:
 
 
 def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
-    """`python -m agents.<name> <environment>`: trains, then plays 100 episodes in the original."""
+    """`python -m agents.<name> <environment>`: trains, then plays episodes in the original."""
     program = f"python -m agents.{name}"
     parser = Parser(
         prog=program,
@@ -68,14 +74,21 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
         "--resume", type=_path, help="checkpoint to continue from, or its folder; its settings need not be repeated"
     )
     parser.add_argument("--init-from", type=_path, help="checkpoint, or its folder, with whose weights to begin")
+    parser.add_argument(
+        "--episodes",
+        type=_count,
+        default=evaluation.EPISODES,
+        metavar="N",
+        help=f"played in the original at the end, with each of three policies; 0: none [{evaluation.EPISODES}]",
+    )
     parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     config.add_options(
         parser.add_argument_group(f"settings, which replace the recipe's [{next(iter(recipes))}'s]"), settings
     )
     given = parser.parse()
-    environment, recipe, device, stop_at, quiet = (
-        given.pop(option) for option in ("environment", "recipe", "device", "stop_at", "quiet")
+    environment, recipe, device, episodes, stop_at, quiet = (
+        given.pop(option) for option in ("environment", "recipe", "device", "episodes", "stop_at", "quiet")
     )
     output, resume, init_from = (given.pop(option) for option in ("output", "resume", "init_from"))
     try:
@@ -92,8 +105,8 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
         check = training.Checks(environment, stop_at, device) if stop_at is not None else None
         files = {"output": output, "resume": resume, "init_from": init_from}
         run = training.train(algorithm, environment, chosen, device, **files, check=check, quiet=quiet)
-        if run.ranks.rank == 0:
-            _tell(run, environment)
+        if run.ranks.rank == 0 and episodes:
+            _tell(run, environment, episodes)
         run.ranks.close()
     except training.Interrupted as error:
         if int(os.environ.get("RANK", 0)) == 0:
@@ -101,6 +114,7 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
             start = program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m agents.{name}"
             rest = [environment, "--device", device, "--resume", str(error.path)]
             rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
+            rest += [] if episodes == evaluation.EPISODES else ["--episodes", str(episodes)]
             again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
             print(f"{error}{again}", file=sys.stderr)
         raise SystemExit(128 + error.number) from None
@@ -110,16 +124,16 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
         raise SystemExit(f"error: {error}") from None
 
 
-def _tell(run, environment: str) -> None:
+def _tell(run, environment: str, episodes: int) -> None:
     """Scores of what was trained, in the original, beside a random policy."""
     torch.manual_seed(run.config.seed)  # of the sampled policy
     rows = {
-        "greedy": lambda: evaluation.in_original(environment, run.act),
-        "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False)),
-        "random": lambda: evaluation.random_policy(environment),
+        "greedy": lambda: evaluation.in_original(environment, run.act, episodes),
+        "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False), episodes),
+        "random": lambda: evaluation.random_policy(environment, episodes),
     }
     member = " of member 0" if run.config.members > 1 else ""
-    print(f"{run.env_steps:,} steps; mean return{member} of {evaluation.EPISODES} episodes in the original:")
+    print(f"{run.env_steps:,} steps; mean return{member} of {episodes} episodes in the original:")
     for policy, play in rows.items():
         returns = play().returns
         print(f"  {policy:8} {returns.mean():10.2f}  (smallest {returns.min():.2f}, largest {returns.max():.2f})")

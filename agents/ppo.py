@@ -8,6 +8,7 @@ with roll-out and gradient in C++ where a kernel carries the policy.
 """
 
 import copy
+import gc
 import math
 from collections.abc import Callable, Mapping
 
@@ -221,6 +222,7 @@ class PPO:
     def _capture(self):
         """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
         before = self.state()
+        gc.collect()  # graphs of an earlier run, which would break this capture if they were freed within it
         with torch.cuda.device(self.device):
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())

@@ -374,6 +374,7 @@ def test_what_is_wrong_is_said_in_one_line(monkeypatch, capsys, arguments, said)
         (["cartpole", "--epochs", "many"], "argument --epochs: invalid int value: 'many'"),
         (["cartpole", "--output", ""], "argument --output: a path must not be empty"),
         (["cartpole", "--resume", ""], "argument --resume: a path must not be empty"),
+        (["cartpole", "--episodes", "-1"], "argument --episodes: '-1' must be a whole number of at least 0"),
         (["cartpole", "--stop-at", "nan"], "argument --stop-at: 'nan' must be a finite number"),
         (["cartpole", "pendulum"], "'pendulum' belongs to no option"),
     ],
@@ -414,5 +415,6 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
 
 def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):
     arguments = ("cartpole", "--total-steps", "204800", "--stop-at", "9", "--eval-every", "2048", "--quiet")
-    status, out, _ = main(monkeypatch, capsys, *arguments)
-    assert status == 0 and out.startswith("4,096 steps; ")
+    status, out, _ = main(monkeypatch, capsys, *arguments, "--episodes", "3")
+    assert status == 0 and out.startswith("4,096 steps; mean return of 3 episodes in the original:\n")
+    assert main(monkeypatch, capsys, *arguments, "--episodes", "0") == (0, "", "")
