@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import envs
 from agents import evaluation, ppo, recipes, training
@@ -567,6 +569,71 @@ def test_a_run_that_cannot_be_is_refused_with_what_could_be(environment, changes
 
 
 # ---- CUDA ------------------------------------------------------------------------------------------------------------
+
+
+class Asked(TorchDispatchMode):
+    """Notes each operation for which the host would wait for a GPU: a number or a shape that it asks of a tensor, and
+    a tensor made of Python's numbers, which is copied there."""
+
+    WAITS = re.compile(
+        r"aten::(_local_scalar_dense|item|nonzero\w*|is_nonzero|equal|masked_select|lift_fresh\w*|_?unique\w*)$"
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):
+        name = function._schema.name
+        masks = name.startswith("aten::index") and any(
+            isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in pytree.tree_leaves(arguments[1:])
+        )
+        if masks or self.WAITS.match(name):
+            self.found.add(name)
+        return function(*arguments, **options or {})
+
+
+def edge():
+    sizes = {"vehicles": 12, "edges": 3, "types": 20, "slots": 6, "components": 2, "scenarios": 2}
+    return envs.make("vehicular_edge", SMALL.num_envs, signed=True, check_actions=False, **sizes)
+
+
+GENERAL = {"rollout": "torch", "gradient": "autograd"}  # what a GPU runs where no kernel fits
+
+
+@pytest.mark.parametrize(
+    ("environment", "changes"),
+    [
+        ("cartpole", {}),
+        ("cartpole", {"target_kl": 0.01, "shards": 2, "reward_scale": 0.1}),
+        ("pendulum", {"norm_obs": True, "norm_reward": True}),
+        ("pendulum", {"members": 4, "lr": (1e-3, 2e-3, 3e-3, 4e-3)}),
+        ("pendulum", {"box": "squashed", "precision": "bf16"}),
+        ("pendulum", {"box": "beta", "shared": True}),
+        (edge, {"share": "team", "groups": True, "ratio": "component", "norm_obs": True, "norm_reward": True}),
+    ],
+    ids=str,
+)
+def test_an_iteration_asks_the_device_for_nothing(environment, changes):
+    """So that it can be captured in a CUDA graph; as far as can be seen on the CPU."""
+    trainer = run(environment, 1, **GENERAL | changes)
+    with Asked() as asked:
+        trainer.iterate()
+    assert not asked.found
+
+
+def test_what_asks_the_device_is_noticed():
+    rows, flags = torch.ones(3), torch.tensor([True, False, True])
+    for question in (
+        rows.sum().item,
+        lambda: rows[flags],
+        flags.nonzero,
+        lambda: bool(flags.any()),
+        lambda: rows.new_tensor([1.0, 2.0]),
+    ):
+        with Asked() as asked:
+            question()
+        assert asked.found
 
 
 @pytest.mark.gpu
