@@ -164,7 +164,7 @@ def torch_stream():
     """CuPy launches on torch's current stream inside this, so that a graph under capture takes them."""
     import cupy
 
-    return cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    return cupy.cuda.Stream.from_external(torch.cuda.current_stream())
 
 
 def captured(work: Callable[[], None], times: int) -> torch.cuda.CUDAGraph:
