@@ -4,7 +4,9 @@ The folder is the list: an environment is a folder with a `port.py`.
 """
 
 import contextlib
+import dataclasses
 import importlib
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,9 @@ import torch
 
 from .arrays import ArraysEnv
 from .batch import BatchedEnv
-from .checks import choice
+from .checks import choice, nearest
 from .policies import MLP, Linear
-from .port import Port, nearest
+from .port import Port
 from .vectorised import Graph
 
 _FOLDER = Path(__file__).resolve().parent
@@ -77,9 +79,18 @@ def port(name: str):
 
 
 def make(name: str, num_envs: int, device="cpu", **options):
-    """A batch of `num_envs` environments; `BatchedEnv`, or the class that the port names, lists the options."""
+    """A batch of `num_envs` environments; `BatchedEnv`, or the class that the port names, lists the options.
+
+    Raises:
+        ValueError: an unknown environment or option (the nearest name is given), or what the class refuses.
+    """
     declared = port(name)
     batched = BatchedEnv if declared.kind == "thread" else declared.batched
+    own = [one for one in inspect.signature(batched).parameters if one not in ("port", "folder", "params")]
+    known = [*own, *(field.name for field in dataclasses.fields(declared.params))]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{declared.title} has no parameter or option {option!r}{nearest(option, known)}")
     return batched(declared, folder(name), num_envs, device, **options)
 
 

@@ -4,7 +4,6 @@ Every output of `step` is the environment's own buffer, overwritten by the next 
 """
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,23 +11,16 @@ import numpy as np
 import torch
 
 from . import batch_state, launch, rollouts
-from .checks import choice, find_device, integer, require_memory
+from .actions import Actions
+from .checks import choice, integer
 from .kernels import structs
 from .policies import MLP, Linear
-from .port import TILE, Port, nearest
-from .spaces import AutoresetMode, ResetNeeded, batch_space
-from .vectorised import MODES, Vectorised, cores
+from .port import TILE, Port
+from .spaces import AutoresetMode, batch_space
+from .vectorised import Vectorised
 
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
-DISCRETE_TYPES = (torch.uint8, torch.int32, torch.int64)
-CONTINUOUS_TYPES = (torch.float32, torch.float64)
-INTEGERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")  # NumPy's types that torch knows
-FLOATS = ("f2", "f4", "f8")
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 class BatchedEnv(Vectorised):
@@ -81,11 +73,8 @@ class BatchedEnv(Vectorised):
         preset: str | None = None,
         **params,
     ):
-        options = [
-            name for name in inspect.signature(BatchedEnv).parameters if name not in ("port", "folder", "params")
-        ]
-        self.name, self.port, self.params = folder.name, port, port.make_params(preset, params, options)
-        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.name, self.port, self.params = folder.name, port, port.make_params(preset, params)
+        self._configure(num_envs, device, dtype, autoreset_mode, threads, SINGLE_THREAD_BELOW, check_actions)
         self.groups = integer("groups", groups, 1, self.num_envs)
         if self.num_envs % self.groups:
             raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
@@ -93,39 +82,29 @@ class BatchedEnv(Vectorised):
         self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
         limit = port.horizon if max_episode_steps is None else max_episode_steps
         self.max_episode_steps = integer("max_episode_steps", limit, 1, 2**31 - 1)
-        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
-        self.autoreset_mode = AutoresetMode(mode)
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"]}
-        self.dtype = choice("dtype", dtype, ("float32", "float64"))
         self._view = choice("obs", obs, ("copy", "view")) == "view"
-        if self._view and dtype == "float64":
+        if self._view and self.dtype == "float64":
             raise ValueError("obs='view' needs dtype='float32': observations are float32")
         if self._view and not port.observes_state:
             raise ValueError(f"obs='view' needs observations that are the state; those of {port.title} are not")
-        types = CONTINUOUS_TYPES if self.port.continuous else DISCRETE_TYPES
-        self._action_types = types if action_dtype is None else (choice("action_dtype", action_dtype, types),)
-        self.device = find_device(device)
         self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
             raise ValueError("arrays='numpy' needs device='cpu'")
-        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW else cores()
-        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
-        choice("check_actions", check_actions, (None, True, False))
         self.render_mode = choice("render_mode", render_mode, (None, "rgb_array"))
-        self._check = self.device.type == "cpu" if check_actions is None else check_actions
+        self._actions = Actions(port.action, self.num_envs, self.device, action_dtype)
         seeds = self._seeds(seed)
 
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = port.action
-        self._action_shape = torch.Size((self.num_envs,))
-        self._stored_type = torch.float32 if self.port.continuous else torch.uint8  # of an action in a trajectory
         self._folder = folder
         self._allocate()
         self._load()
         self._present()
         self._trajectory: tuple[dict, dict[str, torch.Tensor]] | None = None  # layout and buffers of the last one
         self._linear: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None  # the last one, on the device
-        self._reset(None, seeds, {})
+        self._set_bounds(port.reset_bounds({}))
+        self._restart(None, seeds)
         self._started = False  # the first reset keeps episode 0
 
     # ---- construction -----------------------------------------------------------------------------------------------
@@ -158,20 +137,14 @@ class BatchedEnv(Vectorised):
     def _allocate(self):
         self._tile = min(TILE, max(32, 1 << (self.group_size - 1).bit_length()))
         self._tiles = self.groups * -(-self.group_size // self._tile)
-        layout = self._layout()
-        bytes_of = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
-        require_memory(sum(bytes_of.values()), self.device, "num_envs", self.num_envs)
-        self._buffers = {
-            name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
-        }
-        self._clear_statistics()
+        bytes_of = self._make_buffers(self._layout())
         shared = {"totals", "extremes", "clock", "bounds", "seeds"}
         per_env = {name: size // self.num_envs for name, size in bytes_of.items() if name not in shared}
         self.bytes_per_env = sum(per_env.values())
         rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
         twice = {"state", "elapsed", "running_return"}  # read and written
         traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
-        self.bytes_per_step = traffic + self._action_types[0].itemsize
+        self.bytes_per_step = traffic + self._actions.types[0].itemsize
 
     def _unit(self, hidden: int = 0) -> str:
         return self.port.unit(
@@ -200,9 +173,10 @@ class BatchedEnv(Vectorised):
         self._call = structs.struct("Call", text)
         kernel = self._lookup(text)
         self._lookups = {0: kernel}  # by the width of an MLP, which has a unit of its own; 0: none
-        self._steps = {dtype: kernel(f"step_{_name(dtype)}") for dtype in self._action_types}
+        self._steps = {dtype: kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._actions.types}
         self._kernels: dict[tuple[str, int], Callable] = {}
-        self._outside = launch.validators(text, self._action_types) if self._check and self.device.type == "cpu" else {}
+        checked_here = self._check and self.device.type == "cpu"
+        self._outside = launch.validators(text, self._actions.types) if checked_here else {}
 
     def _lookup(self, text: str) -> Callable:
         if self.device.type == "cpu":
@@ -256,24 +230,10 @@ class BatchedEnv(Vectorised):
         Raises:
             ValueError, TypeError: as Gymnasium's vector environments do, and for a mask beside a seed or bounds.
         """
-        if not isinstance(options, Mapping | None):
-            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
-        options = dict(options or {})
-        mask = options.pop("reset_mask", None)
-        for key in options:
-            if key not in self.port.reset_options:
-                raise ValueError(
-                    f"unknown reset option {key!r}{nearest(key, (*self.port.reset_options, 'reset_mask'))}"
-                )
-        if mask is not None:
-            if seed is not None or options:
-                raise ValueError("options['reset_mask'] cannot be combined with a seed or with reset bounds")
-            self._require_started("a masked reset")
-            self._reset(self._mask(mask, "options['reset_mask']"), None, None)
-        else:
-            first = None if self._started else [int(s) for s in self._buffers["seeds"].cpu().numpy()]
-            self._reset(None, first if seed is None else self._seeds(seed), options)
-        self._started = True
+        mask, seeds, bounds = self._reset_arguments(seed, options, self.port.reset_options)
+        if mask is None:
+            self._set_bounds(self.port.reset_bounds(bounds))
+        self._restart(mask, seeds)
         return self._outputs[0], {}
 
     def step(self, action):
@@ -292,64 +252,17 @@ class BatchedEnv(Vectorised):
             ValueError: wrong shape, type or device; where actions are checked, environment and value of the first
                 action outside the space, and with DISABLED the first environment that needs a reset.
             ResetNeeded: before the first reset.
+            ClosedEnvironmentError: after `close()`.
         """
         if not self._started:
-            raise ResetNeeded("call reset() before the first step()")
-        action = self._action(action)
+            self._require_started("the first step()")
+        action = self._actions.take(action)
+        if self._check:
+            self._actions.require_inside(action, self._outside)
+            self._require_unended()
         self._call.input = action.data_ptr()
         self._steps[action.dtype]()
         return *self._outputs, dict(self._info)
-
-    def _reset(self, mask, seeds, options):
-        if options is not None:
-            self._set_bounds(self.port.reset_bounds(options))
-        if seeds is not None:
-            self._set_seeds(seeds)
-            self._buffers["clock"].zero_()
-        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
-
-    def _action(self, action) -> torch.Tensor:
-        numbers = FLOATS if self.port.continuous else INTEGERS
-        if isinstance(action, torch.Tensor):
-            tensor = action
-        elif self.device.type == "cpu" and isinstance(action, np.ndarray) and action.dtype.str[1:] in numbers:
-            plain = action.flags.carray and action.dtype.isnative  # torch refuses, or warns of, anything else
-            tensor = torch.from_numpy(action if plain else np.array(action, action.dtype.newbyteorder("=")))
-        else:
-            kind = "a floating-point" if self.port.continuous else "an integer"
-            arrays = " or NumPy array" if self.device.type == "cpu" else f" on {self.device}"
-            found = getattr(action, "dtype", type(action).__name__)
-            raise ValueError(f"action must be {kind} torch tensor{arrays}, got {found}")
-        if tensor.dtype not in self._steps:
-            allowed = ", ".join(map(_name, self._action_types))
-            raise ValueError(f"action has dtype {_name(tensor.dtype)}; allowed: {allowed}")
-        if tensor.shape != self._action_shape and tensor.shape != (self.num_envs, 1):
-            raise ValueError(
-                f"action has shape {tuple(tensor.shape)}; allowed: ({self.num_envs},) or ({self.num_envs}, 1)"
-            )
-        if tensor.device != self.device:
-            raise ValueError(f"action is on {tensor.device}; this environment is on {self.device}")
-        if not tensor.is_contiguous():
-            tensor = tensor.contiguous()
-        if self._check:
-            self._check_action(tensor)
-        return tensor
-
-    def _check_action(self, tensor: torch.Tensor):
-        space = self.single_action_space
-        low, high = (space.low.item(), space.high.item()) if self.port.continuous else (0, int(space.n) - 1)
-        if self._outside:
-            first = self._outside[tensor.dtype](tensor.data_ptr(), self.num_envs)
-        else:
-            wrong = (~((tensor >= low) & (tensor <= high))).flatten().nonzero()  # NaN is wrong as well
-            first = int(wrong[0]) if len(wrong) else -1
-        if first >= 0:
-            allowed = f"[{low:g}, {high:g}]" if self.port.continuous else f"{low} .. {high}"
-            raise ValueError(
-                f"action[{first}]={tensor.flatten()[first].item()} of environment {first} is not in {allowed}"
-                + ("; clamp it, or make the environment with check_actions=False" if self.port.continuous else "")
-            )
-        self._require_unended()
 
     # ---- policies and many steps at once ----------------------------------------------------------------------------
 
@@ -359,7 +272,7 @@ class BatchedEnv(Vectorised):
         Only stepping moves the policy's clock: asked twice, it answers the same.
         """
         shape = (integer("steps", steps, 1, 2**31 - 1), self.num_envs)
-        actions = torch.empty(shape, dtype=self._stored_type, device=self.device)
+        actions = torch.empty(shape, dtype=self._actions.stored_type, device=self.device)
         self._run("random_actions", steps=steps, actions=actions)
         return actions
 
@@ -463,6 +376,7 @@ class BatchedEnv(Vectorised):
             ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
                 0 .. limit-1 for a running episode or 0 .. limit for one that has ended.
         """
+        self._require_open()
         batch_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")
         self._started = True

@@ -14,11 +14,10 @@ import torch
 
 from . import block_state, launch
 from .block_port import Layout
-from .checks import choice, find_device, integer, require_memory
+from .checks import choice, integer
 from .kernels import compile, structs
-from .port import nearest
-from .spaces import AutoresetMode, Box, ResetNeeded, batch_space
-from .vectorised import MODES, Vectorised, cores
+from .spaces import AutoresetMode, Box, batch_space
+from .vectorised import Vectorised
 
 THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
 
@@ -69,19 +68,11 @@ class BlockEnv(Vectorised):
     ):
         self.layout, self.sizes = layout, layout.sizes
         self.name, self.params = layout.folder.name, layout.params
-        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self._configure(num_envs, device, dtype, autoreset_mode, threads, THREADS_FROM, check_actions)
         self.chunk = self.num_envs if chunk is None else min(integer("chunk", chunk, 1, 2**31 - 1), self.num_envs)
         self.first_index = integer("first_index", first_index, 0, 2**32 - self.num_envs)
-        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
-        self.autoreset_mode = AutoresetMode(mode)
         self.metadata = {"autoreset_mode": self.autoreset_mode}
-        self.dtype = choice("dtype", dtype, ("float32", "float64"))
         self.signed, self.trace = choice("signed", signed, (True, False)), choice("trace", trace, (True, False))
-        self.device = find_device(device)
-        default_threads = 1 if self.num_envs < THREADS_FROM else cores()
-        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
-        choice("check_actions", check_actions, (None, True, False))
-        self._check = self.device.type == "cpu" if check_actions is None else check_actions
         self.max_episode_steps = layout.limit
         seeds = self._seeds(seed)
         low = -1.0 if signed else 0.0
@@ -92,7 +83,7 @@ class BlockEnv(Vectorised):
         self._allocate(tables, scenarios)
         self._load(scenarios)
         self._present()
-        self._reset(None, seeds)
+        self._restart(None, seeds)
         self._started = False  # the first reset keeps episode 0
 
     # ---- construction -----------------------------------------------------------------------------------------------
@@ -125,17 +116,11 @@ class BlockEnv(Vectorised):
         }
 
     def _allocate(self, tables: Mapping[str, np.ndarray], scenarios: int):
-        layout = self._layout()
-        sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
         of_tables = sum(table.nbytes for table in tables.values())
-        require_memory(sum(sizes.values()) + of_tables, self.device, "num_envs", self.num_envs)
-        self._buffers = {
-            name: torch.zeros(shape, dtype=dtype, device=self.device) for name, (shape, dtype) in layout.items()
-        }
+        sizes = self._make_buffers(self._layout(), of_tables)
         self._tables = {
             name: torch.from_numpy(np.ascontiguousarray(table)).to(self.device) for name, table in tables.items()
         }
-        self._clear_statistics()
         shown = {"obs": "observations", "final_obs": "observations", "state": "state", "record": "record"}
         self._memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
         for name, size in sizes.items():
@@ -264,28 +249,9 @@ class BlockEnv(Vectorised):
         Raises:
             ValueError, TypeError: an unknown option, or a mask beside a seed.
         """
-        if not isinstance(options, Mapping | None):
-            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
-        options = dict(options or {})
-        mask = options.pop("reset_mask", None)
-        for key in options:
-            raise ValueError(f"unknown reset option {key!r}{nearest(key, ('reset_mask',))}")
-        if mask is not None:
-            if seed is not None:
-                raise ValueError("options['reset_mask'] cannot be combined with a seed")
-            self._require_started("a masked reset")
-            self._reset(self._mask(mask, "options['reset_mask']"), None)
-        else:
-            first = None if self._started else [int(self._buffers["seeds"].cpu().numpy()[0])]
-            self._reset(None, first if seed is None else self._seeds(seed))
-        self._started = True
+        mask, seeds, _ = self._reset_arguments(seed, options)
+        self._restart(mask, seeds)
         return self._outputs[0], {"active": self._info["active"]}
-
-    def _reset(self, mask: torch.Tensor | None, seeds):
-        if seeds is not None:
-            self._set_seeds(seeds)
-            self._buffers["clock"].zero_()
-        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
 
     def step(self, action):
         """One step of every environment.
@@ -304,21 +270,23 @@ class BlockEnv(Vectorised):
             ValueError: wrong shape, type or device; where actions are checked, environment, agent, index and value of
                 the first number outside the space, and with DISABLED the first environment that needs a reset.
             ResetNeeded: before the first reset.
+            ClosedEnvironmentError: after `close()`.
         """
         if not self._started:
-            raise ResetNeeded("call reset() before the first step()")
+            self._require_started("the first step()")
         if isinstance(action, Mapping):
             target, share = self._integers(action)
             if self._check:
                 self._require_unended()
-            self._run("step", input=target, shares=share)
+            self._call.input, self._call.shares = target.data_ptr(), share.data_ptr()
         else:
             raw = self._tensor("action", action, torch.float32, self._action_shape)
             if self._check:
                 low = -1.0 if self.signed else 0.0
                 self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
                 self._require_unended()
-            self._run("step", input=raw, shares=0)
+            self._call.input, self._call.shares = raw.data_ptr(), 0
+        self._run("step")
         return *self._outputs, dict(self._info)
 
     def _integers(self, action: Mapping) -> tuple[torch.Tensor, torch.Tensor]:
@@ -334,7 +302,8 @@ class BlockEnv(Vectorised):
     def _tensor(self, name: str, value, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         kind = str(dtype).removeprefix("torch.")
         if self.device.type == "cpu" and isinstance(value, np.ndarray) and value.dtype == np.dtype(kind):
-            value = torch.from_numpy(np.ascontiguousarray(value))
+            plain = value.flags.carray  # torch refuses, or warns of, anything else
+            value = torch.from_numpy(value if plain else np.array(value))
         if not isinstance(value, torch.Tensor) or value.dtype != dtype:
             found = getattr(value, "dtype", type(value).__name__)
             raise ValueError(f"{name} must be a {kind} tensor on {self.device}, got {found}")
@@ -406,6 +375,7 @@ class BlockEnv(Vectorised):
             ValueError: an unknown key, a wrong shape, a value that no step leads to, or params or pool of another batch
                 than this one; states without these two keys are taken from any.
         """
+        self._require_open()
         block_state.put(self, state, None if mask is None else self._mask(mask, "set_state: mask"))
         self._run("observe")
         self._started = True

@@ -1,16 +1,16 @@
 """What a port declares about itself, and the checks that follow from it."""
 
 import dataclasses
-import difflib
 import functools
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
+from .checks import nearest
 from .kernels import compile
 from .policies import HIDDEN
 from .spaces import Box, Discrete
@@ -53,8 +53,8 @@ class Port:
         outputs = 1 if self.continuous else int(self.action.n)
         return outputs, self.observation(self.params()).shape[0]
 
-    def make_params(self, preset: str | None, overrides: Mapping, others: Iterable[str] = ()):
-        """The parameters of a preset with single ones replaced; `others` are names that may have been meant instead.
+    def make_params(self, preset: str | None, overrides: Mapping):
+        """The parameters of a preset with single ones replaced.
 
         Raises:
             ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
@@ -65,7 +65,7 @@ class Port:
         known = {f.name: f for f in dataclasses.fields(self.params)}
         for name, value in chosen.items():
             if name not in known:
-                raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, [*known, *others])}")
+                raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, known)}")
             chosen[name] = constant(name, value, known[name])
         return self.params(**chosen)
 
@@ -104,12 +104,6 @@ class Port:
         for dtype in types:
             found["SameStep", dtype, "mlp"] = unit(mode="SameStep", dtype=dtype, view=False, hidden=max(HIDDEN))
         return found
-
-
-def nearest(name: str, known) -> str:
-    """A hint to append to an error: "; did you mean 'x'?" or the list of what exists."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(map(str, known))}"
 
 
 def constant(name: str, value, spec):

@@ -48,7 +48,7 @@ def layout(env, steps: int, policy: Policy, obs_dtype: str) -> dict[str, tuple[t
     _require_policy(policy)
     found = {
         "obs": ((*rows, env.single_observation_space.shape[0]), getattr(torch, obs_dtype)),
-        "action": (rows, env._stored_type),
+        "action": (rows, env._actions.stored_type),
         "reward": (rows, FLOAT32),
         "terminated": (rows, torch.bool),
         "truncated": (rows, torch.bool),

@@ -1,7 +1,7 @@
 """Gymnasium's spaces and vector base class, or plain stand-ins on a machine without Gymnasium (a bare GPU machine)."""
 
 try:
-    from gymnasium.error import ResetNeeded
+    from gymnasium.error import ClosedEnvironmentError, ResetNeeded
     from gymnasium.spaces import Box, Discrete
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
@@ -13,6 +13,9 @@ except ImportError:
 
     class ResetNeeded(RuntimeError):
         """A step before the first reset."""
+
+    class ClosedEnvironmentError(RuntimeError):
+        """A use after `close()`."""
 
     class AutoresetMode(Enum):
         NEXT_STEP = "NextStep"
@@ -39,11 +42,11 @@ except ImportError:
         closed = False
         spec = None
 
-        def close(self):
+        def close(self, **kwargs):
             self.closed = True
 
     def batch_space(space, n):
         return None
 
 
-__all__ = ["AutoresetMode", "Box", "Discrete", "ResetNeeded", "VectorEnv", "batch_space"]
+__all__ = ["AutoresetMode", "Box", "ClosedEnvironmentError", "Discrete", "ResetNeeded", "VectorEnv", "batch_space"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from .port import nearest
+from .checks import nearest
 from .spaces import AutoresetMode
 
 # torch has few operations on these, but the same memory has another name.

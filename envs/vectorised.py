@@ -1,13 +1,13 @@
 """What every batched environment has, whether a thread holds one of its environments or a block of threads."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from .checks import integer
-from .spaces import AutoresetMode, ResetNeeded, VectorEnv
+from .checks import choice, find_device, integer, nearest, require_memory
+from .spaces import AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv
 
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
 RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh and block.cuh
@@ -30,9 +30,76 @@ def cores() -> int:
 class Vectorised(VectorEnv):
     """Seeds, masks, statistics and graph capture over the buffers of a batch.
 
-    A class of its own has num_envs, device, groups, autoreset_mode, `_buffers`, `_outputs`, `_check`, `_started` and
-    the methods `step` and `random_actions`.
+    A class of its own has name, groups, `_outputs` and the methods `step`, `random_actions` and `_run`, which runs a
+    kernel by its name.
     """
+
+    _started = False
+
+    def _configure(self, num_envs, device, dtype, autoreset_mode, threads, threads_from: int, check_actions):
+        """Checks the options that both kinds have and keeps them; all threads from so many environments on."""
+        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.device = find_device(device)
+        self.dtype = choice("dtype", dtype, ("float32", "float64"))
+        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
+        self.autoreset_mode = AutoresetMode(mode)
+        default_threads = 1 if self.num_envs < threads_from else cores()
+        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
+        choice("check_actions", check_actions, (None, True, False))
+        self._check = self.device.type == "cpu" if check_actions is None else check_actions
+
+    def _make_buffers(self, layout: Mapping[str, tuple[tuple[int, ...], torch.dtype]], beside: int = 0) -> dict:
+        """Allocates all buffers of `struct Batch`, zero, where they fit and `beside` bytes too; returns their bytes."""
+        sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
+        require_memory(sum(sizes.values()) + beside, self.device, "num_envs", self.num_envs)
+        self._buffers = {name: torch.zeros(s, dtype=dtype, device=self.device) for name, (s, dtype) in layout.items()}
+        self._clear_statistics()
+        return sizes
+
+    def __reduce__(self):
+        raise TypeError(
+            f"a batch of {self.name} is made of buffers and compiled kernels of its process and cannot be pickled or "
+            "copied: call envs.make(...) in the process that needs it, and hand it state() for set_state()"
+        )
+
+    def close(self, **kwargs):
+        """Ends the use of the batch; its tensors stay for whoever holds them."""
+        super().close(**kwargs)
+        self._started = False
+
+    def _reset_arguments(self, seed, options: Mapping | None, known: Sequence[str] = ()):
+        """What `reset` is to do, checked.
+
+        Args:
+            known: names of options besides "reset_mask".
+
+        Returns:
+            A mask [B] on the device or None, seeds to begin anew with or None, and the other options.
+        """
+        self._require_open()
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        for key in options:
+            if key not in known:
+                raise ValueError(f"unknown reset option {key!r}{nearest(key, (*known, 'reset_mask'))}")
+        if mask is None:
+            first = None if self._started else [int(s) for s in self._buffers["seeds"].cpu().numpy()]
+            return None, first if seed is None else self._seeds(seed), options
+        if seed is not None or options:
+            other = "a seed or with reset bounds" if known else "a seed"
+            raise ValueError(f"options['reset_mask'] cannot be combined with {other}")
+        self._require_started("a masked reset")
+        return self._mask(mask, "options['reset_mask']"), None, options
+
+    def _restart(self, mask: torch.Tensor | None, seeds: Sequence[int] | None):
+        """Starts an episode in the environments of a mask, or in all; with seeds the noise anew."""
+        if seeds is not None:
+            self._set_seeds(seeds)
+            self._buffers["clock"].zero_()
+        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
+        self._started = True
 
     def _set_seeds(self, seeds: Sequence[int]):
         self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
@@ -58,7 +125,12 @@ class Vectorised(VectorEnv):
         tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
         return tensor.to(self.device)
 
+    def _require_open(self):
+        if self.closed:
+            raise ClosedEnvironmentError(f"this batch of {self.name} is closed; make another with envs.make")
+
     def _require_started(self, what: str):
+        self._require_open()
         if not self._started:
             raise ResetNeeded(f"call reset() before {what}")
 

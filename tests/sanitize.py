@@ -47,7 +47,7 @@ def threads(name: str, device: str) -> None:
         env = envs.make(name, device=device, autoreset_mode=mode, dtype=dtype, obs=obs, **SMALL)
         env.reset(seed=[1, 2])
         for step in range(STEPS):
-            for kind in env._action_types:
+            for kind in env._actions.types:
                 env.step(env.random_actions(2)[step % 2].to(kind))
         restart(env)
         if mode == "SameStep":

@@ -46,7 +46,8 @@ def fields(name: str, text: str) -> MappingProxyType[str, type]:
 
 def struct(name: str, text: str, **values) -> ctypes.Structure:
     """A struct of a source with the values given, all else zero; see `fields` and `fill`."""
-    made = type(name, (ctypes.Structure,), {"_fields_": list(fields(name, text).items())})()
+    body = {"_fields_": list(fields(name, text).items()), "__slots__": ()}  # so that no other attribute can be set
+    made = type(name, (ctypes.Structure,), body)()
     fill(made, **values)
     return made
 
@@ -58,6 +59,4 @@ def fill(made: ctypes.Structure, **values):
         AttributeError: the struct has no such field.
     """
     for field, value in values.items():
-        if not hasattr(made, field):
-            raise AttributeError(f"struct {type(made).__name__} has no field {field!r}")
         setattr(made, field, value.data_ptr() if isinstance(value, torch.Tensor) else value)

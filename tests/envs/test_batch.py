@@ -1,7 +1,10 @@
 """The contract of the batched environment, which every environment keeps: outputs, actions, resets, state."""
 
+import copy
 import gc
+import pickle
 import re
+import warnings
 import weakref
 
 import numpy as np
@@ -10,7 +13,7 @@ import torch
 
 import envs
 from envs.checks import available_memory
-from envs.spaces import Discrete, ResetNeeded
+from envs.spaces import ClosedEnvironmentError, Discrete, ResetNeeded
 from tests.envs.batches import DEVICES, MODES, NAMES, B, copies, make, random_step, same, spread, statistics
 
 DISCRETE = [name for name in NAMES if isinstance(envs.port(name).action, Discrete)]
@@ -193,6 +196,15 @@ def test_a_chosen_action_type_excludes_the_others():
         env.step(torch.zeros(B, dtype=torch.uint8))
 
 
+def test_actions_may_be_read_only():
+    for env in (make(), make("pendulum"), make("vehicular_edge", 2)):
+        action = env.random_actions()[0].numpy()
+        action.flags.writeable = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            env.step(action)
+
+
 def test_actions_may_be_a_reversed_view():
     env, other = make(), make()
     action = np.arange(B) % 2
@@ -233,6 +245,7 @@ def test_actions_may_be_a_reversed_view():
         ({"action_dtype": torch.float32}, "action_dtype=torch.float32 must be one of"),
         ({"preset": "moon"}, "preset='moon' is unknown; CartPole-v1 has 'original'"),
         ({"num_env": 3}, "CartPole-v1 has no parameter or option 'num_env'; did you mean 'num_envs'?"),
+        ({"port": 3}, "CartPole-v1 has no parameter or option 'port'"),
         ({"check_actions": "no"}, "check_actions='no' must be one of None, True, False"),
         ({"gravity": 10**400}, "must be a finite number"),
         ({"gravty": 1.0}, "CartPole-v1 has no parameter or option 'gravty'; did you mean 'gravity'?"),
@@ -384,6 +397,7 @@ def test_the_default_bounds_given_change_nothing(name):
         ({"high": 0.5}, r"must lie in \[-0.418879, 0.418879\]"),
         ({"low": float("nan")}, "must lie in"),
         ({"hihg": 0.1}, "unknown reset option 'hihg'; did you mean 'high'"),
+        ({3: 0.1}, "unknown reset option 3; known: low, high, reset_mask"),
     ],
 )
 def test_wrong_bounds_are_refused(options, message):
@@ -527,6 +541,35 @@ def test_a_graph_keeps_its_environment_alive():
     gc.collect()
     graph.replay()
     assert alive() is not None
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_a_closed_batch_says_so(name):
+    env = envs.make(name, 2)
+    env.reset()
+    state = env.state()
+    env.close()
+    env.close()
+    uses = (
+        lambda: random_step(env),
+        lambda: env.reset(seed=1),
+        lambda: env.reset(options={"reset_mask": np.ones(2, dtype=bool)}),
+        lambda: env.rollout(3),
+        lambda: env.set_state(state),
+        lambda: env.graph(),
+    )
+    for use in uses:
+        with pytest.raises(ClosedEnvironmentError, match=f"batch of {name} is closed; make another with envs.make"):
+            use()
+    assert same(state, env.state())
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("name", envs.names())
+def test_a_batch_says_how_to_have_it_in_another_process(name, copied):
+    env = envs.make(name, 2)
+    with pytest.raises(TypeError, match=f"a batch of {name} .* cannot be pickled .*: call envs.make.* set_state"):
+        copied(env)
 
 
 def test_closing_frees_nothing_that_is_still_in_use():

@@ -213,7 +213,7 @@ def test_a_field_that_python_would_lay_out_otherwise_is_refused(line, message):
 def test_a_struct_or_field_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="the source declares no struct Outre"):
         structs.fields("Outre", OUTER)
-    with pytest.raises(AttributeError, match="struct Outer has no field 'thrid'"):
+    with pytest.raises(AttributeError, match="'Outer' object has no attribute 'thrid'"):
         structs.struct("Outer", OUTER, thrid=1)
 
 

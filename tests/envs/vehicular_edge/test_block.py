@@ -394,6 +394,7 @@ def test_a_state_that_no_step_leads_to_is_refused_and_changes_nothing(state, mes
         ({"device": "tpu"}, "device='tpu'"),
         ({"gains": "none"}, "gains='none'"),
         ({"vehicels": 3}, "'vehicels'; did you mean 'vehicles'"),
+        ({"thread": 2}, "no parameter or option 'thread'; did you mean 'threads'"),
         ({"preset": "classic"}, "preset='classic' is unknown"),
         ({"scenarios": 0}, "scenarios=0"),
     ],
