@@ -6,10 +6,11 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments import SCALES, UserError
+from experiments.config import nearest
 
 DEVICES = ("cpu", "cuda")
 NOT_FINISHED = 75  # exit status where the time given was over: the same command goes on
@@ -69,6 +70,15 @@ def commit_id(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{7,64}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no commit: 7 to 64 digits 0-9 a-f")
     return text
+
+
+def chosen(what: str, known: Iterable[str], asked: Sequence[str] | None) -> list[str]:
+    """Those of the known rungs or peers (`what`) that are asked for, all by default; UserError names an unknown one."""
+    known = list(known)
+    for name in asked or []:
+        if name not in known:
+            raise UserError(f"--{what}s: there is no {what} {name!r}{nearest(name, known)}")
+    return [name for name in known if not asked or name in asked]
 
 
 def devices(asked: list[str] | None) -> list[str]:

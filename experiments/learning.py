@@ -98,16 +98,18 @@ def groups(learning: Mapping, devices: list[str]) -> list[Group]:
             more = {"seeds": tuple(range(peer["seeds"])), "threads": peer.get("threads", 0)}
             found.append(Group("solve", peer["agent"], "cpu", {}, **more))
     for asked in learning.get("together", []):
-        on = [device for device in devices if device in asked.get("devices", devices)]
-        found += [Group("solve", OURS, device, asked["ppo"], "at once") for device in on]
+        found += [Group("solve", OURS, device, asked["ppo"], "at once") for device in devices_of(asked, devices)]
     for asked in learning.get("rates", []):
         for agent in asked["agents"]:
-            on = [device for device in devices if device in asked.get("devices", devices)]
+            on = [device for device in devices_of(asked, devices) if agent == OURS or device == "cpu"]
             more = {"seeds": (0,), "blocks": asked["blocks"], "threads": asked.get("threads", 0)}
-            found += [
-                Group("rate", agent, device, asked["ppo"], **more) for device in on if agent == OURS or device == "cpu"
-            ]
+            found += [Group("rate", agent, device, asked["ppo"], **more) for device in on]
     return found + scaling(learning.get("scaling"), last) + ablations(learning.get("ablations", []), devices)
+
+
+def devices_of(asked: Mapping, devices: list[str]) -> list[str]:
+    """The devices present on which an entry of a recipe is measured: all but where it names some."""
+    return [device for device in devices if device in asked.get("devices", devices)]
 
 
 def scaling(asked: Mapping | None, device: str) -> list[Group]:
@@ -129,7 +131,7 @@ def ablations(asked: list[Mapping], devices: list[str]) -> list[Group]:
     """Each variant: a rate where it has blocks, final scores where it has seeds."""
     found = []
     for one in asked:
-        on = [device for device in devices if device in one.get("devices", devices)]
+        on = devices_of(one, devices)
         same = {"part": "ablation", "agent": OURS, "ppo": one["ppo"], "variant": one["variant"]}
         if "blocks" in one:
             found += [Group(device=device, seeds=(0,), blocks=one["blocks"], **same) for device in on]

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
-from experiments.config import nearest
 from experiments.peer_workers import Group, Task
 from experiments.results import Journal
 from experiments.statistics import Ratio, ratio, summarise, with_rates
@@ -254,14 +253,6 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def chosen_peers(asked: Sequence[str] | None) -> list[str]:
-    known = peer_workers.names()
-    for peer in asked or []:
-        if peer not in known:
-            raise UserError(f"--peers: there is no peer {peer!r}{nearest(peer, known)}")
-    return [peer for peer in known if not asked or peer in asked]
-
-
 def main() -> None:
     arguments = command.parser("peers", __doc__.split("\n")[0])
     arguments.add_argument("--peers", nargs="+", help="default: all that can run here")
@@ -276,7 +267,7 @@ def main() -> None:
     import envs  # here, because the paper reads peers.csv without torch
 
     task = Task(name, envs.port(name).gymnasium_id, settings.seed)
-    chosen = chosen_peers(options.peers)
+    chosen = command.chosen("peer", peer_workers.names(), options.peers)
     reasons = {peer: why_not(peer, task) for peer in chosen}
     described = {peer: reason or peer_workers.versions(peer) for peer, reason in reasons.items()}
     asked = {"seed": settings.seed, "sizes": SIZES[options.scale], "target_size": TARGET_SIZE, "peers": described}

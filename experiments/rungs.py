@@ -224,16 +224,17 @@ def policy_of(env, group: Group, settings: Settings):
 
 def networks(env, seed: int) -> envs.MLP:
     """Actor and critic as they start a training, with the same weights in every run."""
-
-    def network(outputs: int) -> torch.nn.Sequential:
-        layers = torch.nn
-        inputs = env.single_observation_space.shape[0]
-        hidden = [layers.Linear(inputs, HIDDEN), layers.Tanh(), layers.Linear(HIDDEN, HIDDEN), layers.Tanh()]
-        return layers.Sequential(*hidden, layers.Linear(HIDDEN, outputs)).to(env.device)
-
+    inputs, outputs = env.single_observation_space.shape[0], getattr(env.single_action_space, "n", 1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return envs.MLP(network(getattr(env.single_action_space, "n", 1)), network(1))
+        return envs.MLP(network(inputs, outputs).to(env.device), network(inputs, 1).to(env.device))
+
+
+def network(inputs: int, outputs: int) -> torch.nn.Sequential:
+    """Two hidden layers of HIDDEN units, untrained."""
+    layers = torch.nn
+    hidden = [layers.Linear(inputs, HIDDEN), layers.Tanh(), layers.Linear(HIDDEN, HIDDEN), layers.Tanh()]
+    return layers.Sequential(*hidden, layers.Linear(HIDDEN, outputs))
 
 
 def stored_bytes(env, steps: int, policy) -> float:

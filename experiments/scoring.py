@@ -17,7 +17,6 @@ import torch
 from agents import evaluation, ppo
 from experiments import provenance
 
-EPISODES = 100
 SEED_OF_SAMPLES = 1
 
 
@@ -48,7 +47,7 @@ class Scorer:
         environment: str,
         config: ppo.Config,
         policies: Sequence[Mapping],
-        episodes: int = EPISODES,
+        episodes: int = evaluation.EPISODES,
         greedy: bool = True,
     ) -> list[float | None]:
         """The mean return of each policy, as `policy_of` took it from a run of the configuration."""

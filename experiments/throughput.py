@@ -1,14 +1,13 @@
 """Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
 
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
 
 import envs
 from experiments import UserError, block_rungs, command, config, ladder, provenance, rungs, timing
-from experiments.config import Settings, nearest
+from experiments.config import Settings
 from experiments.ladder import Group, Rung
 from experiments.results import Journal
 from experiments.statistics import targets, throughput_summary
@@ -93,13 +92,6 @@ def report(frame: pd.DataFrame, settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def chosen_rungs(known: Mapping[str, Rung], asked: Sequence[str] | None) -> dict[str, Rung]:
-    for rung in asked or []:
-        if rung not in known:
-            raise UserError(f"--rungs: there is no rung {rung!r}{nearest(rung, list(known))}")
-    return {name: rung for name, rung in known.items() if not asked or name in asked}
-
-
 def main() -> None:
     arguments = command.parser("throughput", __doc__.split("\n")[0])
     arguments.add_argument("--rungs", nargs="+", help="default: all that can run here")
@@ -110,8 +102,9 @@ def main() -> None:
         config.check_policy(name, settings, *envs.port(name).policy_shape)
     present = command.devices(options.devices)
     waiting = []
-    for rung_name, rung in chosen_rungs(ladder_of(name).RUNGS, options.rungs).items():
-        device = rung.device
+    known = ladder_of(name).RUNGS
+    for rung_name in command.chosen("rung", known, options.rungs):
+        rung, device = known[rung_name], known[rung_name].device
         reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
         if reason:
             print(f"{rung_name}: left out, {reason}")

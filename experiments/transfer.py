@@ -28,7 +28,6 @@ COLUMNS = [
     *("block", "calls", "wall_s", "bytes", "copies"),
 ]
 MIN_BLOCK_S = 0.05  # shorter than the ladder's: every loop is run twice, as it is and in parts
-HIDDEN = 64
 DRAWN_STEPS = 32  # whose actions the note's step is given in turn
 COUNTED_STEPS = 100
 COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies between host and device begin
@@ -114,11 +113,7 @@ def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.
     discrete = hasattr(space, "n")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = torch.nn.Sequential(
-            *(torch.nn.Linear(n, HIDDEN), torch.nn.Tanh()),
-            *(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Tanh()),
-            torch.nn.Linear(HIDDEN, int(space.n) if discrete else 1),
-        )
+        network = rungs.network(n, int(space.n) if discrete else 1)
     network.requires_grad_(False).to(device)
     if discrete:
         return lambda observation: network(observation).argmax(dim=1)

@@ -27,7 +27,6 @@ from experiments.peer_workers import ENVIRONMENTS, last_error
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 900  # for one job, compilation included
-CHECK_EPISODES = 100  # whose mean a check takes
 CHECKS = 2  # in succession, that must reach what counts as solved
 
 

@@ -12,7 +12,7 @@ from agents import config as configuration
 from agents import evaluation, ppo, training
 from experiments import timing
 from experiments.learning_workers import CHECKS, Job, serve
-from experiments.scoring import EPISODES, policy_of
+from experiments.scoring import policy_of
 
 TITLE = "lockstep"
 PACKAGE = "torch"
@@ -92,7 +92,7 @@ def together(environment: str, config: ppo.Config, device: str, solved: float) -
         while run.iteration < run.iterations:
             run.iterate()
         run.statistics()
-    episodes = evaluation.PortEpisodes(environment, EPISODES, device=device)
+    episodes = evaluation.PortEpisodes(environment, device=device)
     same = {"env_steps": run.env_steps // config.members, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}
     same |= {"parameters": numbers(run) // config.members, "reason": "scored in the port"}
     rows = []
@@ -184,7 +184,7 @@ def measure(job: Job) -> list[dict]:
     config = configuration.replaced(ppo.Config(), job.ppo | {"seed": job.seeds[0]})
     row, _, run = solve(job.environment, config, job.device, job.solved, job.started)
     try:
-        score = float(evaluation.in_original(job.environment, run.act, EPISODES).returns.mean())
+        score = float(evaluation.in_original(job.environment, run.act).returns.mean())
     except ImportError:  # Gymnasium is missing
         return [row | {"solved": None}]
     return [row | {"score": score, "solved": int(row["solved"] and score >= job.solved)}]

@@ -8,12 +8,12 @@ other, values always limited, a truncated episode taken for a terminated one.
 import time
 
 from experiments import timing
-from experiments.learning_workers import CHECK_EPISODES, Job, Streak, cold_and_warm, learning_rate, serve
+from experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "rejax"
 PACKAGE = "rejax"
 HOW = "PPO on gymnax; other initialisation, gradient limit and value clipping, truncation taken for termination"
-SCORED_EPISODES, FIRST_SEED = 100, 10_000  # as agents/evaluation.py
+EPISODES, FIRST_SEED = 100, 10_000  # of a check and of a score, as in agents/evaluation.py, whose torch is not here
 
 
 def algorithm(job: Job):
@@ -105,7 +105,7 @@ def solve(job: Job) -> list[dict]:
 
     @jax.jit
     def check(state, key):
-        keys, limit = jax.random.split(key, CHECK_EPISODES), algo.env_params.max_steps_in_episode
+        keys, limit = jax.random.split(key, EPISODES), algo.env_params.max_steps_in_episode
         play = jax.vmap(evaluate_single, in_axes=(None, None, None, 0, None))
         return play(greedy(algo, state), algo.env, algo.env_params, keys, limit)[1].mean()
 
@@ -132,7 +132,7 @@ def in_original(gymnasium_id: str, algo, state) -> float:
     import numpy as np
 
     act = jax.jit(lambda obs: jax.vmap(greedy(algo, state), in_axes=(0, None))(obs, None))
-    originals = [gymnasium.make(gymnasium_id, disable_env_checker=True) for _ in range(SCORED_EPISODES)]
+    originals = [gymnasium.make(gymnasium_id, disable_env_checker=True) for _ in range(EPISODES)]
     obs = np.array([env.reset(seed=FIRST_SEED + i)[0] for i, env in enumerate(originals)])
     total, running = 0.0, list(range(len(originals)))
     while running:

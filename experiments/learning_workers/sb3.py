@@ -10,12 +10,11 @@ import math
 import time
 
 from experiments import timing
-from experiments.learning_workers import CHECK_EPISODES, Job, Streak, cold_and_warm, learning_rate, serve
+from experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "sb3"
 PACKAGE = "stable-baselines3"
 HOW = "PPO on DummyVecEnv, a Python loop over Gymnasium's environments"
-SCORED_EPISODES = 100
 WARM_UP = 2  # iterations before the first block
 MANY_STEPS = 10**9  # a rate is measured until there are enough blocks
 
@@ -111,7 +110,7 @@ def solve(job: Job, seed: int) -> dict:
     start = time.perf_counter()
     env = vector(job, seed)
     trained = model(job, env, seed)
-    episodes = evaluation.PortEpisodes(job.environment, CHECK_EPISODES)
+    episodes = evaluation.PortEpisodes(job.environment)
     streak, every = Streak(job.solved), job.ppo["eval_every"]
 
     def act(observation: torch.Tensor) -> torch.Tensor:
@@ -135,7 +134,7 @@ def solve(job: Job, seed: int) -> dict:
     times = {"wall_s": time.perf_counter() - start, "since_start_s": time.monotonic() - job.started}
     env.close()
     with torch.no_grad():
-        score = float(evaluation.in_original(job.environment, act, SCORED_EPISODES).returns.mean())
+        score = float(evaluation.in_original(job.environment, act).returns.mean())
     solved = int(check.solved and score >= job.solved)
     same = {"env_steps": trained.num_timesteps, "parameters": numbers(trained), "reason": HOW}
     return {"seed": seed, "score": score, "solved": solved} | times | same

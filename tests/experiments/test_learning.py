@@ -10,7 +10,7 @@ import pytest
 from agents import evaluation, ppo, recipes
 from experiments import ROOT, command, config, curves, learning, learning_workers, sources, timing
 from experiments.learning import Bench, Group
-from experiments.learning_workers import Job, NotMeasured, Streak, cold_and_warm, learning_rate, lockstep
+from experiments.learning_workers import Job, NotMeasured, Streak, cold_and_warm, learning_rate, lockstep, rejax
 from experiments.scoring import Scorer, policy_of
 
 TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
@@ -393,3 +393,7 @@ def test_mistakes_are_answered_in_a_sentence(monkeypatch, name, message):
     with pytest.raises(SystemExit, match="^" + message[:40]) as ended:
         command.run(learning.main)
     assert message in str(ended.value)
+
+
+def test_a_library_without_torch_plays_the_episodes_that_others_play():
+    assert (rejax.EPISODES, rejax.FIRST_SEED) == (evaluation.EPISODES, evaluation.FIRST_SEED)

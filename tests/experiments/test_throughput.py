@@ -11,7 +11,7 @@ import torch
 import yaml
 
 import envs
-from experiments import ROOT, UserError, command, config, ladder, provenance, results, rungs, throughput, timing
+from experiments import ROOT, command, config, ladder, provenance, results, rungs, throughput, timing
 from experiments.config import Settings
 from experiments.ladder import Group
 from experiments.rungs import RUNGS
@@ -436,6 +436,6 @@ def test_a_part_does_not_take_the_place_of_a_whole_run(monkeypatch, tmp_path):
 
 
 def test_an_unknown_rung_is_an_error_before_anything_runs(run):
-    with pytest.raises(UserError):
-        throughput.chosen_rungs(RUNGS, ["original", "portcpu"])
+    with pytest.raises(SystemExit, match="--rungs: there is no rung 'portcpu'; did you mean 'port-cpu'"):
+        run("cartpole", "--rungs", "original", "portcpu")
     assert run.measured == []
