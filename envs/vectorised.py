@@ -28,7 +28,7 @@ def cores() -> int:
 
 
 class Vectorised(VectorEnv):
-    """Seeds, masks, statistics and graph capture over the buffers of a batch.
+    """Options, buffers, resets, seeds, statistics and graph capture of a batch.
 
     A class of its own has name, groups, `_outputs` and the methods `step`, `random_actions` and `_run`, which runs a
     kernel by its name.
@@ -122,7 +122,7 @@ class Vectorised(VectorEnv):
         host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
         if host and not mask.any():
             raise ValueError(f"{name} must contain at least one True value")
-        tensor = torch.from_numpy(np.ascontiguousarray(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
+        tensor = torch.from_numpy(np.array(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
         return tensor.to(self.device)
 
     def _require_open(self):

@@ -4,10 +4,9 @@ Its state is float32 from the first step on, and so is part of the arithmetic of
 `set_state` one step is computed in float64, given a float64 action, and its result rounded to float32.
 """
 
-import numpy as np
-
 from .. import gymnasium_original
 from ..gymnasium_original import get_state, set_state
+from ..mountain_car.original import margin
 from .port import PORT
 
 __all__ = ["get_state", "make", "margin", "set_state"]
@@ -19,9 +18,3 @@ def make(render_mode: str | None = None, **params):
     car = env.unwrapped
     car.low_state, car.high_state = car.observation_space.low, car.observation_space.high
     return env
-
-
-def margin(env, states):
-    """How far states [n, k] lie beyond the goal, in position (m) or velocity (m per step); below zero it goes on."""
-    position, velocity = np.transpose(states)
-    return np.minimum(position - env.unwrapped.goal_position, velocity - env.unwrapped.goal_velocity)

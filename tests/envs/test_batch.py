@@ -351,6 +351,18 @@ def test_a_masked_reset_touches_the_masked_rows_alone(name, device, mode, kind):
     assert not (after["terminated"] | after["truncated"])[mask].any()
 
 
+def test_a_mask_may_be_read_only_or_a_view():
+    env, other = make(), make()
+    mask = np.arange(B) % 3 == 0
+    mask.flags.writeable = False
+    for given in (mask, mask[::-1]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            env.reset(options={"reset_mask": given})
+        other.reset(options={"reset_mask": torch.tensor(given.tolist())})
+    assert same(env.state(), other.state())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_masked_reset_draws_what_a_full_one_draws(name):
     env, other = make(name), make(name)
