@@ -10,35 +10,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import choice, integer
+from ..checks import integer
 from . import arrays
 from .drawing import published_stream
 from .params import DRIFTS, FAMILIES, Params, state_shapes
 from .scenario import Calibration, Scenario, draw_each
 
-POLICIES = ("random",)
 LINKS = 2_000_000  # of all slots and scenarios that are played side by side, about 100 bytes each
 
 
 def calibrate(
     params: Params,
     traffic: str | list[Scenario] = "arterial",
-    policy: str = "random",
     episodes: int = 10,
     seed: int = 264,
 ) -> Calibration:
-    """Largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10), largest size and work, deviations of scores.
+    """What the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10), largest size
+    and work, deviations of scores.
 
     Args:
         traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
             scenario b modulo their number.
-        policy: "random": Philox numbers of environment b at step t, as the ports draw them.
-        seed: of the scenarios and of the policy.
+        seed: of the scenarios and of the policy, whose actions in episode b at slot t are those that the ports draw for
+            environment b at step t.
 
     Returns:
         A scale that would be 0 is 1.
     """
-    choice("policy", policy, POLICIES)
     integer("episodes", episodes, 1, 2**31 - 1)
     if not isinstance(traffic, str) and not traffic:
         raise ValueError("traffic=[] must hold at least one scenario")

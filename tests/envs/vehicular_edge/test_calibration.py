@@ -101,11 +101,6 @@ def test_nothing_is_calibrated_where_nothing_is_divided_by_it(published):
         np.testing.assert_array_equal(value, np.ones_like(value))
 
 
-def test_an_unknown_policy_is_refused(small):
-    with pytest.raises(ValueError, match="'greedy'.*'random'"):
-        calibration.calibrate(small, policy="greedy")
-
-
 def test_a_calibration_on_nothing_is_refused(small):
     with pytest.raises(ValueError, match="episodes=0 must be an integer from 1"):
         calibration.calibrate(small, "dense", episodes=0)
