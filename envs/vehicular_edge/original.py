@@ -21,13 +21,11 @@ from ..port import nearest
 from . import observation
 from .episode import Episode
 from .nodes import Network
-from .params import PRESETS, SWITCHES, Params, queue_shapes, state_shapes
+from .params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scales import Scales
 from .scenario import draw, pool_of
 
 __all__ = ["VehicularEdge", "get_state", "make", "set_state"]
-
-AGENTS = ("offloading", "allocation")
 
 
 class VehicularEdge(ParallelEnv):
@@ -59,7 +57,7 @@ class VehicularEdge(ParallelEnv):
         self.possible_agents = list(AGENTS)
         self.agents = []
         actions = Box(-1.0 if signed else 0.0, 1.0, (p.action_length,), np.float32)
-        self._action_spaces = {"offloading": actions, "allocation": Box(actions.low, actions.high)}
+        self._action_spaces = {agent: Box(actions.low, actions.high) for agent in AGENTS}
         self._observation_space = observation.space(p)
         self.state_space = Box(0.0, p.slots / (p.slots - 1), (2,), np.float64)
         self._networks = {}
@@ -104,9 +102,12 @@ class VehicularEdge(ParallelEnv):
         self._require_episode()
         if not isinstance(actions, Mapping):
             raise ValueError(f"actions must be a dict of vectors by agent, not {type(actions).__name__}")
+        wrong = [f"unknown agent {agent!r}" for agent in actions if agent not in AGENTS]
+        wrong += [f"no action of agent {agent!r}" for agent in AGENTS if agent not in actions]
+        if wrong:
+            wanted = " and ".join(map(repr, AGENTS))
+            raise ValueError(f"{', '.join(wrong)}: give {wanted} a vector of {self.params.action_length} numbers each")
         for agent in AGENTS:
-            if agent not in actions:
-                raise ValueError(f"no action of agent {agent!r}: give a vector of {self.params.action_length} numbers")
             self._check_vector(agent, actions[agent])
         return self._play(actions)
 

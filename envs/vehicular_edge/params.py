@@ -9,6 +9,7 @@ import numpy as np
 from ..port import constant
 from . import published
 
+AGENTS = ("offloading", "allocation")
 BITS = 8e6  # of a MB
 SERVER_PROBABILITY = 0.3  # that a vehicle serves others
 FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queues

@@ -12,10 +12,9 @@ from ..block import BlockEnv
 from ..block_port import BlockPort, Layout, Sizes
 from ..checks import choice, integer
 from . import groups, observation, pack
-from .params import FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
+from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
-AGENTS = ("offloading", "allocation")
 METRICS = ("admitted", "overflow", "cap", "coverage", "energy", "jain")  # of a step, as in layout.cuh
 CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
 WIDE_FROM = 200  # clients; a block then has 256 lanes instead of 128

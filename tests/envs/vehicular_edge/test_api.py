@@ -132,8 +132,14 @@ def test_an_action_of_another_shape_or_a_missing_agent_is_named(env):
     actions = draws(env)
     with pytest.raises(ValueError, match=r"agent 'allocation' has shape \(3,\), not \(\d+,\)"):
         env.step(actions | {"allocation": np.zeros(3)})
-    with pytest.raises(ValueError, match=r"no action of agent 'offloading'"):
+    wanted = f"give 'offloading' and 'allocation' a vector of {env.params.action_length} numbers each"
+    with pytest.raises(ValueError, match=f"^no action of agent 'offloading': {wanted}$"):
         env.step({"allocation": actions["allocation"]})
+    with pytest.raises(ValueError, match=f"^unknown agent 'allocator': {wanted}$"):
+        env.step(actions | {"allocator": actions["allocation"]})
+    with pytest.raises(ValueError, match="^unknown agent 'allocator', no action of agent 'allocation': give"):
+        env.step({"offloading": actions["offloading"], "allocator": actions["allocation"]})
+    assert env.t == 0
 
 
 def test_integer_actions_are_checked(env):
