@@ -4,6 +4,9 @@ This module holds what they share: the reading of results, and the words for mac
 Nothing in the package measures; nothing in it knows an environment by name.
 """
 
+import copy
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +97,31 @@ def rung_order(name: str) -> int:
 def environments(root: Path = ROOT) -> list[str]:
     """Environments that have a YAML in experiments/, by name."""
     return sorted(path.stem for path in (root / "experiments").glob("*.yaml") if path.stem != "schema")
+
+
+@functools.cache  # tables ask for every row, and each answer parses YAML
+def experiments_of(environment: str) -> tuple[str, ...]:
+    """The experiments that an environment takes part in."""
+    return tuple(record.experiments_of(environment))
+
+
+def once(summary: Callable) -> Callable:
+    """Make a function (run, *options) work a run out once: dozens of tables, figures and claims ask for the same.
+
+    A run is known by the checksum of its rows; one without is worked out each time. What is given is a copy.
+    """
+    known: dict[tuple, object] = {}
+
+    @functools.wraps(summary)
+    def found(run: Dataset, *options):
+        key = (run.provenance.get("rows_sha256"), *options)
+        if key[0] is None:
+            return summary(run, *options)
+        if key not in known:
+            known[key] = summary(run, *options)
+        return copy.copy(known[key])
+
+    return found
 
 
 def load(root: Path = ROOT) -> list[Dataset]:

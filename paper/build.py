@@ -68,6 +68,7 @@ class Report:
         """A figure of paper/figures/ above its caption, numbered in the order of appearance."""
         about, drawn = figures.module(name), figures.draw(name, self.datasets)
         drawing = figures.svg(drawn)
+        drawn.set_layout_engine("none")  # everything has its place by now; to find it again takes seconds
         write(self.folder / "figures" / f"{name}.svg", drawing)
         write(self.folder / "figures" / f"{name}.png", figures.png(drawn))
         caption = self.caption("figure", name, about.caption, f"figures/{name}.svg")
@@ -87,8 +88,10 @@ class Report:
         return HTML("\n".join(parts))
 
     def machines(self) -> list[str]:
-        """The machines that have measured anything, "here" first."""
-        return list(dict.fromkeys(sorted(map(paper.machine, self.datasets), key=lambda name: (name != "here", name))))
+        """The machines that have measured anything, "here" first, then those with a GPU."""
+        with_gpu = {paper.machine(run) for run in self.datasets if run.provenance["machine"].get("gpu")}
+        names = {paper.machine(run) for run in self.datasets}
+        return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
 
     def hardware(self, machine: str) -> str:
         """What a machine is."""

@@ -31,23 +31,12 @@ def operation_order(name: str) -> int:
     return list(OPERATIONS).index(name) if name in OPERATIONS else len(OPERATIONS)
 
 
-_KNOWN: dict[str, pd.DataFrame] = {}  # operations by the checksum of their rows: dozens of claims ask for the same
-
-
+@paper.once
 def operations(run) -> pd.DataFrame:
     """One row per setting of a breakdown run: `seconds` of a slot of one environment, and `ratio` to the original.
 
     With seconds_low, seconds_high, ratio_low, ratio_high, cpu_seconds, and `share`, of the same form's whole slot.
     """
-    checksum = run.provenance.get("rows_sha256")
-    if checksum is None:
-        return _operations(run)
-    if checksum not in _KNOWN:
-        _KNOWN[checksum] = _operations(run)
-    return _KNOWN[checksum].copy()
-
-
-def _operations(run) -> pd.DataFrame:
     frame = run.frame.dropna(subset=["wall_s"]).fillna({"threads": 1})
     frame = frame.assign(
         seconds=frame["wall_s"] / frame["steps"],
@@ -74,6 +63,7 @@ def _operations(run) -> pd.DataFrame:
     return found.assign(environment=run.provenance["environment"])
 
 
+@paper.once
 def scaling(run) -> pd.DataFrame:
     """One row per setting of a scaling run, by rung and number of vehicles, then of environments.
 

@@ -3,6 +3,7 @@
 The sums over seeds and blocks are those of experiments/curves.py; a setting is its RUN.
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,7 @@ import pandas as pd
 
 from agents import recipes
 from experiments import SCALES, curves, statistics
-from paper import NOT_MEASURED
+from paper import NOT_MEASURED, once
 from paper.typeset import missing
 
 NAN = float("nan")
@@ -70,14 +71,39 @@ def first(values: pd.Series) -> object:
 
 def blocks(run, part: str) -> list[tuple[dict, np.ndarray]]:
     """(setting, rate of each of its blocks, steps/s), in the order of curves.rate_summary."""
-    timed = [(setting, rows.dropna(subset=["block"])) for setting, rows in curves.runs(run.frame, part)]
-    return [(setting, (rows["env_steps"] / rows["wall_s"]).to_numpy()) for setting, rows in timed if len(rows)]
+    return [(setting, (rows["env_steps"] / rows["wall_s"]).to_numpy()) for setting, rows in timed(run, part)]
 
 
+def timed(run, part: str) -> list[tuple[dict, pd.DataFrame]]:
+    """(setting, rows of its blocks), in the order of curves.rate_summary."""
+    found = [(setting, rows.dropna(subset=["block"])) for setting, rows in curves.runs(run.frame, part)]
+    return [(setting, rows) for setting, rows in found if len(rows)]
+
+
+@once
+def curve(run) -> pd.DataFrame:
+    """curves.curve_summary of a run."""
+    return curves.curve_summary(run.frame)
+
+
+@once
+def final(run, part: str = "final") -> pd.DataFrame:
+    """curves.final_summary of a run."""
+    return curves.final_summary(run.frame, part)
+
+
+@once
+def solve(run) -> pd.DataFrame:
+    """curves.solve_summary of a run."""
+    return curves.solve_summary(run.frame)
+
+
+@once
 def rates(run, part: str = "rate") -> pd.DataFrame:
-    """curves.rate_summary with iteration_s, and with `ratio`, ratio_low and ratio_high.
+    """curves.rate_summary with iteration_s, first_call_s, gpu_memory_mib, and with `ratio`, ratio_low and ratio_high.
 
-    iteration_s: seconds of one roll-out and its update. ratio: of the part "rate" our rate over this one (NaN for
+    iteration_s: seconds of one roll-out and its update. first_call_s: of making the trainer and its first iteration.
+    gpu_memory_mib: the most that was allocated; NaN on a CPU. ratio: of the part "rate" our rate over this one (NaN for
     ours), of any other this one over ours in "rate"; both in the same WORK, ours on the threads that suit it best.
     """
     found, ratios = curves.rate_summary(run.frame, part), []
@@ -89,6 +115,8 @@ def rates(run, part: str = "rate") -> pd.DataFrame:
         else:
             ratios.append(statistics.ratio(*((base, speed) if part == "rate" else (speed, base))))
     found[["ratio", "ratio_low", "ratio_high"]] = np.array(ratios, dtype=float).reshape(-1, 3)
+    for name in ("first_call_s", "gpu_memory_mib"):
+        found[name] = [first(rows[name]) for _, rows in timed(run, part)]
     return found.assign(iteration_s=found["num_envs"] * found["horizon"] / found["rate"])
 
 
@@ -109,6 +137,7 @@ def within(rows: pd.DataFrame, share: float) -> float:
     return float(np.quantile(taken, share, method="inverted_cdf"))
 
 
+@functools.cache
 def wanted(environment: str) -> dict:
     """What agents/recipes/<environment>.yaml says of learning; empty where it says nothing, or there is no recipe."""
     return recipes.load(environment).get("learning", {}) if environment in recipes.names() else {}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+import paper
 from paper import quantities
 
 POLICIES = {  # in their order: label, colour, marker
@@ -58,13 +59,15 @@ def of_policies(frame: pd.DataFrame, level: str, traffic: str) -> Iterator[tuple
     yield from sorted(rows.groupby("policy"), key=lambda item: order(item[0]))
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
+@paper.once
+def summary(run) -> pd.DataFrame:
     """One row per setting, map by map and policy by policy: means of MEANS over episodes with bootstrap intervals.
 
     Columns: the setting's, `seen` (an agent on scenarios it was trained on), episodes, and each mean with _low and
     _high. Episodes of one seed of an agent count as one unit; below FEW units there is no interval. Of DELAYS,
     of all admitted tasks, it is the median over episodes, since an episode's percentile may be infinite.
     """
+    frame = run.frame
     of_all = frame[(frame["level"] == "route") & (frame["route"] == "all")]
     keys = [*SETTING, "seen", "seed", "scenario"]
     rows = frame[frame["level"] == "episode"].drop(columns=DELAYS)

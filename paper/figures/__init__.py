@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 import paper
-from paper import quantities, rung
+from paper import offloading, quantities, rung
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 WIDTH = 7.2  # inches, the width of the report's column
@@ -98,6 +98,16 @@ def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Fig
     for panel, run in zip(axes, runs, strict=True):
         label_status(panel, run)
     return figure, axes
+
+
+def by_map(datasets: list, height: float) -> tuple[Figure, list[tuple[Axes, object, str]]]:
+    """A panel per map of the one run of offloading that is shown, each with the run and the map."""
+    runs = offloading.newest(datasets)
+    names = offloading.maps(runs[0].frame) if runs else []
+    figure, axes = grid(names, height)
+    for panel in axes:
+        label_status(panel, runs[0])
+    return figure, [(panel, runs[0], name) for panel, name in zip(axes, names, strict=True)]
 
 
 def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple[Axes, object]]]:

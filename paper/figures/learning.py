@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 import paper
-from experiments import curves
 from paper import learning, quantities
 from paper.figures import grid, legend
 from paper.tables.transfer import DEVICES
@@ -26,7 +25,7 @@ AXES = {"env_steps": "environment steps", "wall_s": "seconds"}
 
 
 def draw(datasets: list) -> Figure:
-    found = [(run, curves.curve_summary(run.frame)) for run in quantities.of(datasets, {"experiment": "learning"})]
+    found = [(run, learning.curve(run)) for run in quantities.of(datasets, {"experiment": "learning"})]
     found = [(run, points) for run, points in found if len(points)]
     names = list(dict.fromkeys(run.provenance["environment"] for run, _ in found))
     figure, axes = grid([name for name in names for _ in AXES], height=1.55)
@@ -77,7 +76,7 @@ def over_seconds(panel: Axes, ends: list[float]) -> None:
 def marks(panel: Axes, runs: list, name: str) -> None:
     """What a random policy reaches, what others published, and what was aimed at."""
     for run in runs[:1]:
-        finals = curves.final_summary(run.frame)
+        finals = learning.final(run)
         for agent, style in {learning.RANDOM: "-", learning.REFERENCE: "-."}.items():
             for score in finals.loc[finals["agent"] == agent, "score"]:
                 label = learning.agent(agent)

@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper import offloading
-from paper.figures import grid, label_status, legend
+from paper.figures import by_map, legend
 
 caption = (
     "Cost against tasks on time, one panel per map: means over episodes in the original, on scenarios that no agent "
@@ -18,16 +18,13 @@ alt = (
 
 
 def draw(datasets: list) -> Figure:
-    runs = offloading.newest(datasets)
-    names = offloading.maps(runs[0].frame) if runs else []
-    figure, axes = grid(names, 2.3)
-    for panel, traffic in zip(axes, names, strict=False):
-        label_status(panel, runs[0])
-        found = offloading.summary(runs[0].frame)
+    figure, panels = by_map(datasets, 2.3)
+    for panel, run, traffic in panels:
+        found = offloading.summary(run)
         found = found[(found["traffic"] == traffic) & (found["form"] == "original") & ~found["seen"].astype(bool)]
         marks(panel, found[found["trained_on"] != "one"])
         panel.set(xlabel="cost per slot", ylabel="tasks on time", xlim=(0, None), ylim=(0, 1))
-    legend(figure, axes, ncols=4)
+    legend(figure, figure.axes, ncols=4)
     return figure
 
 

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from envs.vehicular_edge.params import Params
 from paper import offloading
-from paper.figures import grid, label_status, legend
+from paper.figures import by_map, legend
 
 caption = (
     "Share of tasks done within so many seconds, one panel per map, in the original; of the slots whose later fate is "
@@ -20,17 +20,14 @@ alt = (
 
 
 def draw(datasets: list) -> Figure:
-    runs = offloading.newest(datasets)
-    names = offloading.maps(runs[0].frame) if runs else []
-    figure, axes = grid(names, 2.2)
-    for panel, traffic in zip(axes, names, strict=False):
-        label_status(panel, runs[0])
+    figure, panels = by_map(datasets, 2.2)
+    for panel, run, traffic in panels:
         panel.axvspan(Params.deadline_low_s, Params.deadline_high_s, color="#e4e8ee", linewidth=0)
-        for policy, rows in offloading.of_policies(runs[0].frame, "delay", traffic):
+        for policy, rows in offloading.of_policies(run.frame, "delay", traffic):
             line(panel, policy, rows.groupby("delay_s")["tasks"].sum())
         panel.set(xlabel="delay, s", ylabel="tasks done", ylim=(0, 1), xlim=(0, None))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend(figure, axes, ncols=4)
+    legend(figure, figure.axes, ncols=4)
     return figure
 
 

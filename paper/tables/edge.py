@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pandas as pd
 
 import paper
-from experiments import record
 from experiments.shares import NEEDS_GPU
 from paper import edge
 from paper.tables import RATES, RUN, declared, label, of_runs, on_cpu, table
@@ -15,7 +14,7 @@ from paper.typeset import DASH, SPACE, TIMES, Column, count, missing, number, sh
 def of_asked(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:
     """of_runs; an environment that takes no part in the experiment has no row that says so."""
     found = of_runs(datasets, experiment, rows_of)
-    asked = found["environment"].map(lambda name: experiment in record.experiments_of(name))
+    asked = found["environment"].map(lambda name: experiment in paper.experiments_of(name))
     return found[asked | (found["status"] != paper.NOT_MEASURED)]
 
 

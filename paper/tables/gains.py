@@ -60,6 +60,7 @@ def breakdown(datasets):
     return of_runs(datasets, "throughput", lambda run: steps(run) or [{"way": None}])
 
 
+@paper.once
 def steps(run) -> list[dict]:
     """The steps of both ways, at the batch size at which the environment is told."""
     rates, rows = quantities.rates(run), []

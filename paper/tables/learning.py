@@ -136,7 +136,7 @@ REMARK = Column("remark", remark, "long", merge=True)
 )
 def learning_final(datasets):
     def final(run) -> pd.DataFrame:
-        rows = curves.final_summary(run.frame)
+        rows = sums.final(run)
         ours, aim = rows["agent"] == sums.OURS, sums.wanted(run.provenance["environment"]).get("aim")
         enough = rows["seeds"] >= sums.FEW
         met = (rows["score"] >= aim).astype(object).where(enough, None) if aim is not None else None
@@ -170,7 +170,7 @@ def learning_final(datasets):
 )
 def time_to_solve(datasets):
     def summary(run) -> pd.DataFrame:
-        rows, scores = curves.solve_summary(run.frame), curves.final_summary(run.frame, "solve").to_dict("records")
+        rows, scores = sums.solve(run), sums.final(run, "solve").to_dict("records")
         seeds = [(setting, part.dropna(subset=["solved"])) for setting, part in curves.runs(run.frame, "solve")]
         seeds = [part for _, part in seeds if len(part)]
         rows["nine_in_ten"] = [sums.within(part, 0.9) for part in seeds]
@@ -213,7 +213,7 @@ def median(row, name: str, write: Callable[[float], str]) -> str:
 )
 def learning_curves(datasets):
     def points(run) -> pd.DataFrame:
-        rows = curves.curve_summary(run.frame).rename(columns={"low": "score_low", "high": "score_high"})
+        rows = sums.curve(run).rename(columns={"low": "score_low", "high": "score_high"})
         return with_open(run, rows, "curve")
 
     return of_parts(datasets, "curves", points)

@@ -60,6 +60,7 @@ COLUMNS = (
     "still queued and late at the end.",
     *COLUMNS,
     empty=EMPTY,
+    folded=True,
 )
 def offloading(datasets):
     return of_runs(datasets, lambda found: found[(found["penalty_weight"] == 1.0) & ~found["seen"].astype(bool)])
@@ -100,4 +101,4 @@ def penalty_weights(datasets):
 
 def of_runs(datasets: list, chosen: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
     """Rows of the summary of every run."""
-    return of_asked(datasets, "offloading", lambda run: chosen(sums.summary(run.frame)))
+    return of_asked(datasets, "offloading", lambda run: chosen(sums.summary(run)))

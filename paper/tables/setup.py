@@ -23,7 +23,7 @@ from paper.typeset import DASH, text
 def status(datasets):
     known = {(None, experiment): [] for experiment in record.OF_THE_MACHINE}
     for name in paper.environments():
-        known |= {(name, experiment): [] for experiment in record.experiments_of(name)}
+        known |= {(name, experiment): [] for experiment in paper.experiments_of(name)}
     for run in paper.in_order(datasets):
         known.setdefault((run.provenance["environment"], run.provenance["experiment"]), []).append(run)
     rows: dict[tuple, list[str]] = {}

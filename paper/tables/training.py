@@ -62,7 +62,9 @@ def share(phase: str) -> Column:
 
 @table(
     "Where the time of one iteration goes: a roll-out of B environments over T steps, advantages, and an update of all "
-    "epochs and minibatches. Shares are medians over blocks; the rest is what the phases do not cover.",
+    "epochs and minibatches. Shares are medians over blocks; the rest is what the phases do not cover. First: making "
+    "the trainer, with what it captures and compiles or finds compiled, and its first iteration. GPU memory: the most "
+    "that was allocated.",
     *RUN,
     text("recipe", "recipe", merge=True),
     DEVICE,
@@ -71,6 +73,8 @@ def share(phase: str) -> Column:
     UPDATES,
     number("one iteration", "iteration_s", short_time),
     *(share(phase) for phase in (*curves.PHASES, "rest")),
+    number("first", "first_call_s", short_time),
+    number("GPU memory, MiB", "gpu_memory_mib"),
     REMARK,
     folded=True,
     empty=EMPTY,
@@ -114,7 +118,7 @@ def scaling(run) -> pd.DataFrame:
     """One row per device and number of environments: rate, and the scores at equal steps and at equal seconds."""
     rows = sums.rates(run, "scaling")
     rows = rows.loc[rows.groupby(["device", "num_envs"], sort=False)["rate"].idxmax()]
-    scores = curves.final_summary(run.frame, "scaling")
+    scores = sums.final(run, "scaling")
     for name in ("steps", "seconds"):
         found = scores[scores["variant"] == f"equal {name}"].set_index(["device", "num_envs"])
         figures = found[["score", "score_low", "score_high", "env_steps", "wall_s", "seeds"]].add_prefix(f"{name}_")
@@ -143,9 +147,9 @@ def scaling(run) -> pd.DataFrame:
 )
 def learning_ablations(datasets):
     def ablations(run) -> pd.DataFrame:
-        finals = curves.final_summary(run.frame)
+        finals = sums.final(run)
         base = finals.loc[finals["agent"] == sums.OURS, "score"]
-        scored = curves.final_summary(run.frame, "ablation").assign(base=base.iloc[0] if len(base) else None)
+        scored = sums.final(run, "ablation").assign(base=base.iloc[0] if len(base) else None)
         rows = pd.concat([part.astype(object) for part in (sums.rates(run, "ablation"), scored)])
         return with_open(run, rows, "ablation")
 

@@ -1,8 +1,7 @@
 """What copies between host and device take of a loop."""
 
-from experiments import record
 from experiments.shares import CLOSURE, NEEDS_GPU, transfer_summary
-from paper import NOT_MEASURED, rung
+from paper import NOT_MEASURED, experiments_of, rung
 from paper.tables import RUN, of_runs, table
 from paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
 
@@ -36,7 +35,7 @@ DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 )
 def transfer(datasets):
     found = of_runs(datasets, "transfer", with_gaps)
-    asked = found["environment"].map(lambda name: "transfer" in record.experiments_of(name))
+    asked = found["environment"].map(lambda name: "transfer" in experiments_of(name))
     return found[asked | (found["status"] != NOT_MEASURED)]
 
 

@@ -14,7 +14,8 @@ from tests.paper import handwritten
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
-COLUMNS += ["advantage_s", "update_s", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
+COLUMNS += ["advantage_s", "update_s", "first_call_s", "gpu_memory_mib", "score", "score_sampled", "solved"]
+COLUMNS += ["parameters", "version", "status", "reason"]
 TABLES = ["learning_final", "time_to_solve", "training_rates", "training_iteration", "learning_scaling"]
 TABLES += ["learning_ablations", "learning_curves"]
 

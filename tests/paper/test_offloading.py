@@ -49,7 +49,7 @@ def played(tmp_path_factory):
 
 
 def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
-    found = offloading.summary(played[0].frame).set_index(["policy", "penalty_weight", "seen"])
+    found = offloading.summary(played[0]).set_index(["policy", "penalty_weight", "seen"])
     greedy = found.loc["greedy", 1.0, 0]
     assert greedy["episodes"] == 5
     assert greedy["cost"] == pytest.approx(0.2)
@@ -60,7 +60,7 @@ def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
 
 
 def test_policies_stand_in_their_order(played):
-    assert list(dict.fromkeys(offloading.summary(played[0].frame)["policy"])) == ["greedy", "backpressure", "ppo"]
+    assert list(dict.fromkeys(offloading.summary(played[0])["policy"])) == ["greedy", "backpressure", "ppo"]
 
 
 def test_the_tables_tell_unseen_from_seen_scenarios(played):

@@ -1,0 +1,38 @@
+"""Of other libraries, and of loops that copy between host and device."""
+
+from collections.abc import Iterator, Mapping
+
+from experiments import peers, shares
+from paper import typeset
+from paper.quantities import NAN, matching, of, quantity, with_interval
+
+
+@quantity(with_interval(typeset.times))
+def peer_ratio(datasets, select, against):
+    """The port's rate over that of a peer in the same mode, one run; of several that fit over the fastest."""
+    for dataset in of(datasets, select):
+        rows = matching(peers.summary(dataset.frame), select).dropna(subset=["ratio"])
+        if len(rows):
+            yield dataset, *rows.loc[rows["ratio"].idxmin()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+
+
+def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:
+    """(dataset, the row with the largest figure in a column) for every run of transfer that has one."""
+    for dataset in of(datasets, select):
+        rows = matching(shares.transfer_summary(dataset.frame), select).dropna(subset=[column])
+        if len(rows):
+            yield dataset, rows.loc[rows[column].idxmax()]
+
+
+@quantity(with_interval(typeset.percent))
+def transfer_share(datasets, select, against):
+    """Copies in the sum of a loop's parts; of several environments' forms the largest."""
+    for dataset, row in of_loops(datasets, select, "share"):
+        yield dataset, row["share"], row["share_low"], row["share_high"]
+
+
+@quantity(with_interval(typeset.percent))
+def copies_over_step(datasets, select, against):
+    """Copies timed apart over a step timed apart; of several environments' forms the largest."""
+    for dataset, row in of_loops(datasets, select, "over_step"):
+        yield dataset, row["over_step"], NAN, NAN
