@@ -22,6 +22,7 @@ from paper.learning import OURS
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE = Path("results", "recorded", "headline.svg")
 ABSENT = "not measured yet"
+COSTS = {"wall time": "wall_s", "CPU time": "cpu_s"}
 
 
 def recorded(root: Path) -> list:
@@ -123,7 +124,20 @@ def figure(found, any_other: bool) -> str:
     return typeset.si(best["rate"]) + ratio
 
 
-PARTS = {"headline": headline, "edge": edge, "learning": learning}
+def cost(datasets: list) -> str:
+    """What all experiments together took on each recorded machine, by scale."""
+    frame = tables.cost(datasets)
+    sums = frame[frame["experiment"] == "all"]
+    if sums.empty:
+        return f"On recorded machines: {ABSENT}.\n"
+    columns = [typeset.text("machine", "machine"), typeset.text("scale", "scale")]
+    columns += [typeset.number(name, column, typeset.seconds) for name, column in COSTS.items()]
+    return typeset.markdown(
+        columns, [[column.cell(typeset.Row(row)) for column in columns] for row in sums.to_dict("records")]
+    )
+
+
+PARTS = {"headline": headline, "edge": edge, "cost": cost, "learning": learning}
 
 
 def filled(text: str, datasets: list) -> str:

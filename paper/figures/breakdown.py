@@ -50,7 +50,7 @@ def draw(datasets: list) -> Figure:
         below = next(places).subgridspec(1, len(block)).subplots(sharex=True, sharey=True, squeeze=False)
         for small, (run, _) in zip(below.flat, block, strict=True):
             contest(small, quantities.rates(run))
-            small.set_title(run.provenance["environment"], fontsize=6.5)
+            small.set_title(run.provenance["environment"].replace("_", "\n"), fontsize=6.5)
         label_outside(list(below.flat))
     legend(figure, figure.axes)
     return figure

@@ -38,6 +38,9 @@ def draw(datasets: list) -> Figure:
         log_axes(panel, "times the original")
     for panel in axes[:-1]:
         panel.set_xlabel("")
+    for panel in axes[:1]:  # whose axis all share
+        ratios = pd.concat(frames)["ratio"]
+        panel.set_xlim(min(0.5, 0.7 * ratios.min()), max(200.0, 12 * ratios.max()))
     legend(figure, axes)
     return figure
 
@@ -73,4 +76,3 @@ def bars(panel: Axes, frame: pd.DataFrame) -> None:
     panel.axvline(1, color="#8a8a8a", linewidth=1.2)
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
-    panel.set_xlim(min(0.5, 0.7 * frame["ratio"].min()), max(200.0, 12 * frame["ratio"].max()))

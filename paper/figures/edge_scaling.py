@@ -10,9 +10,9 @@ from paper.typeset import count
 
 caption = (
     "How far vehicular edge computing grows, one row for each machine. Slots of all environments per second over the "
-    "number of environments, a colour for each number of vehicles (best gains and threads); the best of these over the "
-    "number of vehicles, and times that number; memory of one environment, and of one scenario with stored and with "
-    "drawn gains."
+    "number of environments, a colour for each number of vehicles (best gains and threads), dashed on a GPU; the best "
+    "of these over the number of vehicles, and times that number; memory of one environment, and of one scenario with "
+    "stored and with drawn gains."
 )
 alt = (
     "Rows of three line charts for each machine, all axes logarithmic: slots per second over environments for several "
@@ -30,7 +30,8 @@ MEMORY = {
 
 def draw(datasets: list) -> Figure:
     runs = quantities.of(datasets, {"experiment": "scaling"})
-    figure, axes = grid([name for run in runs for name in (title(run), "over vehicles", "memory")], 2.3, columns=3)
+    figure, axes = grid([name for run in runs for name in (title(run), "over vehicles", "memory")], 1.8, columns=3)
+    figure.set_figheight(figure.get_figheight() + (1.6 if runs else 0))  # the legend has many lines
     frames = [edge.scaling(run).dropna(subset=["rate"]) for run in runs]
     numbers = sorted({number for found in frames for number in found["vehicles"]})
     colours = dict(zip(numbers, FLEETS * len(numbers), strict=False))

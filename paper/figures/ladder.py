@@ -16,7 +16,7 @@ alt = (
     "ladder with its environment steps per second and its ratio to the original. The ladder's table holds "
     "the numbers."
 )
-NUMBERS = 92  # points between a rung's name and its bar
+NUMBERS = 106  # points between a rung's name and its bar
 NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline", "annotation_clip": False}
 
 
@@ -38,7 +38,7 @@ def of_environment(datasets: list, environment: str) -> Figure:
             panel.plot(row["rate"], place, marker="o", markersize=6, color=colour)
             ratio = "" if missing(row["ratio"]) or row["rung"] == "original" else times(row["ratio"])
             # Between the names and the bars, so that a narrow screen that cuts off the bars still shows them.
-            for words, offset in ((si(row["rate"]), -52), (ratio, -8)):
+            for words, offset in ((si(row["rate"]), -64), (ratio, -8)):
                 panel.annotate(words, (0, place), (offset, 0), panel.get_yaxis_transform(), **NUMBER)
         log_axes(panel, "")
         panel.set_yticks(range(len(frame)), [name(row) for row in frame.to_dict("records")])

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from experiments.shares import NEEDS_GPU
 from paper import quantities, rung, tables
-from paper.figures import WIDTH, grid, label_status, legend, title
+from paper.figures import WIDTH, grid, legend, title
 from paper.tables.transfer import DEVICES, SETTINGS
 from paper.typeset import count, missing, short_time
 
@@ -21,6 +21,7 @@ alt = (
 )
 NOTE = 0.574  # of "57.4 % of 330 us is transfer"
 COLOURS = {"up": "#D55E00", "down": "#E69F00", "policy": "#009E73", "step": "#0072B2", "policy and step": "#117733"}
+HEADING = {"fontsize": 8.5, "fontweight": "bold"}
 INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline"}
 
 
@@ -31,12 +32,11 @@ def draw(datasets: list) -> Figure:
         return grid([], 1)[0]
     heights = [0.8 + 0.19 * max(part.groupby("num_envs").size(), default=0) for *_, part in rows]
     figure = Figure(figsize=(WIDTH, sum(heights, 0.5)), layout="constrained")
-    places, panels = figure.add_gridspec(len(rows), 1, height_ratios=heights), []
-    for place, (run, device, part) in zip(places, rows, strict=True):
+    parts, panels = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), []
+    for block, (run, device, part) in zip(parts.flat, rows, strict=True):
         sizes = list(part["num_envs"].unique()) or [None]
-        axes = list(place.subgridspec(1, len(sizes)).subplots(sharey=True, squeeze=False).flat)
-        axes[0].set_title(f"{title(run)}, policy on the {DEVICES[device]}")
-        label_status(axes[0], run)
+        axes = list(block.subplots(1, len(sizes), sharey=True, squeeze=False).flat)
+        block.suptitle(f"{title(run)}, policy on the {DEVICES[device]}: {run.status}", x=0.01, ha="left", **HEADING)
         for panel, size in zip(axes, sizes, strict=True):
             stack(panel, part[part["num_envs"] == size].to_dict("records"))
             panel.set_xlabel("" if size is None else f"B = {count(size)}")

@@ -111,6 +111,7 @@ def peers_fastest(datasets):
     Column("peer", name, merge=True),
     Column("mode", mode),
     *RATES,
+    folded=True,
 )
 def peers(datasets):
     def at_the_size(run) -> pd.DataFrame:

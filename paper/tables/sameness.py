@@ -1,13 +1,18 @@
 """The proof of sameness, and what the compiler makes of the kernels."""
 
+import pandas as pd
+
 from paper import quantities
 from paper.tables import ONE_MACHINE, RUN, of_runs, table
 from paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no
 
 STEP = {"experiment": "correctness", "level": "transition", "pair": "original-port"}
+# Of a multiprocessor of every target here: registers of each of its parts, taken by the warp in pieces, and warps.
+PARTS, PART_REGISTERS, PIECE, WARPS = 4, 16_384, 256, 64
 BUILDS = (
     number("builds", "builds", count),
     Column("registers per thread", lambda row: registers(row), "number"),
+    number(f"warps of {WARPS}", "warps", count),
     number("spilled, B", "spilled_bytes", count),
     number("stack, B", "stack_bytes", count),
     number("shared memory, B", "shared_bytes", count),
@@ -15,9 +20,10 @@ BUILDS = (
 
 
 @table(
-    "The same environment, one line for each and each machine: checks that hold at each level, and the largest "
-    "difference of one step from any state as a share of its tolerance. Apart at step: where two trajectories under "
-    "equal actions, which no tolerance can hold together, are first apart; median, 5 and 95 % of episodes.",
+    "The same environment, one line for each and each machine, all its devices together: checks that hold at each "
+    "level, and the largest difference of one step from any state as a share of its tolerance. Apart at step: where "
+    "two trajectories under equal actions, which no tolerance can hold together, are first apart; median, 5 and 95 % "
+    "of episodes.",
     *ONE_MACHINE,
     number("states compared", "cases", count),
     number("difference / tolerance", "share", percent),
@@ -135,7 +141,10 @@ def allowed_difference(row) -> str:
 
 @table(
     "The kernels as NVRTC compiles them, on machines that need no GPU for it: the range over all kernels and their "
-    "builds, that is over types, autoreset modes and kinds of observation.",
+    "builds, that is over types, autoreset modes and kinds of observation. Warps: how many of the most that a "
+    "multiprocessor holds at once leave room for the registers of the largest build, the others hide less of the "
+    "memory's latency. Stack is memory that a kernel addresses itself, not registers that were spilled; shared memory "
+    "is that known to the compiler.",
     *ONE_MACHINE,
     text("targets", "target"),
     number("kernels", "kernels", count),
@@ -168,10 +177,17 @@ def built(run, keys: list[str]) -> list[dict]:
             | dict(zip(keys, key, strict=True))
             | {"kernels": group["kernel"].nunique(), "builds": len(group)}
             | {"fewest_registers": group["registers"].min(), "most_registers": group["registers"].max()}
+            | {"warps": warps(group["registers"].max())}
             | {name: group[name].max() for name in ("stack_bytes", "shared_bytes")}
             | {"spilled_bytes": group["spilled"].max(), "spill_free": not group["spilled"].any()}
         )
     return rows
+
+
+def warps(registers: int) -> int:
+    """Warps of 32 threads that a multiprocessor holds at once as far as their registers go."""
+    of_warp = -(-32 * max(registers, 1) // PIECE) * PIECE
+    return min(WARPS, PARTS * (PART_REGISTERS // of_warp))
 
 
 def registers(row) -> str:
@@ -191,6 +207,7 @@ def registers(row) -> str:
     text("type", "dtype"),
     text("observations", "obs"),
     number("registers per thread", "registers", count),
+    number(f"warps of {WARPS}", "warps", count),
     number("spill stores, B", "spill_store_bytes", count),
     number("spill loads, B", "spill_load_bytes", count),
     number("stack, B", "stack_bytes", count),
@@ -199,7 +216,11 @@ def registers(row) -> str:
 )
 def compilation_builds(datasets):
     keys = ["kernel", "target", "autoreset_mode", "dtype", "obs"]
-    return of_runs(first(datasets), "compilation", lambda run: run.frame.sort_values(keys, kind="stable"))
+
+    def builds(run) -> pd.DataFrame:
+        return run.frame.sort_values(keys, kind="stable").assign(warps=lambda rows: rows["registers"].map(warps))
+
+    return of_runs(first(datasets), "compilation", builds)
 
 
 def first(datasets: list) -> list:

@@ -46,8 +46,8 @@ def fastest(row) -> str:
 FAMILY = {  # columns of the overview, and the rungs that they show
     "original": "original",
     "Gymnasium's vector class": "gymnasium-vector",
-    "port, call per step": "port-cpu",
-    "port, fused": "port-cpu-fused",
+    "CPU, call per step": "port-cpu",
+    "CPU, fused": "port-cpu-fused",
     "GPU, graph": "port-cuda-graph",
     "GPU, fused": "port-cuda-fused",
 }
@@ -66,8 +66,9 @@ def of_family(heading: str, name: str) -> Column:
 
 
 @table(
-    "All environments, steps per second at one batch size B; in brackets, how many times the rate of the original, one "
-    "environment in one process, on the same machine. With as many threads as are fastest.",
+    "All environments, steps per second at one batch size B: the original, one environment in one process, and the "
+    "ports on CPU and GPU. In brackets, how many times the rate of the original on the same machine. With as many "
+    "threads as are fastest.",
     *ONE_MACHINE,
     number("B", "num_envs", count),
     *(of_family(heading, name) for heading, name in FAMILY.items()),

@@ -117,7 +117,7 @@ def test_the_family_in_one_line_per_environment_and_machine(tmp_path):
     assert [name for name, _ in found] == ["cartpole", "pendulum", "cartpole"]  # by machine, this one first
     row = found["pendulum", "measured here"]
     assert (row["original"], row["Gymnasium's vector class"]) == ("200", DASH)
-    assert row["port, call per step"] == f"3.00{typeset.SPACE}k (15.0{TIMES})"  # at 8,192, on one thread
+    assert row["CPU, call per step"] == f"3.00{typeset.SPACE}k (15.0{TIMES})"  # at 8,192, on one thread
     assert row["fastest, any size"] == f"9.00{typeset.SPACE}k"  # what has ended is no step
     assert found["cartpole", "recorded on big, 2026-01-02"]["GPU, graph"] == f"1.00{typeset.SPACE}M"
 
@@ -259,3 +259,11 @@ def test_machines_side_by_side(datasets):
 
 def test_trademark_signs_are_left_out():
     assert tables.plain("Intel(R) Xeon(TM)") == "Intel Xeon"
+
+
+@pytest.mark.parametrize(("registers", "warps"), [(32, 64), (40, 48), (64, 32), (128, 16), (168, 12), (255, 8)])
+def test_warps_that_registers_leave_room_for(registers, warps):
+    """As NVIDIA's occupancy calculator has it for compute capability 8.0 and 9.0."""
+    from paper.tables import sameness
+
+    assert sameness.warps(registers) == warps

@@ -1,0 +1,149 @@
+"""The paper once a machine with a GPU is on record: rendered with made-up rows of one, beside a machine without."""
+
+import json
+import re
+
+import pytest
+
+import paper
+from experiments import ROOT, checksums
+from paper import build, figures, readme, tables, typeset
+from paper.quantities import find
+from tests.paper import gpu_machine
+from tests.paper.gpu_machine import MACHINE
+from tests.paper.handwritten import HERE
+
+ENVIRONMENTS = ["cartpole", "pendulum", "vehicular_edge"]
+BARE = "tiny"  # the machine without a GPU
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A tree with the made-up recording, and a few of its CPU rows under another machine's name."""
+    root = tmp_path_factory.mktemp("gpu")
+    gpu_machine.write(root, ENVIRONMENTS)
+    for file in sorted((root / "results" / "recorded" / MACHINE).glob("cartpole/*.csv")):
+        rows = [row for row in file.read_text().splitlines(keepends=True) if ",cuda," not in row]
+        write(root, file.stem, "".join(rows), json.loads(file.with_suffix(".json").read_text()))
+    (root / "README.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    return root
+
+
+def write(root, experiment, rows, described):
+    folder = root / "results" / "recorded" / BARE
+    (folder / "cartpole").mkdir(parents=True, exist_ok=True)
+    (folder / "cartpole" / f"{experiment}.csv").write_text(rows)
+    del described["rows_sha256"]
+    described["machine"] = HERE
+    (folder / "cartpole" / f"{experiment}.json").write_text(json.dumps(described))
+    checksums.sign(folder, sorted(folder.glob("*/*")))
+
+
+@pytest.fixture(scope="module")
+def datasets(tree):
+    return paper.load(tree)
+
+
+@pytest.fixture(autouse=True)
+def environments(monkeypatch):
+    monkeypatch.setattr(paper, "environments", lambda: ENVIRONMENTS)
+
+
+@pytest.fixture(scope="module")
+def page(tree, tmp_path_factory):
+    output = tmp_path_factory.mktemp("page") / "report.html"
+    build.build(output, tree)
+    return output.read_text(encoding="utf-8")
+
+
+def shown(name, datasets):
+    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
+    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_every_table_reads_sensibly(name, datasets):
+    cells = [cell for row in shown(name, datasets) for cell in row.values()]
+    assert cells
+    assert not [cell for cell in cells if cell == "" or re.search(r"\b(nan|none)\b", cell.lower())]
+
+
+@pytest.mark.parametrize("name", figures.names())
+def test_no_words_of_a_figure_run_off_it(name, datasets):
+    """Axes keep inside the figure, and what is written beside a bar keeps inside its axes."""
+    figure = figures.draw(name, datasets)
+    with figures.style():
+        figure.draw_without_rendering()
+    width = figure.get_window_extent().x1
+    for panel in figure.axes:
+        written = [text for text in panel.texts if text.get_text() and text.get_visible()]
+        assert all(text.get_window_extent().x1 <= width for text in written)
+        assert not [text for text in written if not text.get_clip_on() and text.get_window_extent().x0 < 0]
+
+
+def test_a_factor_of_a_million_leaves_room_for_the_rate_beside_it(datasets):
+    figure = figures.draw("ladder", datasets)
+    with figures.style():
+        figure.draw_without_rendering()
+    panel = next(panel for panel in figure.axes if MACHINE in panel.get_title(loc="left"))
+    boxes = [text.get_window_extent() for text in panel.texts if re.match(r"[\d,.]+(×|\s[kMG]?)$", text.get_text())]
+    assert max(len(text.get_text()) for text in panel.texts if text.get_text().endswith("×")) >= len("1,000,000×")
+    assert not [1 for one in boxes for other in boxes if one is not other and one.overlaps(other)]
+
+
+def test_bars_of_operations_end_inside_their_panels(datasets):
+    for panel in figures.draw("edge_operations", datasets).axes:
+        assert max(bar.get_x() + bar.get_width() for bar in panel.patches) < panel.get_xlim()[1]
+
+
+def test_every_question_about_a_gpu_has_an_answer(datasets):
+    """But for several GPUs, which no machine has yet."""
+    declared = tables.declared()
+    asked = [answer for part in ("claims", "edge_claims") for claim in declared[part] for answer in claim["answers"]]
+    asked += declared["targets"]
+    about_gpus = [item for item in asked if re.search(r"cuda|cupy", str(item["select"]))]
+    assert len(about_gpus) > 25
+    assert not [item for item in about_gpus if MACHINE not in [found.machine for found in find(datasets, item)]]
+
+
+def test_aims_of_a_gpu_are_judged_where_there_is_one(datasets):
+    judged = [row for row in shown("targets", datasets) if "H200" in row["target"]]
+    assert {row["met"] for row in judged} <= {"yes", "no"}
+    assert not [row for row in judged if BARE in row["status"]]
+
+
+def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
+    roofline = tables.roofline(datasets)
+    graph = roofline[(roofline["rung"] == "port-cuda-graph") & (roofline["num_envs"] == 4_194_304)]
+    # 4,194,304 environments touch more than the 64 MiB from which on the made-up copy is at full speed.
+    assert graph["copy_bandwidth"].to_list() == pytest.approx([gpu_machine.BANDWIDTH] * 2, rel=0.01)
+    # CartPole's 60 bytes of 4,194,304 environments in 2 us and the time that 50 G steps/s take, over 4 TB/s.
+    share = 60 * 2**22 / (2e-6 + 2**22 / 50e9) / 4e12
+    assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)
+
+
+def test_the_abstract_tells_of_the_machine_with_a_gpu(page):
+    abstract = page[page.index('class="abstract"') : page.index("</header>")]
+    assert MACHINE in abstract and BARE not in abstract
+    assert "in a CUDA graph" in abstract and "on the GPU, training makes" in abstract
+    assert paper.NOT_MEASURED not in abstract
+
+
+def test_the_page_names_each_missed_aim_in_a_line_of_its_own(page):
+    section = page[page.index(">Against what was aimed at</h3>") : page.index('id="table-targets"')]
+    assert re.search(r"Aims reached: \d+ of \d+ on", section)
+    missed = [row for row in re.findall(r"<li>(.*?)</li>", section, re.DOTALL) if "aim" in row]
+    assert len(missed) >= 2
+
+
+def test_compile_time_and_memory_of_training_are_told(datasets):
+    rows = [row for row in shown("training_iteration", datasets) if row["device"] == "GPU"]
+    assert {row["first"] for row in rows} == {f"4.00{typeset.SPACE}s"}
+    assert typeset.DASH not in {row["GPU memory, MiB"] for row in rows}
+
+
+def test_the_readme_gives_both_machines_a_column(tree):
+    text = readme.filled((tree / "README.md").read_text(encoding="utf-8"), readme.recorded(tree))
+    assert re.search(rf"\| environment \| rung \| {MACHINE}, [\d-]+ \| {BARE}, [\d-]+ \|", text)
+    line = next(line for line in text.splitlines() if "| port on GPU, CUDA graph |" in line and "cartpole" in line)
+    assert re.search(r"[\d.]+\sG \([\d,]+×\) \| – \|$", line)
