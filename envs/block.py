@@ -19,6 +19,7 @@ from .kernels import compile, structs
 from .spaces import AutoresetMode, Box, batch_space
 from .vectorised import Vectorised
 
+LARGEST = float(np.finfo(np.float32).max)
 THREADS_FROM = 64  # environments; below, waking a second thread costs more than it saves
 
 
@@ -75,9 +76,9 @@ class BlockEnv(Vectorised):
         self.signed, self.trace = choice("signed", signed, (True, False)), choice("trace", trace, (True, False))
         self.max_episode_steps = layout.limit
         seeds = self._seeds(seed)
-        low = -1.0 if signed else 0.0
+        self._low, shape = -1.0 if signed else 0.0, self.sizes.raw[1:]
         self.single_action_space = Box(
-            np.full(self.sizes.raw[1:], low, np.float32), np.ones(self.sizes.raw[1:], np.float32), dtype=np.float32
+            np.full(shape, self._low, np.float32), np.ones(shape, np.float32), dtype=np.float32
         )
         self._action_shape = (self.num_envs, *self.sizes.raw)
         self._allocate(tables, scenarios)
@@ -282,8 +283,7 @@ class BlockEnv(Vectorised):
         else:
             raw = self._tensor("action", action, torch.float32, self._action_shape)
             if self._check:
-                low = -1.0 if self.signed else 0.0
-                self._require_inside("action", raw, low, 1.0, ("environment", "agent", "index"))
+                self._require_inside("action", raw, self._low, 1.0, ("environment", "agent", "index"))
                 self._require_unended()
             self._call.input, self._call.shares = raw.data_ptr(), 0
         self._run("step")
@@ -296,7 +296,7 @@ class BlockEnv(Vectorised):
         share = self._tensor("share", action["share"], torch.float32, (self.num_envs, self.sizes.shares))
         if self._check:
             self._require_inside("target", target, 0, self.target_choices - 1, ("environment", "client", "task"))
-            self._require_inside("share", share, 0.0, float(np.finfo(np.float32).max), ("environment", "index"))
+            self._require_inside("share", share, 0.0, LARGEST, ("environment", "index"))
         return target, share
 
     def _tensor(self, name: str, value, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
