@@ -109,7 +109,10 @@ def view_of_original(env, packed: Tables | None = None) -> View:
 
 
 def view_of_port(env, packed: Tables | None = None) -> View:
-    """The view of the port, without copies of its backlogs; `packed`: tables of its scenarios on its device."""
+    """The view of the port, without copies of its backlogs; `packed`: tables of its scenarios on its device.
+
+    On a GPU policies run on CuPy's stream, which is torch's default one: call them, and the environment, on no other.
+    """
     xp = namespace(env)
     packed = packed or tables(xp, env.scenarios)
     state = env.state()
