@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import mse_loss
 
-from .distributions import Distribution
+from .distribution import Distribution
 from .experience import over, wide
 from .networks import Networks
 from .update import ADAM_BETAS, ADAM_EPS, Update

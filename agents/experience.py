@@ -12,7 +12,7 @@ import envs
 from envs.checks import require_memory
 
 from . import contract
-from .distributions import Distribution
+from .distribution import Distribution
 from .networks import Networks
 from .normaliser import Normaliser
 from .rollout import Noise

@@ -13,7 +13,9 @@ import torch
 
 from envs.kernels import compile, structs
 
-from .distributions import Categorical, Distribution, Gaussian
+from .boxes import Gaussian
+from .discrete import Categorical
+from .distribution import Distribution
 from .networks import KNOWN, Networks
 from .update import ADAM_BETAS, ADAM_EPS, Update
 

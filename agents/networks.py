@@ -12,7 +12,7 @@ from torch import nn
 from envs.checks import require_memory
 from envs.policies import HIDDEN
 
-from .distributions import Distribution
+from .distribution import Distribution
 from .normaliser import normalised
 
 PRECISIONS = ("fp32", "tf32", "bf16")

@@ -1,7 +1,7 @@
 """The recipe of each environment, <environment>.yaml: how PPO trains on it, and what its learning experiment measures
 where it has one (Gymnasium's environments do).
 
-    ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/ppo.py and what differs from it
+    ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/settings.py and what differs from it
     learning: {solved: 475, quick: {...}, full: {...}}
 
 The fields of PPO are checked by `agents.ppo.config_of`, everything else here. LAYOUT says what may stand where.

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
 import envs
-from agents import distributions
+from agents import boxes, distributions
 from envs import noise
 
 LARGEST = 2**24 - 1  # of the noise
@@ -472,7 +472,7 @@ def test_a_proposal_is_as_often_accepted_as_the_docstring_says(shape):
         return mpmath.exp(d - d * v + d * mpmath.log(v)) / mpmath.sqrt(2 * mpmath.pi)
 
     assert abs(mpmath.quad(density, [-mpmath.sqrt(9 * d), 0, 10]) - closed) < 1e-6
-    assert closed > 0.9516 and (1 - closed) ** distributions.PROPOSALS < 5.5e-6
+    assert closed > 0.9516 and (1 - closed) ** boxes.PROPOSALS < 5.5e-6
 
 
 def test_equal_noise_gives_equal_beta_numbers_whatever_torch_s_generator():
