@@ -276,8 +276,8 @@ FN void write_random(const Batch& b, i64 e, i64 clock, float* row) {
 
 #endif
 
-// The random policy's actions for the next K steps.
-FN void random_one(const Batch& b, const Call& call, i64 e, Memory&) {
+// The random policy's actions for the next K steps; needs no memory that lanes share.
+FN void random_one(const Batch& b, const Call& call, i64 e) {
     const i64 clock = b.clock[e];
     for (i64 k = 0; k < call.steps; k++)
         write_random(b, e, clock + k, call.actions + (k * b.num_envs + e) * Environment::RAW);
@@ -310,6 +310,10 @@ extern "C" __constant__ const i64 scratch_bytes = sizeof(Memory);  // of shared 
         sync(); \
         FUNCTION(b, call, call.first + blockIdx.x, *reinterpret_cast<Memory*>(shared)); \
     }
+
+extern "C" __global__ void __launch_bounds__(LANES) random_actions(const Batch b, const Call call) {
+    random_one(b, call, call.first + blockIdx.x);
+}
 
 #elif !defined(FOREIGN_LANES)
 
@@ -351,7 +355,10 @@ static_assert(sizeof(Memory) % 16 == 0, "shared memory is cleared sixteen bytes 
 KERNEL(step, step_one)
 KERNEL(reset, reset_one)
 KERNEL(observe, observe_one)
+#ifndef __CUDACC__
+FN void random_one(const Batch& b, const Call& call, i64 e, Memory&) { random_one(b, call, e); }
 KERNEL(random_actions, random_one)
+#endif
 #if AUTORESET == 1
 KERNEL(rollout_random, rollout_one)
 #endif

@@ -145,7 +145,7 @@ FN void take_up(Scratch& s, const Slot& x, int e, int first) {
             if (node < EDGE_0 || node == NOWHERE) continue;
             const bool admitted = s.admitted[task];
             if (own && (admitted || P::rejected_transmit)) {
-                uploaded += x.offer[task];
+                if (POOLED) uploaded += x.offer[task];
                 s.upload[e * WORDS + i / 64] |= u64(1) << (i % 64);
             }
             if (pays && (admitted || P::all_covering_pay)) {
@@ -155,7 +155,7 @@ FN void take_up(Scratch& s, const Slot& x, int e, int first) {
             }
         }
     }
-    s.uploaded[e] = uploaded;
+    if (POOLED) s.uploaded[e] = uploaded;
     s.haul_edge[e] = to_edge;
     s.haul_cloud[e] = to_cloud;
 }

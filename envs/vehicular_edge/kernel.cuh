@@ -28,6 +28,7 @@ struct Environment {
         const Slot x(tables, at);
         float* const cycles = metrics + METRIC_COUNT;
         Watch watch;
+        x.foresee();
         decide(s, x);
         watch.lap(cycles[0]);
         noma(s, x);

@@ -172,6 +172,28 @@ struct Slot {
         key = x.key + p * 2;
     }
     FN int tasks_of(int i) const { return count[i] < J ? count[i] : J; }
+
+    // Asks for what walks of a single lane will read, which would otherwise wait for one line of memory after the other.
+    FN void foresee() const {
+        ask(offer, TASKS);
+        ask(bits, TASKS);
+        ask(inverse_density, TASKS);
+        ask(access, NC);
+        if (!GAINS_DRAWN) {
+            ask(gain, RECEIVERS * NC);
+            ask(order, RECEIVERS * NC);
+        }
+    }
+    template <typename Number>
+    FN static void ask(const Number* table, int count) {
+#ifdef __CUDACC__
+        const char* const bytes = reinterpret_cast<const char*>(table);
+        for (int k = 32 * lane(); k < count * int(sizeof(Number)); k += 32 * LANES)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(bytes + k));
+#else
+        (void)table, (void)count;
+#endif
+    }
 };
 
 FN int cap_of(int node) {
