@@ -1,5 +1,5 @@
-"""Categorical distributions: one of n actions is drawn by inverse distribution function as in `envs/kernels/mlp.cuh`, so
-that a roll-out in the kernel and one in torch draw alike.
+"""Categorical distributions: one of n actions is drawn by inverse distribution function, as in `envs/kernels/mlp.cuh`,
+so that a roll-out in the kernel and one in torch draw alike.
 """
 
 from dataclasses import dataclass
