@@ -11,7 +11,7 @@ own. With requirements beside it (<module>.txt) it runs in a Python of its own, 
 `make peers` sets up; so nothing that all of them share imports more than NumPy.
 """
 
-import importlib.metadata
+import functools
 import json
 import os
 import subprocess
@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from experiments import ROOT
-from experiments.peer_workers import ENVIRONMENTS, last_error
+from experiments import ROOT, peer_workers
+from experiments.peer_workers import last_error
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 900  # for one job, compilation included
@@ -88,33 +88,13 @@ def serve(measure: Callable[[Job], list[dict]]) -> None:
     print(json.dumps(measure(Job(**job | {"seeds": tuple(job["seeds"])}))), file=answers)
 
 
-def requirements(name: str) -> Path | None:
-    """The file that says what a module's own Python holds; None where it runs in ours."""
-    path = FOLDER / f"{name}.txt"
-    return path if path.exists() else None
-
-
-def python_of(name: str) -> Path | None:
-    """The Python that runs a module; None where `make peers` has not set it up."""
-    if requirements(name) is None:
-        return Path(sys.executable)
-    return ENVIRONMENTS / name / "bin" / "python" if (ENVIRONMENTS / name / "ready").exists() else None
-
-
-def why_missing(name: str) -> str:
-    """Why a module has no Python: nobody asked for it, or the last error of its installation."""
-    package = requirements(name).read_text().split()[0]
-    log = ENVIRONMENTS / name / "install.log"
-    if not log.exists():
-        return f"{package} is not installed; make peers installs it"
-    return f"{package} does not install here: {last_error(log.read_text())}"
+python_of = functools.partial(peer_workers.python_of, folder=FOLDER)
+why_missing = functools.partial(peer_workers.why_missing, folder=FOLDER)
 
 
 def version(name: str, package: str) -> str | None:
     """The version of a module's package, in its own Python or in ours; None where it is not installed."""
-    own = [str(folder) for folder in (ENVIRONMENTS / name).glob("lib/python*/site-packages")]
-    places = {"path": own} if requirements(name) else {}
-    return next((found.version for found in importlib.metadata.distributions(name=package, **places)), None)
+    return next((found.version for found in peer_workers.distributions(name, FOLDER, name=package)), None)
 
 
 class Streak:

@@ -116,31 +116,42 @@ def worker(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def requirements(name: str) -> Path | None:
-    """The file that says what a peer's own Python holds; None where it runs in ours."""
-    path = FOLDER / f"{name}.txt"
+def requirements(name: str, folder: Path = FOLDER) -> Path | None:
+    """The file in the folder of a worker that says what its own Python holds; None where it runs in ours."""
+    path = folder / f"{name}.txt"
     return path if path.exists() else None
+
+
+def ready(name: str) -> bool:
+    return (ENVIRONMENTS / name / "ready").exists()
 
 
 def installed() -> list[str]:
     """The peers that have a Python of their own, ready to run."""
-    return [name for name in names() if requirements(name) and (ENVIRONMENTS / name / "ready").exists()]
+    return [name for name in names() if requirements(name) and ready(name)]
 
 
-def python_of(name: str) -> Path | None:
-    """The Python that runs a peer; None where `make peers` has not set it up."""
-    if requirements(name) is None:
+def python_of(name: str, folder: Path = FOLDER) -> Path | None:
+    """The Python that runs a worker; None where `make peers` has not set it up."""
+    if requirements(name, folder) is None:
         return Path(sys.executable)
-    return ENVIRONMENTS / name / "bin" / "python" if name in installed() else None
+    return ENVIRONMENTS / name / "bin" / "python" if ready(name) else None
 
 
-def why_missing(name: str) -> str:
-    """Why a peer has no Python: nobody asked for it, or the last error of its installation."""
-    pins = " ".join(requirements(name).read_text().split())
+def why_missing(name: str, folder: Path = FOLDER) -> str:
+    """Why a worker has no Python: nobody asked for it, or the last error of its installation."""
+    package = requirements(name, folder).read_text().split()[0]
     log = ENVIRONMENTS / name / "install.log"
     if not log.exists():
-        return f"{pins.split()[0]} is not installed; make peers installs it"
-    return f"{pins.split()[0]} does not install here: {last_error(log.read_text())}"
+        return f"{package} is not installed; make peers installs it"
+    return f"{package} does not install here: {last_error(log.read_text())}"
+
+
+def distributions(worker: str, folder: Path = FOLDER, **which) -> Iterator[importlib.metadata.Distribution]:
+    """The packages of a worker, or those named so (`which`: as of importlib), in its own Python or in ours."""
+    own = [str(found) for found in (ENVIRONMENTS / worker).glob("lib/python*/site-packages")]
+    places = {"path": own} if requirements(worker, folder) else {}
+    yield from importlib.metadata.distributions(**places, **which)
 
 
 def last_error(text: str) -> str:
@@ -152,10 +163,7 @@ def last_error(text: str) -> str:
 
 def versions(name: str) -> dict[str, str]:
     """The versions of a peer's packages, in its own Python or in ours."""
-    python = python_of(name)
-    if python is None:
+    if python_of(name) is None:
         return {}
-    own = [str(folder) for folder in (ENVIRONMENTS / name).glob("lib/python*/site-packages")]
-    places = {"path": own} if requirements(name) else {}
-    found = {package.name.lower(): package.version for package in importlib.metadata.distributions(**places)}
+    found = {package.name.lower(): package.version for package in distributions(name)}
     return {package: found[package] for package in worker(name).PACKAGES if package in found}
