@@ -18,7 +18,7 @@ OPERATIONS = {  # parts of a slot that every form has, as the forms call them, i
 }
 OPERATION = ["vehicles", "operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
 FLEET = ["rung", "device", "gains", "vehicles", "edges", "num_envs", "threads"]  # of scaling.csv
-MEMORY = ["bytes_per_env", "bytes_per_scenario"]
+MEMORY = ["bytes_per_env", "bytes_per_scenario", "memory_mib"]
 
 
 def operation(name: str) -> str:

@@ -93,7 +93,7 @@ def matching(frame: pd.DataFrame, select: Mapping) -> pd.DataFrame:
 
 @paper.once
 def rates(dataset) -> pd.DataFrame:
-    """One row per setting of a throughput run: the columns of statistics.throughput_summary, and `ratio`.
+    """One row per setting of a throughput run: columns of statistics.throughput_summary, `ratio` and `memory_mib`.
 
     ratio: the rate over that of the original in the same run, under the same policy if the original ran it,
     else under random actions; NaN where the run has no original, and for a rate that counts no live steps.
@@ -102,6 +102,10 @@ def rates(dataset) -> pd.DataFrame:
     originals = frame[frame["rung"] == "original"].groupby("policy")["rate"].max()
     frame["ratio"] = frame["rate"] / frame["policy"].map(originals).fillna(originals.get("random", NAN))
     frame.loc[frame["rung"] == paper.NOT_LIVE, "ratio"] = NAN
+    frame["memory_mib"] = NAN
+    if "memory_mib" in dataset.frame:  # which early recordings lack
+        settings = dataset.frame.groupby(statistics.GROUP, sort=False, dropna=False)
+        frame["memory_mib"] = settings["memory_mib"].max().to_numpy(dtype=float)
     return frame
 
 

@@ -93,7 +93,8 @@ def memory(heading: str, name: str) -> Column:
 
 @table(
     "How far the environment grows: slots per second of all environments together, and the same times the number of "
-    "vehicles that each moves. Memory: all buffers of one environment, and the tables of one scenario.",
+    "vehicles that each moves. Memory: all buffers of one environment, the tables of one scenario, and what was in use "
+    "more than before.",
     *RUN,
     Column("rung", label, merge=True),
     text("gains", "gains"),
@@ -106,6 +107,7 @@ def memory(heading: str, name: str) -> Column:
     number("vehicle steps/s", "vehicle_rate", si),
     memory("KiB per environment", "bytes_per_env"),
     memory("KiB per scenario", "bytes_per_scenario"),
+    number("MiB in use", "memory_mib"),
     REMARK,
     empty="No environment is scaled.",
     folded=True,

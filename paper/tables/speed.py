@@ -90,7 +90,8 @@ def family(datasets):
 
 
 @table(
-    "Throughput of every setting measured.",
+    "Throughput of every setting measured. Memory: what was in use more than before the rung was set up, of the device "
+    "that it runs on.",
     *RUN,
     Column("rung", label, merge=True),
     *SETTING,
@@ -101,6 +102,7 @@ def family(datasets):
     RATIO,
     interval("5 to 95 % of blocks", "rate_p5", "rate_p95", "rate"),
     number("first call", "first_call_s", short_time),
+    number("memory, MiB", "memory_mib"),
     folded=True,
 )
 def throughput(datasets):
