@@ -179,7 +179,8 @@ class BlockEnv(Vectorised):
     def _lookup(self, text: str, count: int) -> Callable:
         if self.device.type == "cpu":
             return launch.cpu(text, self._batch, self._call, count, self.threads)
-        return launch.cuda(text, self._batch, self._call, count, self.layout.lanes, self.device, "scratch_bytes")
+        given = text, self._batch, self._call, count, self.layout.lanes, self.device
+        return launch.cuda(*given, scratch="scratch_bytes", without="random_actions")
 
     def _scratch_bytes(self, text: str) -> int:
         if self.device.type == "cpu":

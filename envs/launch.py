@@ -45,10 +45,13 @@ def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
     return found
 
 
-def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device, scratch: str | None = None):
+def cuda(
+    text: str, batch, call, tiles: int, tile: int, device: torch.device, scratch: str | None = None, without: str = ""
+):
     """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it.
 
-    `scratch` names a constant of the unit: the bytes of shared memory that each block asks for.
+    `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but the
+    one named `without`.
     """
     import cupy
 
@@ -61,7 +64,7 @@ def cuda(text: str, batch, call, tiles: int, tile: int, device: torch.device, sc
     def kernel(name: str):
         with card:
             function = compile.cuda_module(text, target).get_function(name)
-            shared = 0 if scratch is None else constant(text, scratch, device)
+            shared = 0 if scratch is None or name == without else constant(text, scratch, device)
             if shared:
                 function.max_dynamic_shared_size_bytes = shared
 
