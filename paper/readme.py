@@ -127,14 +127,15 @@ def figure(found, any_other: bool) -> str:
 def cost(datasets: list) -> str:
     """What all experiments together took on each recorded machine, by scale."""
     frame = tables.cost(datasets)
-    sums = frame[frame["experiment"] == "all"]
-    if sums.empty:
+    whole = frame["experiment"] == "all"
+    if not whole.any():
         return f"On recorded machines: {ABSENT}.\n"
-    columns = [typeset.text("machine", "machine"), typeset.text("scale", "scale")]
+    of = frame[~whole].groupby(["machine", "scale"], dropna=False, sort=False)["experiment"].agg(", ".join)
+    sums = frame[whole].merge(of.rename("of").reset_index(), on=["machine", "scale"])
+    columns = [typeset.text(name, name) for name in ("machine", "scale")] + [typeset.text("experiments", "of")]
     columns += [typeset.number(name, column, typeset.seconds) for name, column in COSTS.items()]
-    return typeset.markdown(
-        columns, [[column.cell(typeset.Row(row)) for column in columns] for row in sums.to_dict("records")]
-    )
+    rows = [[column.cell(typeset.Row(row)) for column in columns] for row in sums.to_dict("records")]
+    return typeset.markdown(columns, rows)
 
 
 PARTS = {"headline": headline, "edge": edge, "cost": cost, "learning": learning}

@@ -98,3 +98,13 @@ def test_the_figure_goes_with_the_results(tree):
 def test_marks_that_cannot_be_filled_are_errors(text, message):
     with pytest.raises(UserError, match=message):
         readme.filled(text, [])
+
+
+def test_what_the_recordings_took_and_of_what(tree):
+    part = "<!-- generated: cost -->\n<!-- end generated -->\n"
+    assert "not measured yet" in readme.filled(part, [])
+    handwritten.big(tree)
+    handwritten.write(tree, "big", "ceilings", handwritten.ceiling("fp32", 1e9), handwritten.BIG)
+    # Each took 60 s, of 90 CPU-seconds.
+    text = readme.filled(part, readme.recorded(tree)).replace("\u00a0", " ")
+    assert "| big | quick | ceilings, throughput | 2 min 00 s | 3 min 00 s |" in text
