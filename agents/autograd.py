@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import mse_loss
 
+from envs.checks import require_memory
+
 from .distribution import Distribution
 from .experience import over, wide
 from .networks import Networks
@@ -30,6 +32,9 @@ class Autograd(Update):
         batch: tensors with one row per sample: obs [N, n], action [N, ...], log_prob, advantage, target, value [N];
             perhaps mask [N, masks] of allowed actions and valid [N]: other rows have weight 0. Where log_prob is
             [N, components], each component of an action has a ratio and a limit of its own, and losses are summed.
+
+    Raises:
+        MemoryError: an epoch's copy of the batch, in the order of its minibatches, does not fit.
     """
 
     def __init__(
@@ -42,6 +47,8 @@ class Autograd(Update):
         **settings,
     ):
         super().__init__(networks, rate, ent_coef, **settings)
+        copied = sum(part.numel() * part.itemsize for part in batch.values())
+        require_memory(copied, networks.device, "num_envs x horizon of an epoch", len(batch["obs"]))
         self.distribution, self.batch = distribution, batch
         self._by_component = batch["log_prob"].dim() == 2
         betas = torch.tensor(ADAM_BETAS, dtype=torch.float64, device=networks.device)
