@@ -11,6 +11,17 @@ struct PolicyTile {
     Words sampling;
 };
 
+// Whether to be greedy is known when the loop is compiled: a branch in it would stop GCC from vectorising.
+template <bool GREEDY>
+static void sample_tile(PolicyTile& p, const float* log_std, int count, Chosen* chosen) {
+    VECTORISE
+    for (int i = 0; i < count; i++) {
+        float scores[SCORES];
+        for (int a = 0; a < SCORES; a++) scores[a] = p.scores[a][i];
+        chosen[i] = sample(scores, log_std, GREEDY, p.sampling.word[0][i], p.sampling.word[1][i], p.log_prob[i]);
+    }
+}
+
 static void choose_tile(const Call& call, const Span& span, i64 t, PolicyTile& p, Chosen* chosen) {
     network_tile<SCORES>(call.weights, p.obs, span.count, p.scores);
     const float* log_std = call.weights + LOG_STD_AT;
@@ -24,13 +35,8 @@ static void choose_tile(const Call& call, const Span& span, i64 t, PolicyTile& p
         }
         philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
     }
-    const bool greedy = call.greedy;
-    VECTORISE
-    for (int i = 0; i < span.count; i++) {
-        float scores[SCORES];
-        for (int a = 0; a < SCORES; a++) scores[a] = p.scores[a][i];
-        chosen[i] = sample(scores, log_std, greedy, w.word[0][i], w.word[1][i], p.log_prob[i]);
-    }
+    if (call.greedy) sample_tile<true>(p, log_std, span.count, chosen);
+    else sample_tile<false>(p, log_std, span.count, chosen);
 }
 
 // Values of a tile's observations by the critic.
