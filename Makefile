@@ -64,10 +64,14 @@ $(PEERS): $(VENV)-peers/%/ready: %.txt
 	@NO_TRAIN=1 $(@D)/bin/python -m pip install --requirement $< >$(@D)/install.log 2>&1 && touch $@ \
 	    || echo 'Note: $* is left out, since it does not install here; $(@D)/install.log says why.'
 
-# Without a GPU: torch's CPU build where pip sees one. With one: its standard build, which brings CUDA libraries, but of
-# another version than CuPy's: so NVRTC, which compiles the kernels, is installed on either.
+# Without a GPU: torch's CPU build where pip sees one, and of CUDA only NVRTC, to compile the kernels.
+# With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
+ifeq ($(HAS_GPU),)
 EXTRAS := test,lint,render,sb3,torchrl,nvrtc
+else
+EXTRAS := test,lint,render,sb3,torchrl
+endif
 TORCH := $(shell sed -n 's/^ *"torch==\(.*\)",$$/\1/p' pyproject.toml)
 NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \
     libraries, which a machine without an NVIDIA GPU does not use. README.md says how to get the small one.

@@ -151,6 +151,6 @@ def _of_file(path: Path) -> Config:
 
 
 def _named(recipe: str) -> Config:
-    if recipe not in RECIPES:
+    if not isinstance(recipe, str) or recipe not in RECIPES:
         raise ValueError(f"recipe={recipe!r} must be one of {', '.join(map(repr, RECIPES))}, or a file *.yaml")
     return RECIPES[recipe]

@@ -5,6 +5,7 @@ device it steps on.
 """
 
 import gc
+import math
 import multiprocessing
 import resource
 import time
@@ -67,7 +68,7 @@ class Clocked(NamedTuple):
 
     blocks: list[timing.Block]
     first_call_s: float  # setting up, compilation included, and one call
-    memory_bytes: int  # in use more than before: on the GPU those that are reserved
+    memory_bytes: float  # in use more than before, of this process; NaN where others do the work
     dtype: str
     bytes_per_step: float | None
 
@@ -75,6 +76,7 @@ class Clocked(NamedTuple):
 def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> Clocked:
     """Sets up a rung's loop on a device, calls it once, measures so many blocks, and lets go of its memory."""
     synchronize = torch.cuda.synchronize if device == "cuda" else timing.nothing
+    let_go(device)
     before, start = memory_used(device), time.perf_counter()
     with loop_of as loop:
         loop.run()
@@ -87,18 +89,29 @@ def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> 
             blocks=blocks,
             cpu_clock=loop.cpu_clock,
         )
-        found = Clocked(measured, first_call_s, memory_used(device) - before, loop.dtype, loop.bytes_per_step)
+        memory_bytes = memory_used(device) - before if loop.cpu_clock is timing.cpu_seconds else math.nan
+        found = Clocked(measured, first_call_s, memory_bytes, loop.dtype, loop.bytes_per_step)
     del loop  # which holds the environment, whose memory the next group may need
-    gc.collect()
-    if device == "cuda":
-        torch.cuda.empty_cache()
+    let_go(device)
     return found
 
 
-def memory_used(device: str) -> int:
-    """Bytes in use now, all of this process: on the GPU those that are reserved."""
+def let_go(device: str) -> None:
+    """Gives back the memory that nothing uses any more."""
+    gc.collect()
     if device == "cuda":
-        return torch.cuda.memory_reserved()
+        import cupy
+
+        torch.cuda.empty_cache()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def memory_used(device: str) -> int:
+    """Bytes in use now, all of this process: on the GPU those that torch and CuPy have reserved."""
+    if device == "cuda":
+        import cupy
+
+        return torch.cuda.memory_reserved() + cupy.get_default_memory_pool().total_bytes()
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -132,7 +132,7 @@ def run(
     program = [sys.executable, "-m", f"experiments.{experiment}", *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
     program += ["--commit", commit] if commit else []
-    program += ["--minutes", f"{left_s / 60:.3f}"] if left_s < math.inf else []
+    program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
     print(named, flush=True)
     # What is there is not current: let nobody take it for that.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):

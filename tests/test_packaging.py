@@ -16,7 +16,7 @@ PINS = PROJECT["dependencies"] + [pin for extra in EXTRAS.values() for pin in ex
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 OURS = {"agents", "envs", "experiments", "paper", "tests"}
 # Where a module is not called what its package is.
-PACKAGE_OF = {"cupy": "cupy-cuda12x", "pil": "pillow", "pygame": "pygame-ce", "yaml": "PyYAML"}
+PACKAGE_OF = {"cupy": "cupy-cuda13x", "pil": "pillow", "pygame": "pygame-ce", "yaml": "PyYAML"}
 # Peers have environments of their own: gymnax.py runs with what gymnax.txt beside it lists.
 PEERS = {file.with_suffix(".py"): file.read_text().split() for file in (ROOT / "experiments").rglob("*.txt")}
 # Files that need more, by path: nothing else may import what is only there.

@@ -79,6 +79,7 @@ def test_a_recipe_takes_known_fields_only(changes, sentence):
         ("ppo: {gama: 0.9}", "my.yaml: ppo: Config has no field 'gama'; did you mean 'gamma'?"),
         ("ppo: {gamma: 9}", "my.yaml: ppo: gamma=9.0 must lie in [0, 1]"),
         ("ppo: {recipe: solved}", "my.yaml: ppo: recipe='solved' must be one of 'cleanrl'"),
+        ("ppo: {recipe: [solve]}", "my.yaml: ppo: recipe=['solve'] must be one of 'cleanrl'"),
     ],
 )
 def test_a_recipe_of_one_s_own_is_refused_with_file_and_key(tmp_path, text, sentence):

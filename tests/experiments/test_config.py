@@ -148,7 +148,7 @@ def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, 
             [{"rungs": ["port-cpu"]}],
             "scaling.full.sweeps[0]: the key 'sizes' is missing",
         ),
-        (["correctness", "sizes", "small", "episodes", "full", "zeros"], 1, "unknown key 'zeros'; did you mean 'zero'"),
+        (["correctness", "sizes", "small", "episodes", "zeros"], 1, "unknown key 'zeros'; did you mean 'zero'?"),
         (["correctness", "regions"], {}, "correctness: unknown key 'regions'"),
     ],
 )

@@ -261,10 +261,11 @@ def test_an_experiment_that_has_no_time_left_is_neither_signed_nor_an_error(star
     checksums.verify(tmp_path)
 
 
-def test_an_experiment_gets_the_minutes_that_are_left(started, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("left_s", "minutes"), [(90.0, "1.500"), (0.01, "0.001")])
+def test_an_experiment_gets_the_minutes_that_are_left_and_never_0(started, tmp_path, monkeypatch, left_s, minutes):
     monkeypatch.setattr(record.time, "monotonic", lambda: 100.0)
-    record.run("ceilings", None, "quick", tmp_path, None, deadline=190.0)
-    assert started[0][-2:] == ["--minutes", "1.500"]
+    record.run("ceilings", None, "quick", tmp_path, None, deadline=100.0 + left_s)
+    assert started[0][-2:] == ["--minutes", minutes]
 
 
 def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path, monkeypatch, capsys):

@@ -133,9 +133,9 @@ def test_a_virtual_environment_that_lost_its_python_is_made_anew(tree):
     assert asked(tree)[0] == "-m venv --clear .venv"
 
 
-def test_with_a_gpu_torch_is_the_standard_build_and_nvrtc_that_of_cupy(tree):
+def test_with_a_gpu_torch_is_the_standard_build_and_brings_nvrtc(tree):
     assert make(tree, "test", gpu="yes")[0] == 0
-    assert asked(tree)[:2] == ["-m venv --clear .venv", ALL]
+    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint,render,sb3,torchrl]"]
 
 
 def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):
