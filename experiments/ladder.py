@@ -5,7 +5,6 @@ device it steps on.
 """
 
 import gc
-import math
 import multiprocessing
 import resource
 import time
@@ -68,7 +67,7 @@ class Clocked(NamedTuple):
 
     blocks: list[timing.Block]
     first_call_s: float  # setting up, compilation included, and one call
-    memory_bytes: float  # in use more than before, of this process; NaN where others do the work
+    memory_mib: float | None  # in use more than before, by this process; None where others do the work
     dtype: str
     bytes_per_step: float | None
 
@@ -89,8 +88,9 @@ def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> 
             blocks=blocks,
             cpu_clock=loop.cpu_clock,
         )
-        memory_bytes = memory_used(device) - before if loop.cpu_clock is timing.cpu_seconds else math.nan
-        found = Clocked(measured, first_call_s, memory_bytes, loop.dtype, loop.bytes_per_step)
+        alone = loop.cpu_clock is timing.cpu_seconds
+        memory_mib = (memory_used(device) - before) / 2**20 if alone else None
+        found = Clocked(measured, first_call_s, memory_mib, loop.dtype, loop.bytes_per_step)
     del loop  # which holds the environment, whose memory the next group may need
     let_go(device)
     return found

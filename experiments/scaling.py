@@ -75,7 +75,7 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     if reason:
         return [same | {"status": results.MISSING, "reason": reason}]
     found = ladder.clocked(rung.loop(name, group, own), cell.device, settings.scaling.blocks)
-    same |= {"dtype": found.dtype, "memory_mib": found.memory_bytes / 2**20}
+    same |= {"dtype": found.dtype, "memory_mib": found.memory_mib}
     same |= {"first_call_s": found.first_call_s, "status": MEASURED}
     return [same | block._asdict() | {"block": number} for number, block in enumerate(found.blocks)]
 

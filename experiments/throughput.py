@@ -58,7 +58,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
         "bytes_per_step": found.bytes_per_step,
         "first_call_s": found.first_call_s,
         "preset": settings.throughput.get("options", {}).get("preset"),
-        "memory_mib": found.memory_bytes / 2**20,
+        "memory_mib": found.memory_mib,
     }
     rows = ({**same, **block._asdict(), "block": number} for number, block in enumerate(found.blocks))
     return [{column: row[column] for column in COLUMNS} for row in rows]

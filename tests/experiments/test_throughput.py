@@ -89,6 +89,7 @@ def test_processes_on_all_cores_count_the_cpu_time_of_all(settings):
     assert all(row["steps"] % (2 * 4 * rungs.ORIGINAL_CALL_STEPS) == 0 for row in rows)
     steps, cpu_s, wall_s = (sum(row[name] for row in rows) for name in ("steps", "cpu_s", "wall_s"))
     assert 1e-6 * steps < cpu_s < 2.2 * wall_s
+    assert {row["memory_mib"] for row in rows} == {None}  # this process holds none of the originals
 
 
 def test_observations_as_a_view_move_fewer_bytes(settings):
@@ -296,7 +297,7 @@ def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it():
         yield ladder.Loop(lambda: ones.sum(), 10, "float32")
 
     found = ladder.clocked(loop_of(), "cpu", blocks=6)
-    assert abs(found.memory_bytes / 2**20 - 64) < 16
+    assert abs(found.memory_mib - 64) < 16
     assert len(found.blocks) == 6 and {block.steps % 10 for block in found.blocks} == {0}
     assert held[0]() is None
 
