@@ -183,7 +183,8 @@ def load(algorithm: type, settings: type, path: str | Path, device="cpu", enviro
         algorithm: `PPO`; settings: its `Config`.
         path: a checkpoint of one process, or its folder.
         device: where the run is to be, whichever it was trained on.
-        environment: as the algorithm takes it; None: the one whose name the checkpoint has.
+        environment: as the algorithm takes it, which then begins anew with the checkpoint's weights and normaliser;
+            None: the one whose name the checkpoint has, in the state it was in.
 
     Raises:
         ValueError: names the file and what does not fit.
@@ -200,7 +201,10 @@ def load(algorithm: type, settings: type, path: str | Path, device="cpu", enviro
         run = algorithm(name if environment is None else environment, config.replaced(settings(), given), device)
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit: {error}") from error
-    restore(run, kept["states"][0], path)
+    if environment is None:
+        restore(run, kept["states"][0], path)
+    else:
+        initialise(run, path)
     return run
 
 

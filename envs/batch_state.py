@@ -66,8 +66,9 @@ def _rows(env, key: str, value, target: torch.Tensor) -> torch.Tensor:
         state_checks.require_flags(key, tensor)
     elif key == "running_return":
         state_checks.refuse(key, tensor, ~tensor.isfinite(), "finite")
-    elif key in ("elapsed", "episode"):
-        tensor = state_checks.integers(key, tensor, env.max_episode_steps if key == "elapsed" else 2**32 - 1)
+    elif not target.dtype.is_floating_point:
+        highest = {"elapsed": env.max_episode_steps, "episode": 2**32 - 1}
+        tensor = state_checks.integers(key, tensor, highest.get(key, 2**31 - 1))
     return tensor.to(device=env.device, dtype=target.dtype)
 
 

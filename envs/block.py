@@ -134,12 +134,15 @@ class BlockEnv(Vectorised):
 
     @functools.cached_property
     def pool(self) -> str:
-        """Stands for what the kernel reads of the scenarios, in either dtype; worked out when first asked for."""
+        """Stands for the scenarios: a hash of the integers that the kernel reads of them, made when first asked for.
+
+        Not of the other numbers: their last bits are those of a machine's linear algebra.
+        """
         digest = hashlib.sha256()
         for name, table in sorted(self._tables.items()):
-            numbers = table.float() if table.is_floating_point() else table
             digest.update(f"{name} {tuple(table.shape)}".encode())
-            digest.update(numbers.cpu().numpy().tobytes())
+            if not table.is_floating_point():
+                digest.update(table.cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def memory(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
@@ -137,15 +138,28 @@ def run(
     # What is there is not current: let nobody take it for that.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         output.with_suffix(".json").unlink()
-    finished = subprocess.run(program, cwd=ROOT)
-    if finished.returncode == command.NOT_FINISHED:
+    status = status_of(program)
+    if status == command.NOT_FINISHED:
         raise command.OutOfTime(f"{named} has begun")
-    if finished.returncode:
+    if status:
         raise UserError(
-            f"experiments.{experiment} ended with status {finished.returncode} (see above); "
-            "the same command goes on from there"
+            f"experiments.{experiment} ended with status {status} (see above); the same command goes on from there"
         )
     sign(folder, [output, output.with_suffix(".json")])
+
+
+def status_of(program: Sequence[str]) -> int:
+    """Runs a command line to its end; an interrupt waits for it, so that it ends what it has started."""
+    process = subprocess.Popen(program, cwd=ROOT)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        try:
+            process.wait(timeout=2)  # Ctrl-C has reached it too; a signal to this process alone has not
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait()
+        raise
 
 
 def keep_larger_scale(output: Path, scale: str) -> None:

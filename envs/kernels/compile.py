@@ -251,9 +251,7 @@ def nvrtc():
 
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
-        raise CompilerError(
-            f"NVRTC is not available ({error}); install cupy-cuda13x and nvidia-cuda-nvrtc"
-        ) from error
+        raise CompilerError(f"NVRTC is not available ({error}); install cupy-cuda13x and nvidia-cuda-nvrtc") from error
     return nvrtc
 
 

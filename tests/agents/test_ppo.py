@@ -612,7 +612,7 @@ GENERAL = {"rollout": "torch", "gradient": "autograd"}  # what a GPU runs where 
         ("pendulum", {"box": "beta", "shared": True}),
         (edge, {"share": "team", "groups": True, "ratio": "component", "norm_obs": True, "norm_reward": True}),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_an_iteration_asks_the_device_for_nothing(environment, changes):
     """So that it can be captured in a CUDA graph; as far as can be seen on the CPU."""

@@ -131,8 +131,15 @@ def test_a_loaded_run_acts_as_the_trained_one(trained):
         loaded = ppo.load(path)
         assert loaded.config == run.config and loaded.iteration == 10
         assert torch.equal(loaded.act(obs), run.act(obs))
-    given = envs.make("pendulum", 64)
-    assert ppo.load(folder, environment=given).env is given
+
+
+def test_a_run_loaded_for_another_environment_begins_anew_with_what_was_learnt(trained):
+    run, folder = trained
+    obs = torch.rand(5, 3, generator=torch.Generator().manual_seed(0))
+    given = envs.make("pendulum", 64, seed=5)
+    loaded = ppo.load(folder, environment=given)
+    assert loaded.env is given and loaded.iteration == 0
+    assert torch.equal(loaded.act(obs), run.act(obs))
 
 
 def test_a_checkpoint_that_does_not_fit_is_named(trained, tmp_path):

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -133,17 +134,38 @@ def started(monkeypatch):
 
     programs = Started()
 
-    def run(program, **options):
+    def status_of(program):
         programs.append(program)
         output = Path(program[program.index("--output") + 1])
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text("measured\n")
         output.with_suffix(".json").write_text("{}")
-        return subprocess.CompletedProcess(program, programs.status)
+        return programs.status
 
-    monkeypatch.setattr(record.subprocess, "run", run)
+    monkeypatch.setattr(record, "status_of", status_of)
     monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one"})
     return programs
+
+
+def test_what_was_started_ends_before_a_terminated_recording_does(tmp_path):
+    child = (
+        "import pathlib, signal, sys, time\n"
+        "def end(*_): time.sleep(0.5); pathlib.Path('ended').touch(); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end); pathlib.Path('begun').touch(); time.sleep(60)\n"
+    )
+    parent = (
+        "import os, sys\n"
+        "from experiments import command, record\n"
+        "os.chdir(sys.argv[1]); record.ROOT = sys.argv[1]\n"
+        "command.run(lambda: record.status_of([sys.executable, '-c', sys.argv[2]]))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent, tmp_path, child], cwd=ROOT)
+    until = time.monotonic() + 30
+    while not (tmp_path / "begun").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(30) == 130
+    assert (tmp_path / "ended").exists()
 
 
 def test_each_experiment_is_its_own_command_line(started, tmp_path):
