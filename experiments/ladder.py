@@ -4,6 +4,7 @@ rungs.py and block_rungs.py hold the rungs themselves. Every rung draws its acti
 device it steps on.
 """
 
+import ctypes
 import gc
 import multiprocessing
 import resource
@@ -99,6 +100,8 @@ def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> 
 def let_go(device: str) -> None:
     """Gives back the memory that nothing uses any more."""
     gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc, which else takes from what it has kept
+        trim(0)
     if device == "cuda":
         import cupy
 

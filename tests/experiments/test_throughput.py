@@ -289,6 +289,9 @@ def test_each_memory_is_held_against_what_is_free_of_it(monkeypatch):
 def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it():
     """64 MiB of ones; the clock's own lists and torch's threads take less than 16."""
     held = []
+    pieces = [torch.ones(2**15) for _ in range(2**10)]  # 128 MiB off the heap, whose pages malloc keeps
+    last = pieces[-1]
+    del pieces
 
     @contextlib.contextmanager
     def loop_of():
@@ -299,7 +302,7 @@ def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it():
     found = ladder.clocked(loop_of(), "cpu", blocks=6)
     assert abs(found.memory_mib - 64) < 16
     assert len(found.blocks) == 6 and {block.steps % 10 for block in found.blocks} == {0}
-    assert held[0]() is None
+    assert held[0]() is None and last.numel()
 
 
 @pytest.fixture
