@@ -29,7 +29,7 @@ RESULTS = {
     name: [f"results/{name}/{experiment}.csv" for experiment in record.experiments_of(name)] for name in ENVIRONMENTS
 }
 MEASURED = ["results/ceilings.csv", *(rows for name in ENVIRONMENTS for rows in RESULTS[name])]
-RECORDED = sorted(str(file) for file in Path("results/recorded").rglob("*") if file.is_file())
+RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256SUMS"))  # of all files of a machine
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
 GPUS = 1 if shutil.which("nvidia-smi") else 0
 
