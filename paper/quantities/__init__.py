@@ -164,6 +164,12 @@ def ceilings(datasets: list, dataset, name: str, device: str) -> pd.DataFrame:
 # How figures are put into words.
 
 
+def estimate(row: pd.Series, name: str) -> tuple[float, float, float]:
+    """A figure of a row and the two ends of its interval, from the columns `name`, `name`_low and `name`_high."""
+    value, low, high = row[[name, f"{name}_low", f"{name}_high"]].astype(float)
+    return value, low, high
+
+
 def with_interval(write: Callable[[float], str]) -> Callable:
     def words(value: float, low: float, high: float) -> tuple[str, str]:
         return write(value), typeset.DASH if typeset.missing(low) else f"{write(low)} {typeset.DASH} {write(high)}"

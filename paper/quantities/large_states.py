@@ -1,7 +1,7 @@
 """Of the operations of a step, and of fleets."""
 
 from paper import edge, typeset
-from paper.quantities import NAN, alone, matching, of, quantity, rate_words, with_interval
+from paper.quantities import NAN, alone, estimate, matching, of, quantity, rate_words, with_interval
 
 
 @quantity(with_interval(typeset.short_time))
@@ -10,7 +10,7 @@ def operation_time(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(edge.operations(dataset), select)
         if len(rows):
-            yield dataset, *rows.loc[rows["seconds"].idxmin()][["seconds", "seconds_low", "seconds_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["seconds"].idxmin()], "seconds")
 
 
 @quantity(with_interval(typeset.times))
@@ -19,7 +19,7 @@ def operation_ratio(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(edge.operations(dataset), select).dropna(subset=["ratio"])
         if len(rows):
-            yield dataset, *rows.loc[rows["ratio"].idxmax()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["ratio"].idxmax()], "ratio")
 
 
 @quantity(alone(typeset.percent))
@@ -37,4 +37,4 @@ def fleet_rate(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(edge.scaling(dataset), select).dropna(subset=["rate"])
         if len(rows):
-            yield dataset, *rows.loc[rows["rate"].idxmax()][["rate", "rate_low", "rate_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["rate"].idxmax()], "rate")

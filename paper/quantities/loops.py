@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from experiments import peers, shares
 from paper import typeset
-from paper.quantities import NAN, matching, of, quantity, with_interval
+from paper.quantities import NAN, estimate, matching, of, quantity, with_interval
 
 
 @quantity(with_interval(typeset.times))
@@ -13,7 +13,7 @@ def peer_ratio(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(peers.summary(dataset.frame), select).dropna(subset=["ratio"])
         if len(rows):
-            yield dataset, *rows.loc[rows["ratio"].idxmin()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["ratio"].idxmin()], "ratio")
 
 
 def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments import curves
 from paper import learning, typeset
-from paper.quantities import NAN, alone, matching, of, out_of, quantity, rate_words, with_interval
+from paper.quantities import NAN, alone, estimate, matching, of, out_of, quantity, rate_words, with_interval
 
 
 @quantity(rate_words("steps/s"))
@@ -15,7 +15,7 @@ def training_rate(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(learning.rates(dataset), select)
         if len(rows):
-            yield dataset, *rows.loc[rows["rate"].idxmax()][["rate", "rate_low", "rate_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["rate"].idxmax()], "rate")
 
 
 @quantity(with_interval(typeset.times))
@@ -24,7 +24,7 @@ def training_ratio(datasets, select, against):
     for dataset in of(datasets, select):
         rows = matching(learning.rates(dataset), select).dropna(subset=["ratio"])
         if len(rows):
-            yield dataset, *rows.loc[rows["ratio"].idxmin()][["ratio", "ratio_low", "ratio_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["ratio"].idxmin()], "ratio")
 
 
 @quantity(with_interval(typeset.significant))
@@ -37,7 +37,7 @@ def final_return(datasets, select, against):
         rows = matching(learning.final(dataset), select)
         rows = rows[rows["seeds"] >= learning.FEW]
         if len(rows):
-            yield dataset, *rows.loc[rows["score"].idxmin()][["score", "score_low", "score_high"]].astype(float)
+            yield dataset, *estimate(rows.loc[rows["score"].idxmin()], "score")
 
 
 @quantity(with_interval(typeset.significant))
