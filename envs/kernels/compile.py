@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -38,6 +39,9 @@ FLAGS = (
 GCC_FLAGS = ("-fno-tree-pre", "-fno-thread-jumps")
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 TARGETS = ("sm_80", "sm_90")
+# CuPy takes the last byte of every binary for the end of a string and leaves it out: right for PTX, but a cubin loaded
+# from a file then ends within its tables. One byte too many would do no harm.
+LAST_BYTE = b"\0"
 
 
 def _once(build: Callable) -> Callable:
@@ -224,7 +228,7 @@ def cubin_file(text: str, target: str) -> Path:
         CompilerError: NVRTC is missing, or its own message.
     """
     version = ".".join(map(str, nvrtc().getVersion()))
-    key = hashlib.sha256("\0".join([text, target, version, *NVRTC_FLAGS]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\0".join([text, target, version, "whole", *NVRTC_FLAGS]).encode()).hexdigest()[:32]
     path = cache_folder() / f"{key}.cubin"
     if not path.exists():
         binary, _ = cubin(text, target)
@@ -259,17 +263,30 @@ def cubin(text: str, target: str) -> tuple[bytes, str]:
     """A unit compiled for a GPU architecture, and the compiler's report; needs no GPU.
 
     Raises:
-        CompilerError: NVRTC's own message.
+        CompilerError: NVRTC's own message, or a binary that is cut off.
     """
     binding = nvrtc()
     program = binding.createProgram(text, "unit.cu", (), ())
     try:
         binding.compileProgram(program, (*NVRTC_FLAGS, f"--gpu-architecture={target}", "--ptxas-options=-v"))
-        return binding.getCUBIN(program), binding.getProgramLog(program)
+        binary, log = binding.getCUBIN(program) + LAST_BYTE, binding.getProgramLog(program)
     except binding.NVRTCError as error:
         raise CompilerError(f"NVRTC refuses the kernel for {target}:\n{binding.getProgramLog(program)}") from error
     finally:
         binding.destroyProgram(program)
+    length, needed = len(binary), end_of_tables(binary)
+    if length < needed:
+        raise CompilerError(
+            f"NVRTC's binary for {target} is cut off: it has {length} bytes, its tables end at {needed}"
+        )
+    return binary, log
+
+
+def end_of_tables(binary: bytes) -> int:
+    """The byte at which the program and section header tables of a 64-bit ELF file end."""
+    programs, sections = struct.unpack_from("<QQ", binary, 32)
+    program_size, program_count, section_size, section_count = struct.unpack_from("<4H", binary, 54)
+    return max(programs + program_size * program_count, sections + section_size * section_count)
 
 
 def resources(text: str, target: str) -> list[dict]:

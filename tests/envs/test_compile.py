@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -235,6 +236,27 @@ def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, targ
         for used in rows:
             assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (mode, dtype, kind, used)
             assert 0 < used["registers"] <= most, (mode, dtype, kind, used)
+
+
+EMPTY_KERNEL = 'extern "C" __global__ void nothing() {}'
+
+
+@pytest.mark.parametrize("target", compile.TARGETS)
+def test_the_file_of_a_cubin_holds_the_whole_of_its_tables(tmp_path, monkeypatch, target):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    binary = compile.cubin_file(EMPTY_KERNEL, target).read_bytes()
+    # e_phoff, e_shoff; e_phentsize, e_phnum, e_shentsize, e_shnum of an ELF header of 64 bits
+    programs, sections = struct.unpack_from("<QQ", binary, 0x20)
+    program_size, program_count, section_size, section_count = struct.unpack_from("<HHHH", binary, 0x36)
+    assert binary[:4] == b"\x7fELF"
+    assert program_count and len(binary) >= programs + program_size * program_count
+    assert section_count and len(binary) >= sections + section_size * section_count
+
+
+def test_a_cubin_that_is_cut_off_is_refused(monkeypatch):
+    monkeypatch.setattr(compile, "LAST_BYTE", b"")  # as CuPy hands it out
+    with pytest.raises(compile.CompilerError, match=r"is cut off: it has \d+ bytes, its tables end at \d+"):
+        compile.cubin(EMPTY_KERNEL, "sm_90")
 
 
 def test_an_error_in_a_kernel_for_the_gpu_is_shown():
