@@ -9,6 +9,7 @@ extern "C" __global__ void nothing() {}
 extern "C" __global__ void fma_chains(float* out, int rounds, float factor, float term) {
     float chain[CHAINS];
     for (int i = 0; i < CHAINS; i++) chain[i] = threadIdx.x + i;
+#pragma unroll 16  // so that counting rounds takes 2 % of the instructions, not 9 %
     for (int round = 0; round < rounds; round++) {
 #pragma unroll
         for (int i = 0; i < CHAINS; i++) chain[i] = fmaf(chain[i], factor, term);

@@ -1,6 +1,7 @@
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -32,6 +33,19 @@ def test_fma_chains_compute_what_they_count():
     decayed = 0.999**1000
     expected = sum(decayed * i + 0.001 * (1 - decayed) / (1 - 0.999) for i in range(12))
     assert out.tolist() == pytest.approx([expected] * len(out), rel=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rounds", [1, 15, 1000, 1003])  # rounds are unrolled sixteen at a time
+def test_fma_chains_of_the_gpu_compute_what_they_count(rounds):
+    """As above, eight chains of thread k beginning with k, k + 1, ..."""
+    out = torch.zeros(64, dtype=torch.float32, device="cuda")
+    with ceilings.torch_stream():
+        arguments = (out.data_ptr(), np.int32(rounds), np.float32(0.999), np.float32(0.001))
+        ceilings.cuda_kernel("fma_chains")((2,), (32,), arguments)
+    decayed = 0.999**rounds
+    expected = [sum(decayed * (k % 32 + i) + 0.001 * (1 - decayed) / (1 - 0.999) for i in range(8)) for k in range(64)]
+    assert out.tolist() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
