@@ -15,13 +15,14 @@ import torch
 
 import envs
 from experiments.config import Settings
-from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
+from experiments.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 
 LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_BYTES = 2**24  # of random actions
 MOST_DRAWN_STEPS = 50
 SCENARIOS = 8  # that environments share
 MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
+DRAWING_S = 0.02  # allowance of a prediction for one scenario
 
 
 # Each of these sets its loop up, yields it, and cleans up.
@@ -137,6 +138,11 @@ def made(name: str, group: Group, settings: Settings, own_scenarios: bool = Fals
 def scenarios_of(group: Group) -> int:
     """How many scenarios a group of the port draws."""
     return min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else SCENARIOS
+
+
+def set_up_s(group: Group) -> float:
+    """Allowance in seconds for a group until it is timed, compilation apart."""
+    return SET_UP_S + DRAWING_S * (scenarios_of(group) if group.rung.startswith("port") else 1)
 
 
 def action_bytes(env) -> int:

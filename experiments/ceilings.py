@@ -16,7 +16,7 @@ import torch
 
 from envs.checks import available_memory
 from envs.kernels import compile
-from experiments import command, provenance, timing
+from experiments import command, ladder, provenance, timing
 from experiments.results import Journal
 
 COLUMNS = ["quantity", "device", "size_bytes", "threads", "block", "amount", "unit", "wall_s"]
@@ -55,7 +55,8 @@ class Group:
 def groups(scale: str, present: list[str]) -> Iterator[Group]:
     """What to measure on each device: copies as large as its memory allows, then the rest."""
     for device in present:
-        free = available_memory(torch.device(device))
+        listed = device == "cuda" and not torch.cuda.is_available()  # for a prediction, where there is no GPU
+        free = math.inf if listed else available_memory(torch.device(device))
         sizes = [size for size in SIZES[scale][device] if size <= MEMORY_SHARE * free]
         threads = sorted({1, provenance.core_count()}) if device == "cpu" else [1]
         for count in threads:
@@ -195,17 +196,23 @@ def label(group: Group) -> str:
     return f"{group.quantity} {group.device}{size} threads={group.threads}"
 
 
+def predicted(scale: str, present: list[str]) -> list[tuple[str, float]]:
+    """What measuring the groups takes at most, in seconds, by label."""
+    return [(label(group), ladder.SET_UP_S + timing.longest_s(BLOCKS[scale])) for group in groups(scale, present)]
+
+
 def main() -> None:
     options = command.parser("ceilings", __doc__.split("\n")[0], environment=False).parse_args()
     present = command.devices(options.devices)
     config = {"sizes": {device: SIZES[options.scale][device] for device in present}, "devices": present}
     output = options.output or command.output_path("ceilings", None)
     journal = Journal(output, COLUMNS, "ceilings", None, options.scale, config, options.commit)
-    waiting = [group for group in groups(options.scale, present) if label(group) not in journal]
-    for group in command.progress(waiting, label, options.deadline):
-        journal.add(label(group), measure(group, BLOCKS[options.scale]))
+    todo, method = list(groups(options.scale, present)), timing.method(BLOCKS[options.scale])
+    with journal.leaving(list(map(label, todo)), method):
+        for group in command.progress([one for one in todo if label(one) not in journal], label, options.deadline):
+            journal.add(label(group), measure(group, BLOCKS[options.scale]))
     frame = journal.frame()
-    journal.finish(timing.method(BLOCKS[options.scale]))
+    journal.finish(method)
     print(report(frame))
 
 

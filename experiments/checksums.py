@@ -36,8 +36,20 @@ def read_sums(folder: Path) -> dict[str, str]:
 def sign(folder: Path, files: list[Path]) -> None:
     """Put files of a folder into its SHA256SUMS; `sha256sum -c SHA256SUMS` checks it too."""
     paths = [file.relative_to(folder).as_posix() for file in files]
-    sums = read_sums(folder) | provenance.hashes(paths, folder)
+    write_sums(folder, read_sums(folder) | provenance.hashes(paths, folder))
+
+
+def write_sums(folder: Path, sums: dict[str, str]) -> None:
     (folder / SUMS).write_text("".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())))
+
+
+def discard(folder: Path, files: list[Path]) -> None:
+    """Remove files of a folder, and from its SHA256SUMS."""
+    gone = [file.relative_to(folder).as_posix() for file in files]
+    for path in gone:
+        (folder / path).unlink(missing_ok=True)
+    if (folder / SUMS).is_file():
+        write_sums(folder, {path: digest for path, digest in read_sums(folder).items() if path not in gone})
 
 
 def is_signed(folder: Path, files: list[Path]) -> bool:

@@ -24,6 +24,9 @@ ON_CPU = {"threaded": True}
 ON_CUDA = {"device": "cuda"}
 MEMORY_SHARE = 0.8  # of what is free that a group may take
 OWNERS = {"cpu": "the host", "cuda": "the GPU"}  # of memory
+# Allowances of a prediction, in seconds: of a process until its first group, of a group that is set up and called once,
+# and of compiling what a rung of the port needs, with nothing cached.
+START_S, SET_UP_S, COMPILE_S = 8.0, 1.0, {"cpu": 10.0, "cuda": 5.0}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ only, `--minutes 8` stops before, and the same command, again and again while it
 import argparse
 import contextlib
 import importlib.util
+import io
 import json
 import math
 import re
@@ -16,9 +17,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
-from experiments.checksums import SUMS, is_signed, sign
+from experiments.checksums import SUMS, discard, is_signed, sign
 
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
@@ -41,14 +43,81 @@ def main() -> None:
         if name not in known:
             raise UserError(f"--environments: there is no environment {name!r}; there are {', '.join(known)}")
         config.load(name, options.scale)
-    experiments = options.experiments or EVERY
+    present = list(command.DEVICES) if options.assume_cuda else command.devices(None)
+    if options.headline:
+        steps = headline(environments, present)
+    else:
+        steps = every_step(options.experiments or EVERY, environments)
+    if options.dry_run:
+        print("\n".join(listing(steps, options.scale, present, options.minutes)))
+        return
+    for step in steps:
+        run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline)
+    print(f"recorded in {folder}, signed in {folder / SUMS}")
+
+
+class Step(NamedTuple):
+    """One command line of a recording."""
+
+    experiment: str
+    environment: str | None
+    headline: str | None = None  # only what targets name, of this device
+
+
+def every_step(experiments: Sequence[str], environments: Sequence[str]) -> list[Step]:
+    """All that the environments take part in; says of the rest why not."""
+    steps = []
     for experiment in experiments:
         for environment in [None] if experiment in OF_THE_MACHINE else environments:
             if environment and experiment not in experiments_of(environment):
                 print(f"{experiment} {environment}: left out, {why_not(experiment, environment)}")
             else:
-                run(experiment, environment, options.scale, folder, options.commit, options.deadline)
-    print(f"recorded in {folder}, signed in {folder / SUMS}")
+                steps.append(Step(experiment, environment))
+    return steps
+
+
+def headline(environments: Sequence[str], present: Sequence[str]) -> list[Step]:
+    """What targets name: of the GPU in all environments, then of the CPU."""
+    return [Step("throughput", name, device) for device in reversed(present) for name in environments]
+
+
+def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, float]] | None:
+    """The groups of a step with the seconds that each takes at most; None where that is not known beforehand."""
+    from experiments import ceilings, throughput  # here, because whoever verifies a folder needs no torch
+
+    if step.experiment == "ceilings":
+        return ceilings.predicted(scale, present)
+    if step.experiment != "throughput":
+        return None
+    settings = config.load(step.environment, scale)
+    with contextlib.redirect_stdout(io.StringIO()):  # of rungs that are left out it is told when measuring
+        found = throughput.planned(step.environment, settings, present)
+    if step.headline:
+        found = throughput.headline(found, settings, [step.headline])
+    return throughput.predicted(step.environment, settings, found)
+
+
+def listing(steps: Sequence[Step], scale: str, present: list[str], minutes: float) -> list[str]:
+    """Lines that tell what would be measured, in order, cut into pieces of so many minutes as measuring would be."""
+    from experiments.ladder import START_S
+
+    lines, pieces, spent_s = [], 1, 0.0
+    for step in steps:
+        found, named = groups_of(step, scale, present), name_of(step)
+        if found is None:
+            lines.append(f"{'':>8}  {named}: its time is not known beforehand")
+        for number, (label, seconds) in enumerate(found or ()):
+            if spent_s >= 60 * minutes:
+                lines.append(f"---- piece {pieces} takes at most {spent_s / 60:.1f} min; the next begins")
+                pieces, spent_s, number = pieces + 1, 0.0, 0
+            seconds += START_S if number == 0 else 0  # each piece starts its processes anew
+            spent_s += seconds
+            lines.append(f"{seconds:6.1f} s  {named}: {label}")
+    return [*lines, f"---- piece {pieces} takes at most {spent_s / 60:.1f} min, with nothing compiled before"]
+
+
+def name_of(step: Step) -> str:
+    return f"{step.experiment} {step.environment or ''}".strip()
 
 
 def experiments_of(environment: str) -> list[str]:
@@ -91,11 +160,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--machine", type=machine_name, required=True, help="for example xeon-2core")
     parser.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     parser.add_argument("--environments", nargs="+", help="default: all")
-    parser.add_argument("--experiments", nargs="+", choices=EVERY, help="default: all")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--experiments", nargs="+", choices=EVERY, help="default: all")
+    which.add_argument(
+        "--headline", action="store_true", help="only the throughput that targets name; a later run does the rest"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list what would be measured, with predicted times")
+    parser.add_argument("--assume-cuda", action="store_true", help="with --dry-run: as on a machine with a GPU")
     parser.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
     parser.add_argument("--output", type=Path, help="default: results/recorded/<machine>")
     command.add_minutes(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.assume_cuda and not options.dry_run:
+        parser.error("--assume-cuda needs --dry-run")
+    options.minutes = (options.deadline - time.monotonic()) / 60
+    return options
 
 
 def machine_name(text: str) -> str:
@@ -111,41 +190,54 @@ def run(
     folder: Path,
     commit: str | None,
     deadline: float = math.inf,
+    headline: str | None = None,
 ) -> None:
     """Run one experiment's command line into the folder, unless its result there is of the present code.
 
+    headline: only what targets name, of this device.
+
     Raises:
-        OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done.
+        OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done. What it has measured by then
+            is signed, where the experiment leaves it.
     """
+    step = Step(experiment, environment, headline)
     output = folder / (environment or "") / f"{experiment}.csv"
+    files = [output, output.with_suffix(".json")]
     library = LIBRARIES[config.kind(environment)] if experiment in AGAINST_ORIGINALS else None
     if library and importlib.util.find_spec(library.lower()) is None:
         print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
         return
-    if is_current(folder, output, experiment, environment, scale):
+    wanted = [label for label, _ in groups_of(step, scale, command.devices(None))] if headline else None
+    if wanted == []:
+        print(f"{name_of(step)}: no target names a group of {headline}", flush=True)
+        return
+    described = described_in(output)
+    current = is_current(described, experiment, environment, scale)
+    missing = described.get("missing", []) if wanted is None else set(described.get("missing", [])) & set(wanted)
+    if current and not missing and is_signed(folder, files):
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
         return
-    keep_larger_scale(output, scale)
-    named = f"{experiment} {environment or ''}".strip()
+    keep_larger_scale(output, described, scale)
     left_s = deadline - time.monotonic()
     if left_s <= 0:
-        raise command.OutOfTime(f"{named} is next")
+        raise command.OutOfTime(f"{name_of(step)} is next")
     program = [sys.executable, "-m", f"experiments.{experiment}", *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
+    program += ["--headline", "--devices", headline] if headline else []
     program += ["--commit", commit] if commit else []
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
-    print(named, flush=True)
-    # What is there is not current: let nobody take it for that.
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        output.with_suffix(".json").unlink()
+    print(name_of(step), flush=True)
+    if not (current and missing):  # such a piece is gone on from; anything else nobody must take for current
+        discard(folder, files)
     status = status_of(program)
-    if status == command.NOT_FINISHED:
-        raise command.OutOfTime(f"{named} has begun")
-    if status:
+    if status not in (0, command.NOT_FINISHED):
         raise UserError(
             f"experiments.{experiment} ended with status {status} (see above); the same command goes on from there"
         )
-    sign(folder, [output, output.with_suffix(".json")])
+    if all(file.exists() for file in files):
+        sign(folder, files)
+    if status == command.NOT_FINISHED:
+        raise command.OutOfTime(f"{name_of(step)} has begun")
 
 
 def status_of(program: Sequence[str]) -> int:
@@ -162,32 +254,28 @@ def status_of(program: Sequence[str]) -> int:
         raise
 
 
-def keep_larger_scale(output: Path, scale: str) -> None:
-    """UserError where a full recording would be replaced by a quick one."""
+def described_in(output: Path) -> dict:
+    """The provenance of a result, empty where there is none."""
     try:
-        recorded = json.loads(output.with_suffix(".json").read_text()).get("scale")
+        return json.loads(output.with_suffix(".json").read_text())
     except (OSError, ValueError):
-        return
-    if recorded == "full" and scale == "quick":
+        return {}
+
+
+def keep_larger_scale(output: Path, described: dict, scale: str) -> None:
+    """UserError where a full recording would be replaced by a quick one."""
+    if described.get("scale") == "full" and scale == "quick":
         raise UserError(
             f"{output} was recorded at full scale, which a quick one would replace; "
             "give another --machine or --output, or record at --scale full"
         )
 
 
-def is_current(folder: Path, output: Path, experiment: str, environment: str | None, scale: str) -> bool:
-    """Is the result there of this scale, this machine and the files as they are now, and as it was signed?"""
-    if not is_signed(folder, [output, output.with_suffix(".json")]):
-        return False
-    try:
-        described = json.loads(output.with_suffix(".json").read_text())
-    except (OSError, ValueError):
-        return False
-    now = provenance.hashes(sources.of(f"experiments.{experiment}", environment))
+def is_current(described: dict, experiment: str, environment: str | None, scale: str) -> bool:
+    """Is a result of this scale, this machine and the files as they are now?"""
     return (
-        output.exists()
-        and described.get("scale") in (scale, None)
-        and described.get("sources") == now
+        described.get("scale") in (scale, None)
+        and described.get("sources") == provenance.hashes(sources.of(f"experiments.{experiment}", environment))
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
     )

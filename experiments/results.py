@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from experiments import ROOT, UserError, provenance, sources
 from experiments.checksums import verify
+from experiments.command import OutOfTime
 from experiments.timing import cpu_seconds
 
 HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
@@ -34,6 +36,9 @@ class Journal:
             if group not in journal:
                 journal.add(group, rows)
         journal.finish()
+
+    A run that ends on purpose before all is measured says so in `finish`, and what it leaves is a whole result whose
+    provenance names the groups that are missing; the next such run goes on from there.
 
     columns: of the CSV, in order. config: what provenance shows, a mapping that JSON can hold.
     """
@@ -74,11 +79,31 @@ class Journal:
             else:
                 say(f"{self.partial} is of another code, configuration or machine: discarded")
                 self.partial.unlink()  # at once: a kill must not leave it beside the new key
+        if not self.groups:
+            self._take_over_piece()
         write_whole(self.partial_key, json.dumps({"key": self.key, "started": self.started}))
         rows = [row for group in self.groups.values() for row in group]
         write_whole(self.partial, csv_text([BOOKKEEPING + self.columns, *rows]))
         spent = [(float(group[0][2]), float(group[0][3])) for group in self.groups.values()]
         self._earlier = [sum(seconds) for seconds in zip(*spent, strict=True)] or [0.0, 0.0]  # wall, CPU
+
+    def _take_over_piece(self) -> None:
+        """Load the groups of the same run where it ended with groups missing."""
+        described = read_json(self.path.with_suffix(".json")) or {}
+        if not described.get("missing") or {name: described.get(name) for name in self.key} != self.key:
+            return
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        if hashlib.sha256(content).hexdigest() != described["rows_sha256"]:
+            return
+        rows = list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
+        for name, count, *spent in described["groups"]:
+            self.groups[name] = [[name, str(count), *spent, *row] for row in rows[:count]]
+            rows = rows[count:]
+        self.started = described["started"]
+        say(f"{self.path}: continuing after {len(self.groups)} groups, {len(described['missing'])} are missing")
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -108,11 +133,27 @@ class Journal:
         rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
         return csv_text([self.columns, *rows])
 
-    def finish(self, timing: Mapping | None = None, passed: bool | None = None) -> None:
+    @contextmanager
+    def leaving(self, planned: Sequence[str], timing: Mapping | None = None) -> Iterator[None]:
+        """Where the time given is over in here, what there is by then is finished, the other planned groups missing."""
+        try:
+            yield
+        except OutOfTime:
+            if self.groups:
+                self.finish(timing, planned=planned)
+            raise
+
+    def finish(
+        self, timing: Mapping | None = None, passed: bool | None = None, planned: Sequence[str] | None = None
+    ) -> None:
         """Write the CSV and its provenance, each by rename, and remove the partial file.
 
         passed: the verdict of an experiment that has one; a failed result is never kept as current.
+        planned: all groups that there should be, in the order of their rows; None is those that there are.
         """
+        planned = list(self.groups if planned is None else planned)
+        missing = [group for group in planned if group not in self.groups]
+        self.groups = {group: self.groups[group] for group in planned if group in self.groups} | self.groups
         wall_s, cpu_s = (
             round(earlier + end - start, 2)
             for earlier, start, end in zip(self._earlier, self._start, clocks(), strict=True)
@@ -124,6 +165,9 @@ class Journal:
         )
         if passed is not None:
             collected["passed"] = passed
+        if missing:
+            collected["missing"] = missing
+            collected["groups"] = [[name, len(rows), *rows[0][2:4]] for name, rows in self.groups.items()]
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
         described_by = self.path.with_suffix(".json")
         described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance, nor the reverse

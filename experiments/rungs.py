@@ -16,7 +16,7 @@ import torch
 
 import envs
 from experiments.config import Settings
-from experiments.ladder import ON_CPU, ON_CUDA, Group, Loop, Rung, all_cores
+from experiments.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 
 LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
@@ -241,6 +241,11 @@ def stored_bytes(env, steps: int, policy) -> float:
     """Bytes that a trajectory of so many steps keeps of one step of one environment."""
     layout = env.trajectory_layout(steps, policy).values()
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout) / (steps * env.num_envs)
+
+
+def set_up_s(group: Group) -> float:
+    """Allowance in seconds for a group until it is timed, compilation apart."""
+    return SET_UP_S
 
 
 def steps_per_call(num_envs: int) -> int:

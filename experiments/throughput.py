@@ -1,6 +1,7 @@
 """Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
 
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
@@ -40,6 +41,44 @@ def groups(rung_name: str, rung: Rung, settings: Settings) -> list[Group]:
                 num_envs = thread_count = cores
             found[Group(rung_name, rung.device, num_envs, thread_count, fused_steps, policy, obs)] = None
     return list(found)
+
+
+def planned(name: str, settings: Settings, present: list[str], rungs_asked: list[str] | None = None) -> list[Group]:
+    """All groups of the rungs that can run on the devices present; says which cannot."""
+    known, found = ladder_of(name).RUNGS, []
+    for rung_name in command.chosen("rung", known, rungs_asked):
+        rung, device = known[rung_name], known[rung_name].device
+        reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
+        if reason:
+            print(f"{rung_name}: left out, {reason}")
+        else:
+            found += groups(rung_name, rung, settings)
+    return found
+
+
+def fits(group: Group, selector: Mapping) -> bool:
+    """Whether rows of the group are among those that a target's numerator or denominator selects."""
+    wanted = {key: provenance.core_count() if value == "all" else value for key, value in selector.items()}
+    return wanted.items() <= asdict(group).items()
+
+
+def headline(groups: Iterable[Group], settings: Settings, devices: Sequence[str]) -> list[Group]:
+    """Of the groups those of some devices that the environment's targets name."""
+    targets = settings.throughput.get("targets", ())
+    selectors = [target[side] for target in targets for side in ("numerator", "denominator") if side in target]
+    return [one for one in groups if one.device in devices and any(fits(one, selector) for selector in selectors)]
+
+
+def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tuple[str, float]]:
+    """What measuring the groups takes at most, in seconds, with nothing compiled yet; by label."""
+    rungs_of, compiled, found = ladder_of(name), set(), []
+    for group in groups:
+        first = group.rung.startswith("port") and group.rung not in compiled
+        compiled.add(group.rung)
+        compiling_s = ladder.COMPILE_S[group.device] if first else 0.0
+        timed_s = timing.longest_s(settings.throughput.blocks)
+        found.append((label(group), rungs_of.set_up_s(group) + compiling_s + timed_s))
+    return found
 
 
 def ladder_of(name: str):
@@ -95,27 +134,27 @@ def report(frame: pd.DataFrame, settings: Settings) -> str:
 def main() -> None:
     arguments = command.parser("throughput", __doc__.split("\n")[0])
     arguments.add_argument("--rungs", nargs="+", help="default: all that can run here")
+    arguments.add_argument(
+        "--headline", action="store_true", help="only what the targets name; a run without this option does the rest"
+    )
     options = arguments.parse_args()
     name = options.environment
     settings = config.load(name, options.scale)
     if "fixed_policy" in settings.throughput:
         config.check_policy(name, settings, *envs.port(name).policy_shape)
     present = command.devices(options.devices)
-    waiting = []
-    known = ladder_of(name).RUNGS
-    for rung_name in command.chosen("rung", known, options.rungs):
-        rung, device = known[rung_name], known[rung_name].device
-        reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
-        if reason:
-            print(f"{rung_name}: left out, {reason}")
-        else:
-            waiting += groups(rung_name, rung, settings)
-    if not waiting:
-        raise UserError("nothing was measured: no rung that was asked for can run here")
+    if options.headline and options.rungs:
+        raise UserError("--headline chooses the rungs itself; leave --rungs out")
     whole = command.output_path("throughput", name)
     if options.rungs and not options.output:
         raise UserError(f"--rungs measures a part; say where with --output, since {whole} is for whole runs")
-    asked = {"devices": present, "rungs": options.rungs}
+    # The headline's groups are a part of a run on all devices, whichever of them are measured now.
+    of_the_run = command.devices(None) if options.headline else present
+    todo = planned(name, settings, of_the_run, options.rungs)
+    chosen = headline(todo, settings, present) if options.headline else todo
+    if not chosen:
+        raise UserError("nothing was measured: no rung that was asked for can run here")
+    asked = {"devices": of_the_run, "rungs": options.rungs}
     journal = Journal(
         options.output or whole,
         COLUMNS,
@@ -125,17 +164,20 @@ def main() -> None:
         settings.plain() | {"asked": asked},
         options.commit,
     )
-    left = [group for group in waiting if label(group) not in journal]
-    for group in command.progress(left, label, options.deadline):
-        reason = too_large(name, group, settings)
-        if reason:
-            print(f"{label(group)}: left out, {reason}")
-        else:
-            journal.add(label(group), measure(name, group, settings))
+
+    method, labels = timing.method(settings.throughput.blocks), list(map(label, todo))
+    with journal.leaving(labels, method):
+        for group in command.progress([one for one in chosen if label(one) not in journal], label, options.deadline):
+            reason = too_large(name, group, settings)
+            if reason:
+                print(f"{label(group)}: left out, {reason}")
+                labels.remove(label(group))
+            else:
+                journal.add(label(group), measure(name, group, settings))
     if not journal.groups:
         raise UserError("nothing was measured: no rung that was asked for can run here")
     frame = journal.frame()
-    journal.finish(timing.method(settings.throughput.blocks))
+    journal.finish(method, planned=labels)
     print(report(frame, settings))
 
 

@@ -105,6 +105,14 @@ def warm_up(rate: Callable[[], float]) -> bool:
     return False
 
 
+def longest_s(blocks: int) -> float:
+    """Seconds that `measure` takes at most of work whose calls are short against a block.
+
+    Finding their number takes a block's time at most; then come the longest warm-up and the blocks.
+    """
+    return (1 + MAX_WARM_UP_BLOCKS + blocks) * MIN_BLOCK_S
+
+
 def method(blocks: int) -> dict:
     """The rules above, as they go into a result's provenance."""
     return {

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -92,6 +93,8 @@ def test_a_damaged_folder_is_named_by_its_file(folder, damage, message):
         (["--machine", "a", "--commit", "HEAD"], "'HEAD' is no commit: 7 to 64 digits 0-9 a-f"),
         (["--machine", "a", "--scale", "fast"], "invalid choice: 'fast'"),
         (["--machine", "a", "--experiments", "lerning"], "invalid choice: 'lerning'"),
+        (["--machine", "a", "--headline", "--experiments", "ceilings"], "not allowed with argument"),
+        (["--machine", "a", "--assume-cuda"], "--assume-cuda needs --dry-run"),
         (
             ["--machine", "a", "--environments", "cartpol"],
             "error: --environments: there is no environment 'cartpol'; there ",
@@ -130,7 +133,7 @@ def started(monkeypatch):
     """The programs that would be started, instead of starting them; each returns `started.status`."""
 
     class Started(list):
-        status = 0
+        status, described = 0, {}
 
     programs = Started()
 
@@ -139,7 +142,7 @@ def started(monkeypatch):
         output = Path(program[program.index("--output") + 1])
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text("measured\n")
-        output.with_suffix(".json").write_text("{}")
+        output.with_suffix(".json").write_text(json.dumps(programs.described))
         return programs.status
 
     monkeypatch.setattr(record, "status_of", status_of)
@@ -271,16 +274,96 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
         record.run("ceilings", None, "quick", tmp_path, None)
 
 
-def test_an_experiment_that_has_no_time_left_is_neither_signed_nor_an_error(started, tmp_path):
+def current(experiment, environment):
+    """The provenance of a result of the present code."""
+    names = provenance.hashes(sources.of(f"experiments.{experiment}", environment))
+    return {"scale": "quick", "sources": names, "machine": {"label": "this one"}}
+
+
+def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_from(started, tmp_path, monkeypatch):
     """75 is EX_TEMPFAIL of sysexits.h."""
-    started.status = 75
+    started.status, started.described = 75, current("ceilings", None) | {"missing": ["fp32"]}
     with pytest.raises(command.OutOfTime, match="^ceilings has begun$"):
         record.run("ceilings", None, "quick", tmp_path, None)
-    assert not (tmp_path / "SHA256SUMS").exists()
-    started.status = 0
-    record.run("ceilings", None, "quick", tmp_path, None)
-    assert len(started) == 2
     checksums.verify(tmp_path)
+    assert (tmp_path / "ceilings.csv").exists()
+    started.status = 0
+    there = []
+    leave = record.status_of
+    monkeypatch.setattr(
+        record, "status_of", lambda program: there.append((tmp_path / "ceilings.json").exists()) or leave(program)
+    )
+    del started.described["missing"]
+    record.run("ceilings", None, "quick", tmp_path, None)
+    record.run("ceilings", None, "quick", tmp_path, None)
+    assert there == [True] and len(started) == 2  # the third was kept
+    checksums.verify(tmp_path)
+
+
+def test_what_is_measured_anew_is_out_of_the_sums_until_it_is_there(started, tmp_path, monkeypatch):
+    started.described = {"sources": "of before"}
+    record.run("ceilings", None, "quick", tmp_path, None)
+    record.run("throughput", "cartpole", "quick", tmp_path, None)
+    checksums.verify(tmp_path)
+    monkeypatch.setattr(record, "status_of", lambda program: 75)  # before its first group was done
+    with pytest.raises(command.OutOfTime):
+        record.run("ceilings", None, "quick", tmp_path, None)
+    checksums.verify(tmp_path)
+    assert list(checksums.read_sums(tmp_path)) == ["cartpole/throughput.csv", "cartpole/throughput.json"]
+
+
+def recorded(monkeypatch, folder, *arguments):
+    monkeypatch.setattr(sys, "argv", ["record", "--machine", "a", "--output", str(folder), *arguments])
+    record.main()
+
+
+def test_headlines_are_the_gpu_s_of_all_environments_and_then_the_cpu_s(started, tmp_path, monkeypatch):
+    monkeypatch.setattr(envs, "cuda_available", lambda: True)
+    recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole", "pendulum")
+    asked = [(program[2:4], program[-3:]) for program in started]
+    assert asked == [
+        (["experiments.throughput", name], ["--headline", "--devices", device])
+        for device in ("cuda", "cpu")
+        for name in ("cartpole", "pendulum")
+    ]
+
+
+def test_headlines_that_are_there_are_kept_and_the_rest_is_done_without_the_option(started, tmp_path, monkeypatch):
+    """Here without a GPU, and with all else of the ladder missing."""
+    monkeypatch.setattr(envs, "cuda_available", lambda: False)
+    started.described = current("throughput", "cartpole") | {"missing": ["arrays-numpy B=8192 threads=1 random copy"]}
+    for _ in range(2):
+        recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole")
+    assert len(started) == 1
+    recorded(monkeypatch, tmp_path, "--environments", "cartpole", "--experiments", "throughput")
+    assert len(started) == 2 and "--headline" not in started[1]
+    started.described["missing"] = ["original B=1 threads=1 random copy"]
+    recorded(monkeypatch, tmp_path, "--environments", "cartpole", "--experiments", "throughput")
+    recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole")
+    assert len(started) == 4 and "--headline" in started[3]
+
+
+def test_a_dry_run_tells_what_headlines_take_and_starts_nothing(started, tmp_path, monkeypatch, capsys):
+    """Pieces of eight minutes end within ten."""
+    recorded(monkeypatch, tmp_path, "--headline", "--dry-run", "--assume-cuda", "--minutes", "8")
+    lines = capsys.readouterr().out.splitlines()
+    timed = [re.match(r" *([\d.]+) s  throughput (\w+): (\S+) ", line) for line in lines]
+    rungs = [found[3] for found in timed if found]
+    assert {found[2] for found in timed if found} == set(envs.names())
+    assert rungs == sorted(rungs, key=lambda rung: "cuda" not in rung)  # the GPU's first
+    pieces = [float(found[1]) for line in lines if (found := re.search(r"takes at most ([\d.]+) min", line))]
+    assert all(minutes <= 10 for minutes in pieces)
+    assert sum(pieces) == pytest.approx(sum(float(found[1]) for found in timed if found) / 60, abs=0.2)
+    assert started == [] and not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_predicted_is_listed_without_a_time(started, tmp_path, monkeypatch, capsys):
+    recorded(
+        monkeypatch, tmp_path, "--dry-run", "--environments", "cartpole", "--experiments", "ceilings", "correctness"
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert "correctness cartpole: its time is not known beforehand" in lines[-2]
+    assert any(re.match(r" *[\d.]+ s  ceilings: fp32 cpu threads=1", line) for line in lines)
 
 
 @pytest.mark.parametrize(("left_s", "minutes"), [(90.0, "1.500"), (0.01, "0.001")])

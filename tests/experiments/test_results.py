@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import ROOT, UserError, checksums, provenance, results
+from experiments import ROOT, UserError, checksums, command, provenance, results
 
 COLUMNS = ["name", "value", "note"]
 
@@ -96,6 +96,69 @@ def test_a_finished_run_leaves_nothing_to_go_on_from(path):
     made.add("a", rows("a"))
     made.finish()
     assert "a" not in journal(path)
+
+
+def piece_of(path, config=None):
+    """A run that ends on purpose with two of four groups measured, the second one first."""
+    made = journal(path, config)
+    made.add("b, with a comma", rows('"b"', 2))
+    made.add("a", rows("a"))
+    made.finish({"blocks": 3}, planned=["a", "b, with a comma", "c", "d"])
+    return made
+
+
+def test_a_piece_is_a_whole_result_that_says_what_is_missing(path):
+    piece_of(path)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["speed.csv", "speed.json"]
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a"] * 3 + ['"b"'] * 2  # in the order of the plan
+    assert described["missing"] == ["c", "d"]
+    assert [group[:2] for group in described["groups"]] == [["a", 3], ["b, with a comma", 2]]
+
+
+def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
+    first = piece_of(path)
+    second = journal(path)
+    assert "continuing after 2 groups, 2 are missing" in capsys.readouterr().err
+    assert list(second.groups.items()) == list(first.groups.items())
+    second.add("c", rows("c", 1))
+    second.close()  # killed: the piece stands, and what came after it as well
+    assert results.read(path)[1]["missing"] == ["c", "d"]
+    third = journal(path)
+    assert "c" in third and "d" not in third
+    third.add("d", rows("d", 1))
+    third.finish(planned=["a", "b, with a comma", "c", "d"])
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a"] * 3 + ['"b"'] * 2 + ["c", "d"]
+    assert "missing" not in described and described["started"] == first.started
+    assert "a" not in journal(path)
+
+
+@pytest.mark.parametrize("change", ["config", "machine", "sources", "rows"])
+def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, change, monkeypatch):
+    piece_of(path)
+    if change == "machine":
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
+    elif change == "sources":
+        monkeypatch.setattr(provenance, "hashes", lambda paths: dict.fromkeys(paths, "edited"))
+    elif change == "rows":
+        path.write_text(path.read_text().replace("a,0.0", "a,9.9"))
+    assert "a" not in journal(path, {"seed": 1} if change == "config" else None)
+
+
+def test_what_is_measured_when_the_time_is_over_is_left_whole(path):
+    made = journal(path)
+    made.add("a", rows("a"))
+    with pytest.raises(command.OutOfTime), made.leaving(["a", "b"], {"blocks": 3}):
+        raise command.OutOfTime("b is next")
+    assert results.read(path)[1]["missing"] == ["b"]
+
+
+def test_nothing_is_left_where_nothing_is_measured(path):
+    made = journal(path)
+    with pytest.raises(command.OutOfTime), made.leaving(["a", "b"]):
+        raise command.OutOfTime("a is next")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("damage", [b"c,3,0.1,0.", b"c,3,0.1\n", b'c,"3,0.1\n', b"\xff\xfe\n", b"\0\0\0\0"])

@@ -6,12 +6,13 @@ import sys
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
 
 import envs
-from experiments import ROOT, command, config, ladder, provenance, results, rungs, throughput, timing
+from experiments import ROOT, command, config, ladder, provenance, results, rungs, statistics, throughput, timing
 from experiments.config import Settings
 from experiments.ladder import Group
 from experiments.rungs import RUNGS
@@ -211,18 +212,38 @@ def test_the_schema_knows_every_rung(kind, scale):
 
 @pytest.mark.parametrize("name", envs.names())
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_the_groups_that_targets_name_are_measured(name, scale):
-    """On the CPU at both scales; the largest batches of the GPU at full scale only."""
-    settings, ladder = config.load(name, scale), throughput.ladder_of(name).RUNGS
-    sides = ("numerator", "denominator")
-    selectors = [target[side] for target in settings.throughput.targets for side in sides if side in target]
-    for selector in selectors:
-        wanted = dict(selector)
-        if wanted.get("threads") == "all":
-            wanted["threads"] = provenance.core_count()
-        found = [vars(one) for one in throughput.groups(wanted["rung"], ladder[wanted["rung"]], settings)]
-        if scale == "full" or ladder[wanted["rung"]].device == "cpu":
-            assert any(wanted.items() <= one.items() for one in found), wanted
+def test_every_target_names_groups_that_are_measured(name, scale):
+    """Of numerator and denominator alike, or the target could have no number however much is measured."""
+    settings, known = config.load(name, scale), throughput.ladder_of(name).RUNGS
+    assert settings.throughput.targets
+    for target in settings.throughput.targets:
+        for selector in (target[side] for side in ("numerator", "denominator") if side in target):
+            found = throughput.groups(selector["rung"], known[selector["rung"]], settings)
+            assert any(throughput.fits(one, selector) for one in found), selector
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_what_headlines_measure_gives_every_target_its_number(name):
+    """As `statistics.targets` reads the rows, whatever order they come in; and nothing is measured for none of them."""
+    settings, devices = config.load(name, "quick"), ["cuda", "cpu"]
+    every = throughput.planned(name, settings, devices)
+    chosen = [one for device in devices for one in throughput.headline(every, settings, [device])]
+    assert len(set(chosen)) == len(chosen) < len(every)
+    timed = {"dtype": "float32", "bytes_per_step": 1.0, "steps": 1000, "wall_s": 0.25, "cpu_s": 0.25}
+    frame = pd.DataFrame([{"environment": name, **vars(one), **timed} for one in chosen])
+    assert "not measured" not in set(statistics.targets(frame, settings.throughput.targets)["status"])
+
+
+@pytest.mark.parametrize("blocks", [6, 30])
+def test_a_measurement_takes_no_longer_than_predicted(blocks):
+    """Work of 10 ms a call that is slower in every other 0.2 s, so that warm-up takes its time."""
+    seconds = [0.0]
+
+    def run():
+        seconds[0] += 0.011 if int(seconds[0] / 0.2) % 2 else 0.01
+
+    timing.measure(run, steps_per_call=1, blocks=blocks, clock=lambda: seconds[0], cpu_clock=lambda: seconds[0])
+    assert 0.2 * (timing.AGREEING_BLOCKS + blocks) < seconds[0] <= 1.1 * timing.longest_s(blocks)
 
 
 def test_a_rung_without_sweeps_takes_the_lists_of_its_scale(monkeypatch):
@@ -366,9 +387,66 @@ def test_an_interrupted_command_continues(run, monkeypatch, capsys):
     assert f"continuing after {before} finished groups" in capsys.readouterr().err
 
 
+@pytest.fixture
+def with_gpu(monkeypatch):
+    """As on a machine with a GPU, on which nothing is run."""
+    monkeypatch.setattr(envs, "cuda_available", lambda: True)
+    monkeypatch.setattr(throughput, "too_large", lambda *group: None)
+
+
+def measured_of(path):
+    frame, described = results.read(path)
+    keys = ["rung", "num_envs", "threads", "fused_steps", "policy", "obs"]
+    return [Group(*row[:1], "", *row[1:]) for row in frame[keys].drop_duplicates().itertuples(index=False)], described
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_headlines_are_a_part_that_a_later_run_completes(run, tmp_path, capsys):
+    """Group after group stands in the order of a whole run, whenever it was measured, and none is measured twice."""
+    output = tmp_path / "results" / "cartpole" / "throughput.csv"
+    settings, sizes = config.load("cartpole", "quick"), []
+    every = throughput.planned("cartpole", settings, ["cpu", "cuda"])
+    for device in ("cuda", "cpu"):
+        run("cartpole", "--headline", "--devices", device)
+        found, described = measured_of(output)
+        sizes.append(len(found))
+        assert list(map(throughput.label, found)) == [
+            throughput.label(one) for one in every if throughput.label(one) not in described["missing"]
+        ]
+    first = run.measured[: sizes[0]]
+    assert set(first) == {"port-cuda-graph", "port-cuda-fused", "port-cuda-trajectory", "port-cuda-mlp"}
+    assert not any("cuda" in rung for rung in run.measured[sizes[0] :])
+    run("cartpole")
+    found, described = measured_of(output)
+    assert list(map(throughput.label, found)) == list(map(throughput.label, every))
+    assert "missing" not in described and "groups" not in described
+    assert len(run.measured) == len(every)
+    assert f"continuing after {sizes[1]} groups, {len(every) - sizes[1]} are missing" in capsys.readouterr().err
+
+
+def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypatch):
+    whole, output = throughput.measure, tmp_path / "results" / "pendulum" / "throughput.csv"
+    deadline = []
+
+    def slow(name, wanted, settings):
+        if len(run.measured) == 2:
+            deadline.append(monkeypatch.setattr(command.time, "monotonic", lambda: float("inf")))
+        return whole(name, wanted, settings)
+
+    monkeypatch.setattr(throughput, "measure", slow)
+    with pytest.raises(SystemExit) as ended:
+        run("pendulum", "--minutes", "5", "--devices", "cpu")
+    assert ended.value.code == command.NOT_FINISHED
+    found, described = measured_of(output)
+    assert len(found) == 3 == len(described["groups"]) and described["missing"]
+    assert not list(output.parent.glob("*partial*"))
+    monkeypatch.undo()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["pendulum", "--headline", "--rungs", "original"], "--headline chooses the rungs itself; leave --rungs out"),
         (["cartpol"], "there is no experiments/cartpol.yaml; did you mean 'cartpole'?"),
         (
             ["cartpole", "--rungs", "port-gpu"],
