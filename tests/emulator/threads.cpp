@@ -1,0 +1,257 @@
+// Runs CUDA blocks on one thread of the CPU. The threads of a block take turns: each runs up to its next synchronisation, in an
+// order that can be chosen. If a thread reads what another writes without a synchronisation between them, orders disagree.
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace {
+enum Order { ASCENDING, DESCENDING, SHUFFLED };
+enum State { READY, AT_BLOCK, AT_WARP, RETURNED };
+enum { WARP = 32, STACK = 1 << 18, POISON = 0xff, GUARD = 4096, GUARDED = 0xa5 };
+
+struct Thread {
+    State state;
+    const char* what;  // it waits in
+    unsigned mask;
+    Bits value, result;  // brought, and given back
+    Join join;
+    unsigned source;
+
+    bool waits_like(const Thread& other) const {
+        return state == other.state && mask == other.mask && join == other.join && !strcmp(what, other.what);
+    }
+};
+
+struct Fiber {
+    char* stack;
+    bool begun;
+    ucontext_t start;
+    jmp_buf here;
+};
+
+Machine machine;
+std::vector<Thread> threads;
+std::vector<Fiber*> fibers;
+jmp_buf scheduler;
+std::string failure;
+unsigned random_state;
+void (*kernel)(const void* const*);
+const void* const* arguments;
+
+Thread& running() { return threads[machine.thread.x]; }
+
+// Back to the scheduler. The first switch to a fiber is makecontext's, all others are jumps, which cost no system call.
+void leave() {
+    Fiber& fiber = *fibers[machine.thread.x];
+    if (!_setjmp(fiber.here)) _longjmp(scheduler, 1);
+}
+
+void live() {
+    for (;;) {
+        kernel(arguments);
+        running().state = RETURNED;
+        leave();
+    }
+}
+
+void enter(unsigned number) {
+    machine.thread = {number, 0, 0};
+    if (_setjmp(scheduler)) return;
+    Fiber& fiber = *fibers[number];
+    if (fiber.begun) _longjmp(fiber.here, 1);
+    fiber.begun = true;
+    setcontext(&fiber.start);
+}
+
+void prepare_fibers(unsigned count, bool anew) {
+    while (fibers.size() < count) fibers.push_back(new Fiber{static_cast<char*>(malloc(STACK)), false, {}, {}});
+    for (Fiber* fiber : fibers) {
+        if (fiber->begun && !anew) continue;
+        fiber->begun = false;
+        getcontext(&fiber->start);
+        fiber->start.uc_stack.ss_sp = fiber->stack;
+        fiber->start.uc_stack.ss_size = STACK;
+        fiber->start.uc_link = nullptr;
+        makecontext(&fiber->start, live, 0);
+    }
+}
+
+template <typename... Values>
+std::string written(const char* form, Values... values) {
+    char line[256];
+    snprintf(line, sizeof line, form, values...);
+    return line;
+}
+
+Bits wait(State state, const char* what, unsigned mask, Bits value, Join join, unsigned source) {
+    Thread& thread = running();
+    thread = {state, what, mask, value, 0, join, source};
+    leave();
+    return thread.result;
+}
+
+Bits wait_for_block(const char* what, Bits value, Join join) { return wait(AT_BLOCK, what, 0, value, join, 0); }
+
+Bits wait_for_warp(const char* what, unsigned mask, Bits value, Join join, unsigned source) {
+    const unsigned lane = machine.thread.x % WARP;
+    if (!(mask >> lane & 1)) {
+        failure = written("thread %u of block %u calls %s with mask %#x, in which it is not", machine.thread.x,
+                          machine.block.x, what, mask);
+        leave();  // for good
+    }
+    return wait(AT_WARP, what, mask, value, join, source);
+}
+
+// All that have not returned, if they wait in one place together.
+bool release_block() {
+    Thread* first = nullptr;
+    Bits joined = 0;
+    for (Thread& thread : threads) {
+        if (thread.state == RETURNED) continue;
+        if (thread.state != AT_BLOCK || (first && !thread.waits_like(*first))) return false;
+        joined = first && thread.join ? thread.join(joined, thread.value) : thread.value;
+        first = first ? first : &thread;
+    }
+    if (!first) return false;
+    for (Thread& thread : threads) {
+        if (thread.state != AT_BLOCK) continue;
+        thread.result = joined;
+        thread.state = READY;
+    }
+    return true;
+}
+
+// The lanes that `first` waits with, if they are all there.
+bool release_lanes(unsigned first, unsigned begin, unsigned end) {
+    const Thread leader = threads[first];
+    bool present[WARP] = {};
+    Bits joined = 0;
+    for (unsigned n = begin; n < end; n++) {
+        if (!(leader.mask >> (n - begin) & 1) || threads[n].state == RETURNED) continue;
+        if (!threads[n].waits_like(leader)) return false;
+        present[n - begin] = true;
+        joined = leader.join && n != first ? leader.join(joined, threads[n].value) : threads[n].value;
+    }
+    for (unsigned n = begin; n < end; n++) {
+        if (!present[n - begin]) continue;
+        Thread& thread = threads[n];
+        const unsigned source = begin + thread.source;
+        if (leader.join) thread.result = joined;
+        else if (thread.source < WARP && source < end && present[thread.source]) thread.result = threads[source].value;
+        else thread.result = ~Bits(0);  // of a lane that is not there: anything
+        thread.state = READY;
+    }
+    return true;
+}
+
+bool release_warps() {
+    bool released = false;
+    for (unsigned begin = 0; begin < threads.size(); begin += WARP) {
+        const unsigned end = begin + WARP < threads.size() ? begin + WARP : unsigned(threads.size());
+        for (unsigned n = begin; n < end; n++) {
+            if (threads[n].state != AT_WARP) continue;
+            unsigned first = begin;  // of its group; the group is looked at once
+            while (!(threads[n].mask >> (first - begin) & 1) || threads[first].state == RETURNED) first++;
+            if (first == n) released |= release_lanes(n, begin, end);
+        }
+    }
+    return released;
+}
+
+// Whom each thread waits for, threads that wait alike together.
+std::string waiting() {
+    std::string all;
+    for (unsigned n = 0, next; n < threads.size(); n = next) {
+        const Thread& thread = threads[n];
+        next = n + 1;
+        if (thread.state == RETURNED) {
+            while (next < threads.size() && threads[next].state == RETURNED) next++;
+            all += written("; threads %u to %u have returned", n, next - 1);
+            continue;
+        }
+        while (next < threads.size() && threads[next].waits_like(thread)) next++;
+        all += written("; threads %u to %u wait in %s", n, next - 1, thread.what);
+        if (thread.state == AT_WARP) all += written(" with mask %#x", thread.mask);
+    }
+    return all;
+}
+
+void shuffle(std::vector<unsigned>& numbers) {
+    for (unsigned n = unsigned(numbers.size()); n-- > 1;) {
+        random_state = random_state * 1664525u + 1013904223u;
+        std::swap(numbers[n], numbers[(random_state >> 8) % (n + 1)]);
+    }
+}
+
+std::vector<unsigned> turns(unsigned count, int order) {
+    std::vector<unsigned> numbers(count);
+    for (unsigned n = 0; n < count; n++) numbers[n] = order == DESCENDING ? count - 1 - n : n;
+    return numbers;
+}
+
+void run_block(int order) {
+    std::vector<unsigned> turn = turns(unsigned(threads.size()), order);
+    for (Thread& thread : threads) thread = {READY, "", 0, 0, 0, nullptr, 0};
+    for (;;) {
+        unsigned returned = 0;
+        if (order == SHUFFLED) shuffle(turn);
+        for (unsigned number : turn) {
+            if (threads[number].state == READY) enter(number);
+            if (!failure.empty()) return;
+        }
+        for (const Thread& thread : threads) returned += thread.state == RETURNED;
+        if (returned == threads.size()) return;
+        const bool block = release_block(), warps = release_warps();
+        if (!block && !warps) {
+            failure = written("block %u is stuck", machine.block.x) + waiting();
+            return;
+        }
+    }
+}
+}  // namespace
+
+extern "C" Machine* the_machine() {
+    machine.wait_for_block = wait_for_block;
+    machine.wait_for_warp = wait_for_warp;
+    return &machine;
+}
+
+// Runs a kernel by `blocks` blocks of `count` threads; gives what went wrong, or nothing.
+extern "C" const char* launch(void (*function)(const void* const*), const void* const* given, unsigned blocks, unsigned count,
+                              long long shared_bytes, long long dynamic_bytes, int order, int reciprocal_ulp) {
+    static std::vector<char> memory;
+    const size_t begin_of_dynamic = (size_t(shared_bytes) + 1023) / 1024 * 1024, guard = begin_of_dynamic + size_t(dynamic_bytes);
+    memory.resize(1024 + guard + GUARD);
+    char* const base = memory.data() + (1024 - reinterpret_cast<size_t>(memory.data()) % 1024);
+    prepare_fibers(count, !failure.empty());
+    failure.clear();
+    kernel = function;
+    arguments = given;
+    threads.resize(count);
+    random_state = 1;
+    machine.shared = base;
+    machine.dynamic = base + begin_of_dynamic;
+    machine.threads = {count, 1, 1};
+    machine.blocks = {blocks, 1, 1};
+    machine.reciprocal_ulp = reciprocal_ulp;
+    std::vector<unsigned> turn = turns(blocks, order);
+    if (order == SHUFFLED) shuffle(turn);
+    for (unsigned block : turn) {
+        machine.block = {block, 0, 0};
+        memset(base, POISON, guard);
+        memset(base + guard, GUARDED, GUARD);
+        run_block(order);
+        for (int n = 0; n < GUARD && failure.empty(); n++)
+            if (base[guard + n] != char(GUARDED))
+                failure = written("block %u wrote beyond its %lld bytes of dynamic shared memory", block, dynamic_bytes);
+        if (!failure.empty()) return failure.c_str();
+    }
+    return nullptr;
+}

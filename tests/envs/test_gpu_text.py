@@ -1,0 +1,178 @@
+"""The GPU's form of the kernels of threads, run without a GPU: it leaves the bits of the CPU's form."""
+
+import itertools
+import operator
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from tests.emulator import gpu
+from tests.envs import batches
+
+GROUPS, SEEDS, B = 2, (3, 4), 300  # environments: 150 in a group, so neither blocks of 64 nor of 256 are full
+POLICIES = ("random", "linear", "MLP", "MLP with critic", "greedy MLP")
+STORES = (("statistics", "float32"), ("trajectory", "float32"), ("trajectory", "bfloat16"))
+FORMS = [("float32", "copy"), ("float64", "copy"), ("float32", "view")]
+
+
+@pytest.fixture(autouse=True)
+def _emulated(one_thread):
+    with gpu.installed():
+        yield
+
+
+def pair(name: str, block: int = 64, order: str = "ascending", num_envs: int = B, **options):
+    """The same batch in the CPU's form and in the GPU's."""
+    options = {"groups": GROUPS, "seed": SEEDS, "first_index": 5, "check_actions": False, **options}
+    both = envs.make(name, num_envs, **options), gpu.make(name, num_envs, block=block, order=order, **options)
+    for env in both:
+        env.reset()
+    return both
+
+
+def equal(one, other) -> bool:
+    """Whether two results are equal bit for bit, where they are not a number too."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(itertools.starmap(equal, zip(one, other, strict=True)))
+    if not isinstance(one, torch.Tensor):
+        return one == other
+    same_form = one.dtype == other.dtype and one.shape == other.shape
+    return same_form and torch.equal(one.flatten().view(torch.uint8), other.flatten().view(torch.uint8))
+
+
+def both_do(both, act) -> list:
+    """Results of one call on both batches, which must be equal, as must all that they leave behind."""
+    one, other = (act(env) for env in both)
+    assert equal(one, other)
+    for name, buffer in both[0]._buffers.items():
+        if name not in ("totals", "extremes", "clock"):  # these are of tiles
+            assert equal(buffer, both[1]._buffers[name]), name
+    assert both[0].state()["t"] == both[1].state()["t"]
+    return [one, other]
+
+
+def spread(env) -> None:
+    """Puts a third of the environments, all over the blocks, before their last step, the others anywhere before."""
+    limit, index = env.max_episode_steps, np.arange(env.num_envs)
+    env.set_state({"elapsed": np.where(index % 3 == 0, limit - 1, index * limit // env.num_envs)})
+
+
+def acted(env, action_type: torch.dtype):
+    """A step with actions of a type."""
+    return env.step(env.random_actions()[0].to(action_type))
+
+
+def stepped(both, steps: int) -> None:
+    """Steps of each action type, with much else in between."""
+    both_do(both, lambda env: env.random_actions(37))
+    both_do(both, spread)
+    for action_type in both[0]._actions.types:
+        for _ in range(steps):
+            both_do(both, lambda env, kind=action_type: acted(env, kind))
+    mask = np.arange(B) % 7 == 2
+    both_do(both, lambda env: env.reset(options={"reset_mask": mask}))
+    both_do(both, lambda env: acted(env, env._actions.types[0]))
+    both_do(both, lambda env: env.set_state(turned_over(env), mask=mask))
+    both_do(both, lambda env: acted(env, env._actions.types[0]))
+    both_do(both, lambda env: env.statistics())
+    both_do(both, lambda env: acted(env, env._actions.types[0]))
+    both_do(both, lambda env: env.reset())
+    both_do(both, lambda env: env.reset(seed=[2**64 - 1, 0]))
+    both_do(both, lambda env: acted(env, env._actions.types[0]))
+
+
+def turned_over(env) -> dict[str, torch.Tensor]:
+    """States in the opposite order."""
+    state = env.state()
+    return {key: state[key].flip(0) for key in ("state", "final_obs")}
+
+
+def network(inputs: int, hidden: int, outputs: int, seed: int) -> torch.nn.Sequential:
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(inputs, hidden), torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, outputs)
+    return torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1], torch.nn.Tanh(), layers[2])
+
+
+def policy(name: str, kind: str, hidden: int = 16):
+    if kind == "random":
+        return kind
+    if kind == "linear":
+        return batches.linear(name)
+    port = envs.port(name)
+    outputs, inputs = port.policy_shape
+    critic = network(inputs, hidden, 1, 1) if kind == "MLP with critic" else None
+    log_std = torch.tensor([-0.5]) if port.continuous else None
+    return envs.MLP(network(inputs, hidden, outputs, 0), critic, log_std, greedy=kind == "greedy MLP")
+
+
+def rolled_out(both, chosen, steps=(1, 37), stores=STORES) -> None:
+    for count, (store, obs_dtype) in itertools.product(steps, stores):
+        both_do(both, spread)
+        both_do(both, operator.methodcaller("rollout", count, chosen, store, obs_dtype))
+        both_do(both, operator.methodcaller("statistics"))
+
+
+# ---- what is always run
+
+
+@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize("name", batches.NAMES)
+def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode):
+    stepped(pair(name, autoreset_mode=mode, order="shuffled"), 5)
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize("name", batches.NAMES)
+def test_rollouts_leave_the_bits_of_the_cpus_form(name, kind):
+    rolled_out(pair(name, order="descending"), policy(name, kind))
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("name", batches.NAMES[:2])
+def test_rollouts_of_episodes_shorter_than_the_fetch_ahead_leave_the_bits_of_the_cpus_form(name, limit):
+    both = pair(name, max_episode_steps=limit)
+    for kind in ("random", "MLP with critic"):
+        rolled_out(both, policy(name, kind), steps=(21,), stores=STORES[:2])
+
+
+@pytest.mark.parametrize("name", batches.NAMES)
+def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
+    monkeypatch.setattr(gpu, "launched", {})
+    both = pair(name, block=256)
+    stepped(both, 1)
+    for kind in POLICIES:
+        rolled_out(both, policy(name, kind), steps=(3,))
+    assert len(gpu.launched) == 2  # with an MLP and without
+    for text, kernels in gpu.launched.items():
+        assert kernels == set(gpu.compiled(text).kernels)
+
+
+# ---- everything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [64, 256])
+@pytest.mark.parametrize(("dtype", "obs"), FORMS)
+@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize("name", batches.NAMES)
+def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, obs, block):
+    if obs == "view" and not envs.port(name).observes_state:
+        pytest.skip("observations are not the state")
+    stepped(pair(name, block, autoreset_mode=mode, dtype=dtype, obs=obs), 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [64, 256])
+@pytest.mark.parametrize(("dtype", "obs"), FORMS)
+@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize("name", batches.NAMES)
+def test_rollouts_of_every_form_leave_the_bits_of_the_cpus_form(name, kind, dtype, obs, block):
+    if obs == "view" and not envs.port(name).observes_state:
+        pytest.skip("observations are not the state")
+    both = pair(name, block, "shuffled", dtype=dtype, obs=obs, num_envs=700)
+    for hidden in (16, 64) if "MLP" in kind else (16,):
+        rolled_out(both, policy(name, kind, hidden), steps=(1, 5, 8, 37, 130))
