@@ -315,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(LANES) random_actions(const Batch b
     random_one(b, call, call.first + blockIdx.x);
 }
 
-#elif !defined(FOREIGN_LANES)
+#else
 
 // Each handles the environments first .. last-1 of a launch, so that a pool can share them out.
 #define KERNEL(NAME, FUNCTION) \
@@ -323,10 +323,6 @@ extern "C" __global__ void __launch_bounds__(LANES) random_actions(const Batch b
         static thread_local Memory memory; \
         for (i64 e = call->first + first; e < call->first + last; e++) FUNCTION(*b, *call, e, memory); \
     }
-
-#endif
-
-#ifndef __CUDACC__
 
 // The first of `count` numbers that lies outside the space, or -1.
 template <typename Number>

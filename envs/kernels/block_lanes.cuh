@@ -8,11 +8,6 @@
 FN int lane() { return int(threadIdx.x); }
 FN void sync() { __syncthreads(); }
 #define STAGE __device__ __forceinline__
-#elif defined(FOREIGN_LANES)  // the GPU's form on the CPU: whoever asks for it defines lane, sync and KERNEL
-#define LANE_WALK 1
-int lane();
-void sync();
-#define STAGE
 #else
 #define LANE_WALK 0
 #undef LANES

@@ -1,4 +1,4 @@
-"""The machinery of block environments: batches, chunks, threads, lanes, autoreset, noise, state."""
+"""The machinery of block environments: batches, chunks, threads, autoreset, noise, state."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,6 @@ import envs
 from envs import noise
 from envs.kernels import compile, structs
 from envs.spaces import ResetNeeded
-
-from .lanes import ORDERS, make_in_turn
 
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3, "scenarios": 3, "traffic": "dense"}
 
@@ -71,55 +69,6 @@ def test_twenty_steps_at_once_are_twenty_steps():
     for name in ("final_obs", "episode_return", "episode_length"):  # of episodes that ended within the rollout
         one.pop(name), other.pop(name)
     same(one, other)
-
-
-# ---- the lanes of a block
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("preset", "gains"), [("physical", "stored"), ("physical", "drawn"), ("original", "stored")])
-def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
-    options = {"preset": preset, "gains": gains, "trace": True}
-    alone, block = make(2, **options), make_in_turn(128, order, 2, **{**SMALL, **options})
-    same(played(alone), played(block))
-    alone.rollout(10)
-    block.rollout(10)
-    same(buffers(alone), buffers(block))
-
-
-@pytest.mark.parametrize(
-    ("lanes", "order", "options"),
-    [
-        (7, "shuffled", {"autoreset_mode": "Disabled"}),  # each lane has several of everything
-        (256, "descending", {"autoreset_mode": "NextStep", "signed": True, "gains": "drawn"}),
-    ],
-)
-def test_any_number_of_lanes_gives_the_same_bits_in_every_kernel(lanes, order, options):
-    options = {"check_actions": False, "trace": True, **options}
-    batches = make(2, **options), make_in_turn(lanes, order, 2, **{**SMALL, **options})
-    for env in batches:
-        target = torch.arange(2 * env.params.target_length, dtype=torch.int32) % env.params.options
-        share = torch.linspace(0.0, 1.0, 2 * env.params.share_length).reshape(2, -1)
-        played(env, steps=5)
-        env.reset(options={"reset_mask": np.array([True, False])})
-        env.step({"target": target.reshape(2, env.params.clients, -1), "share": share})
-        for _ in range(4):  # beyond the end of one episode
-            env.step(env.random_actions()[0])
-        env.set_state({"lc": np.full(env.params.clients, 7.0)}, mask=np.array([False, True]))
-    same(*(buffers(env) for env in batches))
-
-
-def test_a_missing_synchronisation_is_seen_by_the_order_of_lanes(monkeypatch):
-    expand = compile.expand
-
-    def without(path, seen=None):
-        text = expand(path, seen)
-        kept = "admit_at(s, x, n, first);\n"
-        return text.replace(f"{kept}    sync();\n", kept) if path.name == "kernel.cuh" else text
-
-    monkeypatch.setattr(compile, "expand", without)
-    ascending, descending = (played(make_in_turn(128, order, 1, **SMALL))["state"] for order in ORDERS[:2])
-    assert not torch.equal(ascending, descending)
 
 
 # ---- what the compilers say
