@@ -1,21 +1,26 @@
 """Runs every kernel of the environments and of the agents at a small size, watched by NVIDIA's compute-sanitizer.
 
     python -m tests.sanitize                  every tool below, one after the other; fails on any finding
+    python -m tests.sanitize --canaries       without compute-sanitizer: what is written beside a tensor is found
     python -m tests.sanitize --device cpu     the same calls without a GPU: is any kernel left out?
 
 No call is written down for a kernel: each unit that was loaded must have had all of its entry points launched.
 """
 
 import argparse
+import contextlib
 import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import traceback
+from pathlib import Path
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 import envs
 from agents.normaliser import ReturnScale
@@ -38,13 +43,62 @@ SPECIAL = {  # builds that presets, modes and types do not lead to
 }
 
 
+class Canaries(TorchFunctionMode):
+    """Gives each tensor that is made in here a pattern of bytes before and behind it; `changed` tells which differ.
+
+    They stand where a kernel writes that runs over the ends of a tensor, on machines where nothing else watches it.
+    """
+
+    MAKERS = (torch.empty, torch.empty_like, torch.zeros, torch.zeros_like, torch.ones, torch.full)
+    MARGIN = 256  # bytes: tensors stay aligned as torch aligns them
+
+    def __init__(self):
+        super().__init__()
+        self._kept: list[tuple[str, torch.Tensor]] = []
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        made = function(*arguments, **(options or {}))
+        return self._between_canaries(made) if function in self.MAKERS and made.numel() else made
+
+    def _between_canaries(self, made: torch.Tensor) -> torch.Tensor:
+        frame = next(one for one in reversed(traceback.extract_stack()) if one.filename != __file__)
+        of = (
+            f"{str(made.dtype).removeprefix('torch.')} {list(made.shape)} of {Path(frame.filename).name}:{frame.lineno}"
+        )
+        pattern = self._pattern(made.device)
+        around = torch.cat([pattern, torch.zeros(made.nbytes, dtype=torch.uint8, device=made.device), pattern])
+        self._kept.append((of, around))
+        inside = around[self.MARGIN : -self.MARGIN].view(made.dtype).view(made.shape)
+        return inside.copy_(made).requires_grad_(made.requires_grad)
+
+    def _pattern(self, device: torch.device) -> torch.Tensor:
+        return torch.arange(self.MARGIN, device=device).mul(101).add(90).to(torch.uint8)
+
+    def changed(self) -> list[str]:
+        """What was written beside: how far from the tensor the nearest byte is, and the tensor; forgets them all."""
+        found = []
+        for of, around in self._kept:
+            pattern = self._pattern(around.device)
+            before = (around[: self.MARGIN] != pattern).nonzero()
+            behind = (around[-self.MARGIN :] != pattern).nonzero()
+            found += [f"{self.MARGIN - int(before.max())} bytes before {of}"] if len(before) else []
+            found += [f"{int(behind.min()) + 1} bytes behind {of}"] if len(behind) else []
+        self._kept.clear()
+        return found
+
+
+def small(name: str, device: str, **options):
+    """A small batch of an environment, of its own kind."""
+    return envs.make(name, device=device, **(SMALL if envs.port(name).kind == "thread" else BLOCKS) | options)
+
+
 def threads(name: str, device: str) -> None:
     """All builds of an environment of one thread."""
     views = ("copy", "view") if envs.port(name).observes_state else ("copy",)
     for mode, dtype, obs in itertools.product(MODES, ("float32", "float64"), views):
         if (dtype, obs) == ("float64", "view"):
             continue
-        env = envs.make(name, device=device, autoreset_mode=mode, dtype=dtype, obs=obs, **SMALL)
+        env = small(name, device, autoreset_mode=mode, dtype=dtype, obs=obs)
         env.reset(seed=[1, 2])
         for step in range(STEPS):
             for kind in env._actions.types:
@@ -79,7 +133,7 @@ def blocks(name: str, device: str) -> None:
     ]
     waiting = [{"autoreset_mode": mode, "signed": True, "trace": True} for mode in ("NextStep", "Disabled")]
     for options in [*same, *waiting, *SPECIAL.get(name, [])]:
-        env = envs.make(name, device=device, **BLOCKS | options)
+        env = small(name, device, **options)
         env.reset(seed=1)
         env.set_state({"t": env.max_episode_steps - 2})  # so that all episodes end in the second step
         for _ in range(4):
@@ -113,8 +167,12 @@ def agents(device: str) -> None:
         ReturnScale(N, 0.9, device=device)(reward, *flags, valid)
 
 
-def exercise(device: str, names: list[str]) -> int:
-    """Runs what is named and returns how many kernels that was; SystemExit names those that were not launched."""
+def exercise(device: str, names: list[str], canaries: bool = False) -> int:
+    """Runs what is named and returns how many kernels that was.
+
+    Raises:
+        SystemExit: kernels were not launched, or something was written beside a tensor.
+    """
     launched: dict[str, set[str]] = {}
 
     def noting(load):
@@ -138,13 +196,16 @@ def exercise(device: str, names: list[str]) -> int:
     launch.cpu, launch.cuda = map(noting, loaders)
     try:
         for name in names:
-            before = set(launched)
-            if name == AGENTS:
-                agents(device)
-            else:
-                {"thread": threads, "block": blocks}[envs.port(name).kind](name, device)
+            before, around = set(launched), Canaries()
+            with around if canaries else contextlib.nullcontext():
+                if name == AGENTS:
+                    agents(device)
+                else:
+                    {"thread": threads, "block": blocks}[envs.port(name).kind](name, device)
             if device == "cuda":
                 torch.cuda.synchronize()
+            if changed := around.changed():
+                sys.exit(f"sanitize: {name}: written: {'; '.join(changed)}")
             units = [text for text in launched if text not in before]
             missing = {kernel for text in units for kernel in compile.entry_points(text) - launched[text]}
             if missing or not units:
@@ -171,25 +232,35 @@ def watched(tool: str, program: str, names: list[str]) -> bool:
     return process.returncode == 0 and bool(CLEAN.search("".join(lines)))
 
 
-def main() -> None:
+def program(tool: str) -> str | None:
+    """Where a tool of the CUDA toolkit is, None where it is not installed."""
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+
+
+def arguments() -> argparse.Namespace:
     known = [*envs.names(), AGENTS]
     parser = argparse.ArgumentParser(prog="python -m tests.sanitize", description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: without compute-sanitizer")
     parser.add_argument("--only", nargs="+", choices=known, default=known, metavar="ENV", help="default: all")
     parser.add_argument("--tools", nargs="+", choices=(*TOOLS, "initcheck"), default=TOOLS)
     parser.add_argument("--unwatched", action="store_true", help="on the GPU, but without compute-sanitizer")
-    options = parser.parse_args()
+    parser.add_argument("--canaries", action="store_true", help="unwatched, with a pattern around each tensor")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
     if options.device == "cuda" and not envs.cuda_available():
         sys.exit("sanitize: this machine has no usable CUDA device; --device cpu runs the kernels without one")
-    if options.device == "cpu" or options.unwatched:
-        exercise(options.device, options.only)
+    if options.device == "cpu" or options.unwatched or options.canaries:
+        exercise(options.device, options.only, options.canaries)
         return
-    program = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
-    if program is None:
-        sys.exit("sanitize: compute-sanitizer is not installed; it comes with the CUDA toolkit")
+    found_at = program("compute-sanitizer")
+    if found_at is None:
+        sys.exit("sanitize: compute-sanitizer is not installed, it comes with the CUDA toolkit; --canaries needs none")
     for name in options.only:  # unwatched first, which compiles, and finds what is wrong without a tool
         exercise("cuda", [name])
-    found = [tool for tool in options.tools if not watched(tool, program, options.only)]
+    found = [tool for tool in options.tools if not watched(tool, found_at, options.only)]
     if found:
         sys.exit(f"sanitize: findings, or no result, of {', '.join(found)} (above)")
     print("sanitize: nothing found")

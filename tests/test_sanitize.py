@@ -1,12 +1,16 @@
 """The driver of compute-sanitizer: it launches every kernel, and says what stands in its way."""
 
+import ctypes
+import re
 import subprocess
 import sys
 
 import pytest
+import torch
 
 import envs
 from envs import launch
+from envs.kernels import compile
 from tests import sanitize
 
 BLOCKS = [pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block")]
@@ -29,6 +33,40 @@ def test_a_kernel_that_is_left_out_is_named(monkeypatch):
     monkeypatch.setattr(sanitize, "roll_out", lambda env, hidden: env.rollout(3))
     with pytest.raises(SystemExit, match=r"pendulum: never launched: rollout_linear_statistics, .*_trajectory$"):
         sanitize.exercise("cpu", ["pendulum"])
+
+
+def test_canaries_change_nothing_where_nothing_is_written_beside_a_tensor():
+    assert sanitize.exercise("cpu", [sanitize.AGENTS], canaries=True) > 0
+
+
+BESIDE = 'extern "C" void beside(float* x, long n) { x[n] = 1; x[-2] = 1; }'
+
+
+def test_what_a_kernel_writes_beside_a_tensor_is_found(monkeypatch):
+    """One float behind ten of them, and one 8 bytes before."""
+
+    def agents(device):
+        torch.zeros(3, dtype=torch.uint16)
+        numbers = torch.full((2, 5), 4.0)
+        assert numbers.data_ptr() % 64 == 0 and numbers.sum() == 40
+        write = compile.library(BESIDE).beside
+        write(ctypes.c_void_p(numbers.data_ptr()), ctypes.c_long(10))
+
+    monkeypatch.setattr(sanitize, "agents", agents)
+    with pytest.raises(SystemExit) as ended:
+        sanitize.exercise("cpu", [sanitize.AGENTS], canaries=True)
+    where = r"float32 \[2, 5\] of test_sanitize\.py:\d+"
+    assert re.fullmatch(rf"sanitize: agents: written: 5 bytes before {where}; 1 bytes behind {where}", str(ended.value))
+
+
+def test_the_buffers_of_a_batch_stand_between_canaries():
+    canaries = sanitize.Canaries()
+    with canaries:
+        env = sanitize.small("pendulum", "cpu")
+    for name in ("state", "reward", "elapsed"):
+        ctypes.memset(env._buffers[name].data_ptr() - 1, 0, 1)
+    assert len([line for line in canaries.changed() if line.startswith("1 bytes before")]) == 3
+    assert canaries.changed() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import envs
+from envs.kernels import compile
+from tests import smoke
+
+HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]
+LONG = {"kernels", "fused", "mlp", "shared-memory"}  # compile what no other test does
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in HERE])
+def test_every_probe_that_needs_no_gpu_finds_things_right(name):
+    assert smoke.PROBES[name].run("cpu")
+
+
+def test_the_command_line_gives_each_probe_a_line_and_what_needs_a_gpu_another():
+    names = ["versions", "struct", "graph"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.smoke", "--device", "cpu", "--only", *names], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    *lines, summary = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == names
+    assert " ok " in lines[0] and f"torch {torch.__version__}" in lines[0]
+    assert lines[2].endswith("needs a GPU")
+    assert summary == "smoke: 2 ok, 0 FAILED, 1 not here"
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+COMMANDS = {
+    "well": python("print('a line'); print('finding: 3 of 3')"),
+    "failing": python("print('begun'); raise ValueError('three is not four')"),
+    "crashing": python("import os; print('begun', flush=True); os.abort()"),
+    "hanging": python("import time; print('begun', flush=True); time.sleep(60)"),
+    "elsewhere": python("print('finding: needs an owl'); raise SystemExit(3)"),
+    "silent": python("pass"),
+    "last": python("print('finding: still here')"),
+}
+EXPECTED = {
+    "well": ("ok", "3 of 3"),
+    "failing": ("FAILED", "ValueError: three is not four"),
+    "crashing": ("FAILED", "ended by SIGABRT"),
+    "hanging": ("FAILED", "no end within 2 s"),
+    "elsewhere": ("not here", "needs an owl"),
+    "silent": ("FAILED", ""),
+    "last": ("ok", "still here"),
+}
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_probe_that_goes_wrong_has_its_line_and_harms_no_other(jobs, tmp_path, capsys):
+    start = time.monotonic()
+    status = smoke.report(smoke.outcomes(COMMANDS, jobs, timeout_s=2), tmp_path / "kept")
+    assert time.monotonic() - start < 30
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    | ")]
+    assert status == 1
+    for line, (name, (verdict, finding)) in zip(lines, EXPECTED.items(), strict=False):
+        assert line.startswith(f"{name} ") and f" {verdict} " in line and line.endswith(finding)
+    assert lines[len(EXPECTED) :] == ["smoke: 2 ok, 4 FAILED, 1 not here"]
+    assert {file.stem for file in (tmp_path / "kept").iterdir()} == {"failing", "crashing", "hanging", "silent"}
+    assert (tmp_path / "kept" / "hanging.txt").read_text() == "begun\n"
+
+
+def test_a_field_that_comes_as_another_is_named(monkeypatch):
+    text, wanted = smoke.echo_unit(smoke.default_unit("cartpole"))
+    swapped = text.replace("put(1, batch->obs);", "put(1, batch->reward);")
+    monkeypatch.setattr(smoke, "echo_unit", lambda unit: (swapped, wanted))
+    with pytest.raises(AssertionError, match=r"thread: Batch\.obs came as 0x\d+, not 0x\d+"):
+        smoke.struct("cpu")
+
+
+@pytest.mark.parametrize("kind", envs.KINDS)
+def test_the_echo_of_structs_compiles_for_the_gpu(kind):
+    text, _ = smoke.echo_unit(smoke.default_unit(envs.names(kind)[0]))
+    assert [row["kernel"] for row in compile.resources(text, compile.TARGETS[-1])] == ["echo"]
+
+
+def test_states_that_differ_are_told_by_their_first_difference():
+    one = {"t": 3, "state": torch.tensor([1.0, 2.0, float("nan")]), "episode": torch.tensor([1, 2], dtype=torch.uint32)}
+    same = {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in one.items()}
+    assert smoke.differing(one, same) is None
+    assert smoke.differing(one, same | {"t": 4}) == "t: 3 and 4"
+    near = same | {"state": torch.tensor([1.0, 2.0001, float("nan")])}
+    assert smoke.differing(one, near).startswith("state[1]: 2.0 and 2.00009")
+    assert smoke.differing(one, near, close=1e-3) is None
+    other = same | {"episode": torch.tensor([1, 3], dtype=torch.uint32)}
+    assert smoke.differing(one, other, close=1.0) == "episode[1]: 2.0 and 3.0, 1 of 2 differ"
+
+
+@pytest.mark.skipif(envs.cuda_available(), reason="has a GPU")
+def test_without_a_gpu_it_says_so():
+    done = subprocess.run([sys.executable, "-m", "tests.smoke"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no usable CUDA device; --device cpu runs what needs none" in done.stderr
