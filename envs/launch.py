@@ -57,9 +57,8 @@ def cuda(
 
     arguments = (_by_value(batch), _by_value(call))
     card = cupy.cuda.Device(device.index)
-
-    stream = functools.cache(cupy.cuda.Stream.from_external)  # torch's streams live as long as the process
     target = f"sm_{card.compute_capability}"
+    stream = _Stream()
 
     def kernel(name: str):
         with card:
@@ -69,12 +68,22 @@ def cuda(
                 function.max_dynamic_shared_size_bytes = shared
 
         def run():
-            with card, stream(torch.cuda.current_stream(device)):
-                function((tiles,), (tile,), arguments, shared_mem=shared)
+            stream.ptr = torch._C._cuda_getCurrentRawStream(device.index)
+            if torch.cuda.current_device() == device.index:
+                function((tiles,), (tile,), arguments, shared_mem=shared, stream=stream)
+            else:
+                with card:
+                    function((tiles,), (tile,), arguments, shared_mem=shared, stream=stream)
 
         return run
 
     return kernel
+
+
+class _Stream:
+    """A stream as CuPy takes one, by its address; a `cupy.cuda.Stream` for each launch would take as long as the rest."""
+
+    ptr = 0
 
 
 def constant(text: str, name: str, device: torch.device) -> int:

@@ -1,5 +1,6 @@
 """What every batched environment has, whether a thread holds one of its environments or a block of threads."""
 
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -170,6 +171,7 @@ class Vectorised(VectorEnv):
                 self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
 
         before = {name: buffer.clone() for name, buffer in self._buffers.items()}
+        gc.collect()  # or a dead graph's memory may be freed in the midst of the capture, which would end it
         try:
             with torch.cuda.device(self.device):
                 graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()

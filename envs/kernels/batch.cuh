@@ -4,6 +4,7 @@
 // thread block on the GPU (one thread per environment) and one call's worth of vector loops on the CPU. Tiles share nothing, so
 // no result depends on the block, the thread count or the order.
 #pragma once
+#include "episodes.cuh"
 
 #if CONTINUOUS
 typedef real Action;   // what Environment::step takes: one number, meant to lie in LOW .. HIGH
@@ -16,8 +17,6 @@ typedef int Chosen;
 typedef u8 Stored;
 enum { SCORES = Environment::ACTIONS };
 #endif
-
-enum AutoresetMode { NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2 };
 
 // Every field is eight bytes; the Python side reads names and order from this text.
 struct Batch {
@@ -66,7 +65,7 @@ struct Call {
     u8* truncated;      // [K, B]
 };
 
-enum { STATE = Environment::STATE, OBS = Environment::OBS, WORDS = 4, RETURN_UNIT = 1 << 20 };
+enum { STATE = Environment::STATE, OBS = Environment::OBS, WORDS = 4 };
 enum { FETCH_EVERY = 8 };  // steps between fetches of reset numbers
 enum Policy { RANDOM, LINEAR, MLP };
 constexpr float LARGEST = 3.402823466e38f;
@@ -81,12 +80,20 @@ struct Span {  // of one tile
 };
 
 FN Span span_of(const Batch& b, i64 tile) {
-    const i64 group = tile / b.tiles_per_group, begin = (tile - group * b.tiles_per_group) * TILE, rest = b.group_size - begin;
-    return {group * b.group_size + begin, int(rest < TILE ? rest : TILE), u32(b.first_index + begin), b.seeds[group]};
+    const u32 per_group = u32(b.tiles_per_group);  // B < 2^31, and so is whatever counts tiles
+    u32 group = 0, begin = u32(tile);
+    if (per_group != u32(b.tiles)) {  // a division is 20 instructions of a GPU, so one group goes without
+        group = begin / per_group;
+        begin -= group * per_group;
+    }
+    begin *= TILE;
+    const u32 size = u32(b.group_size), rest = size - begin;
+    return {i64(group * size + begin), int(rest < TILE ? rest : TILE), u32(b.first_index) + begin, b.seeds[group]};
 }
 
-// A tile's sum over the episodes that ended in it.
+// A tile's sum over the episodes that ended in it. Where the return is so much per step, it follows from the lengths.
 struct Episodes {
+    static constexpr int PER_STEP = Environment::RETURN_PER_STEP;
     i64 count = 0, steps = 0, returns = 0;
     int shortest = 0x7fffffff, longest = 0;
     float lowest = LARGEST, highest = -LARGEST;
@@ -94,34 +101,34 @@ struct Episodes {
     FN void add(int length, float value) {
         count += 1;
         steps += length;
-        const double limit = 8e12;  // more does not fit, and is then seen by the extremes
-        const double kept = value > -limit ? (value < limit ? double(value) : limit) : -limit;
-        returns += i64(rint(kept * RETURN_UNIT));
         shortest = length < shortest ? length : shortest;
         longest = length > longest ? length : longest;
+        if (PER_STEP != 0) return;
+        returns += units_of(value);
         lowest = value < lowest ? value : lowest;
         highest = value > highest ? value : highest;
     }
     FN void merge(const Episodes& e) {
         count += e.count;
         steps += e.steps;
-        returns += e.returns;
         shortest = e.shortest < shortest ? e.shortest : shortest;
         longest = e.longest > longest ? e.longest : longest;
+        if (PER_STEP != 0) return;
+        returns += e.returns;
         lowest = e.lowest < lowest ? e.lowest : lowest;
         highest = e.highest > highest ? e.highest : highest;
     }
     FN void store(const Batch& b, i64 tile) const {
+        const i64 n = b.tiles;
         i64* total = b.totals + tile;
         double* extreme = b.extremes + tile;
-        const i64 n = b.tiles;
         total[0] += count;
         total[n] += steps;
-        total[2 * n] += returns;
-        extreme[0] = shortest < extreme[0] ? shortest : extreme[0];
-        extreme[n] = longest > extreme[n] ? longest : extreme[n];
-        extreme[2 * n] = lowest < extreme[2 * n] ? lowest : extreme[2 * n];
-        extreme[3 * n] = highest > extreme[3 * n] ? highest : extreme[3 * n];
+        total[2 * n] += PER_STEP == 0 ? returns : PER_STEP * steps * RETURN_UNIT;
+        const float of_shortest = float(PER_STEP * shortest), of_longest = float(PER_STEP * longest);
+        const float least = PER_STEP == 0 ? lowest : PER_STEP > 0 ? of_shortest : of_longest;
+        const float most = PER_STEP == 0 ? highest : PER_STEP > 0 ? of_longest : of_shortest;
+        widen(extreme, n, shortest, longest, least, most);
     }
 };
 
@@ -178,9 +185,8 @@ FN bool outside(Given action) {
 #endif
 }
 
-FN void start_episode(const Batch& b, i64 i, const u32* words) {
-    real s[STATE];
-    Environment::reset(s, words, b.bounds);
+// An episode begins in a state.
+FN void begin(const Batch& b, i64 i, const real* s) {
     save(b, i, s);
     if (!VIEW) observe(s, b.obs + i * OBS);
     b.elapsed[i] = 0;

@@ -45,7 +45,9 @@ static inline void start_episodes(const Batch& b, const Span& span, const int* p
     reset_words(span, positions, count, b.episode + span.base, w);
     for (int k = 0; k < count; k++) {
         const u32 words[4] = {w.word[0][k], w.word[1][k], w.word[2][k], w.word[3][k]};
-        start_episode(b, span.base + positions[k], words);
+        real s[STATE];
+        Environment::reset(s, words, b.bounds);
+        begin(b, span.base + positions[k], s);
     }
 }
 

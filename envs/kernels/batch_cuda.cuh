@@ -3,33 +3,37 @@
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(TILE, 1)  // registers before occupancy: no spills
 
-FN void words_of(const Span& span, int lane, u32 episode, u32* words) {
-    words[0] = span.index + lane;
-    words[1] = episode;
-    words[2] = 0;
-    words[3] = STREAM_RESET;
+// The first state of an environment's episode of that number.
+FN void first_state(const Batch& b, const Span& span, int lane, u32 episode, real* s) {
+    u32 words[WORDS] = {span.index + lane, episode, 0, STREAM_RESET};
     philox(words[0], words[1], words[2], words[3], span.key);
+    Environment::reset(s, words, b.bounds);
 }
 
-// Adds the threads' episodes to the tile's totals: shuffles within a warp, then warp by warp, always in the same order.
+// The sum over a warp, in its first lane.
+FN Episodes over_warp(Episodes episodes) {
+    const unsigned all = 0xffffffffu;
+#pragma unroll
+    for (int distance = 16; distance; distance >>= 1) {
+        Episodes other;
+        other.count = __shfl_down_sync(all, episodes.count, distance);
+        other.steps = __shfl_down_sync(all, episodes.steps, distance);
+        other.returns = __shfl_down_sync(all, episodes.returns, distance);
+        other.shortest = __shfl_down_sync(all, episodes.shortest, distance);
+        other.longest = __shfl_down_sync(all, episodes.longest, distance);
+        other.lowest = __shfl_down_sync(all, episodes.lowest, distance);
+        other.highest = __shfl_down_sync(all, episodes.highest, distance);
+        episodes.merge(other);
+    }
+    return episodes;
+}
+
+// Adds the threads' episodes to the tile's totals: within each warp, then warp by warp, always in the same order.
 FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
     __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (TILE / 32)];
     Episodes* of_warp = reinterpret_cast<Episodes*>(storage);
     if (!__syncthreads_or(episodes.count != 0)) return;
-    if (__any_sync(0xffffffffu, episodes.count != 0)) {
-#pragma unroll
-        for (int distance = 16; distance; distance >>= 1) {
-            Episodes other;
-            other.count = __shfl_down_sync(0xffffffffu, episodes.count, distance);
-            other.steps = __shfl_down_sync(0xffffffffu, episodes.steps, distance);
-            other.returns = __shfl_down_sync(0xffffffffu, episodes.returns, distance);
-            other.shortest = __shfl_down_sync(0xffffffffu, episodes.shortest, distance);
-            other.longest = __shfl_down_sync(0xffffffffu, episodes.longest, distance);
-            other.lowest = __shfl_down_sync(0xffffffffu, episodes.lowest, distance);
-            other.highest = __shfl_down_sync(0xffffffffu, episodes.highest, distance);
-            episodes.merge(other);
-        }
-    }
+    if (__any_sync(0xffffffffu, episodes.count != 0)) episodes = over_warp(episodes);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = episodes;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -38,75 +42,154 @@ FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
     }
 }
 
-template <typename Given>
-FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episodes& episodes) {
-    const i64 i = span.base + lane;
-    const bool inert = AUTORESET != SAME_STEP && b.ended[i];
-    if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
-    if (inert) {
-        b.reward[i] = 0.0f;
-        if (AUTORESET == NEXT_STEP) {
-            u32 words[WORDS];
-            const u32 episode = b.episode[i] + 1;
-            b.episode[i] = episode;
-            b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
-            words_of(span, lane, episode, words);
-            start_episode(b, i, words);
-        }
-        return;
-    }
+// What a step reads of an environment.
+struct Before {
     real s[STATE];
+    int length;
+    float running;
+};
+
+FN Before before_step(const Batch& b, i64 i) {
+    Before e;
+    load(b, i, e.s);
+    e.length = b.elapsed[i];
+    e.running = RUNNING_RETURN ? b.running_return[i] : 0.0f;
+    return e;
+}
+
+// The physics of a step and all that every step writes; whether the episode ended.
+template <typename Given>
+FN bool advance(const Batch& b, i64 i, Given action, Before& e) {
     float reward;
     bool terminated;
-    load(b, i, s);
-    Environment::step(s, admitted(action), reward, terminated);
-    const int length = b.elapsed[i] + 1;
+    Environment::step(e.s, admitted(action), reward, terminated);
+    const int length = e.length + 1;
     const bool truncated = length >= LIMIT, ended = terminated | truncated;
     b.reward[i] = reward;
     b.terminated[i] = terminated;
     b.truncated[i] = truncated;
     b.ended[i] = ended;
-    if (RUNNING_RETURN) b.running_return[i] += reward;
-    if (ended) {
-        b.elapsed[i] = length;
-        finish_episode(b, i, s, episodes);
-        if (AUTORESET == SAME_STEP) {
-            u32 words[WORDS];
-            const u32 episode = b.episode[i] + 1;
-            b.episode[i] = episode;
-            words_of(span, lane, episode, words);
-            start_episode(b, i, words);
-            return;
-        }
-    } else {
-        b.elapsed[i] = length;
-    }
-    save(b, i, s);
-    if (!VIEW) observe(s, b.obs + i * OBS);
+    b.elapsed[i] = length;
+    if (RUNNING_RETURN) b.running_return[i] = e.running + reward;
+    save(b, i, e.s);
+    return ended;
 }
 
+FN void start_next(const Batch& b, const Span& span, int lane) {
+    const i64 i = span.base + lane;
+    const u32 episode = b.episode[i] + 1;
+    real s[STATE];
+    first_state(b, span, lane, episode, s);
+    b.episode[i] = episode;
+    begin(b, i, s);
+}
+
+// A step of an environment that has ended: it starts anew or stands still.
+FN void stand(const Batch& b, const Span& span, int lane) {
+    const i64 i = span.base + lane;
+    b.reward[i] = 0.0f;
+    if (AUTORESET != NEXT_STEP) return;
+    b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
+    start_next(b, span, lane);
+}
+
+template <typename Given>
+FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episodes& episodes) {
+    const i64 i = span.base + lane;
+    const bool inert = AUTORESET != SAME_STEP && b.ended[i];
+    if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
+    if (inert) return stand(b, span, lane);
+    Before e = before_step(b, i);
+    const bool ended = advance(b, i, action, e);
+    if (ended) finish_episode(b, i, e.s, episodes);
+    if (ended && AUTORESET == SAME_STEP) start_next(b, span, lane);
+    else if (!VIEW) observe(e.s, b.obs + i * OBS);
+}
+
+// An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
+// ended, so that the tile's first warp alone does what follows an end. The older form is here to be compared on a GPU.
+#ifndef COMPACT
+#define COMPACT 1
+#endif
 template <typename Given>
 FN void step_tile(const Batch& b, const Call& call) {
     const i64 tile = blockIdx.x;
     const Span span = span_of(b, tile);
     const int lane = threadIdx.x;
+    const i64 i = span.base + lane;
+    const Given* actions = static_cast<const Given*>(call.input);
     Episodes episodes;
-    if (lane < span.count) step_one(b, span, lane, static_cast<const Given*>(call.input)[span.base + lane], episodes);
-    if (lane == 0) b.clock[tile] += 1;
-    add_to_tile(b, tile, episodes);
+    if (COMPACT && AUTORESET == SAME_STEP) {
+        __shared__ u16 gathered[TILE];
+        __shared__ int count;
+        Before e;
+        Given action;
+        if (lane == 0) {
+            count = 0;
+            b.clock[tile] += 1;
+        }
+        if (lane < span.count) {
+            e = before_step(b, i);
+            action = actions[i];
+        }
+        __syncthreads();  // all loads are on their way before the first is waited for
+        if (lane < span.count) {
+            if (advance(b, i, action, e)) gathered[atomicAdd(&count, 1)] = u16(lane);
+            else if (!VIEW) observe(e.s, b.obs + i * OBS);
+        }
+        __syncthreads();
+        const int ended = count;
+        if (lane >= 32 || ended == 0) return;
+        for (int k = lane; k < ended; k += 32) {  // all is read before anything is written, so that no read waits for another
+            const int at = gathered[k];
+            const u32 episode = b.episode[span.base + at] + 1;
+            real next[STATE];
+            load(b, span.base + at, e.s);
+            first_state(b, span, at, episode, next);
+            finish_episode(b, span.base + at, e.s, episodes);
+            b.episode[span.base + at] = episode;
+            begin(b, span.base + at, next);
+        }
+        episodes = over_warp(episodes);
+        if (lane == 0) episodes.store(b, tile);
+    } else {
+        if (lane < span.count) step_one(b, span, lane, actions[i], episodes);
+        if (lane == 0) b.clock[tile] += 1;
+        add_to_tile(b, tile, episodes);
+    }
 }
-FN void random_words(const Span& span, int lane, i64 t, u32* words) {
-    words[0] = span.index + lane;
-    words[1] = 0;
-    words[2] = u32(t / PER_BLOCK);
-    words[3] = STREAM_RANDOM_POLICY;
-    philox(words[0], words[1], words[2], words[3], span.key);
-}
+// The random policy of one environment, from step to step.
+struct RandomPolicy {
+    u32 words[4];
+    u32 word;  // that holds the step's action; of 32 actions to a word, shifted so that it is the lowest bit
 
-FN u32 word_for(const u32* words, i64 t) {  // by selects: registers cannot be indexed
-    const int at = word_of_block(t);
-    return at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
-}
+    FN RandomPolicy(const Span& span, int lane, i64 t) {
+        fetch(span, lane, t);
+        turn(t);
+    }
+    FN Chosen action(u32 t) const { return PER_WORD == 32 ? Chosen(word & 1) : random_action(word, t); }
+    // Goes on to step t from the one before.
+    FN void go_on(const Span& span, int lane, i64 clock, int k) {
+        const u32 t = u32(clock) + k;
+        if (t % PER_BLOCK == 0) fetch(span, lane, clock + k);
+        if (t % PER_WORD == 0) turn(t);
+        else word = PER_WORD == 32 ? word >> 1 : word;
+    }
+
+  private:
+    FN void fetch(const Span& span, int lane, i64 t) {
+        words[0] = span.index + lane;
+        words[1] = 0;
+        words[2] = u32(t / PER_BLOCK);
+        words[3] = STREAM_RANDOM_POLICY;
+        philox(words[0], words[1], words[2], words[3], span.key);
+    }
+    FN void turn(u32 t) {  // by selects: registers cannot be indexed
+        const int at = word_of_block(t);
+        word = at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
+        if (PER_WORD == 32) word >>= t % 32;
+    }
+};
 
 #if HIDDEN == 0  // the module of an MLP has rollouts alone
 #if CONTINUOUS
@@ -124,12 +207,12 @@ KERNEL reset(const Batch b, const Call call) {
     const i64 i = span.base + threadIdx.x;
     if (threadIdx.x >= span.count || (mask && !mask[i])) return;
     const u32 episode = call.fresh ? 0 : b.episode[i] + 1;
-    u32 words[WORDS];
+    real s[STATE];
+    first_state(b, span, threadIdx.x, episode, s);
     b.episode[i] = episode;
     b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
     b.reward[i] = 0.0f;
-    words_of(span, threadIdx.x, episode, words);
-    start_episode(b, i, words);
+    begin(b, i, s);
 }
 
 // Observations of the present state, after a state was put in from outside.
@@ -145,12 +228,12 @@ KERNEL observe(const Batch b, const Call call) {
 KERNEL random_actions(const Batch b, const Call call) {
     const Span span = span_of(b, blockIdx.x);
     if (threadIdx.x >= span.count) return;
-    const i64 clock = b.clock[blockIdx.x], i = span.base + threadIdx.x;
-    u32 words[4];
-    for (i64 k = 0; k < call.steps; k++) {
-        const i64 t = clock + k;
-        if (k == 0 || t % PER_BLOCK == 0) random_words(span, threadIdx.x, t, words);
-        call.actions[k * b.num_envs + i] = Stored(random_action(word_for(words, t), t));
+    const i64 clock = b.clock[blockIdx.x];
+    RandomPolicy policy(span, threadIdx.x, clock);
+    Stored* actions = call.actions + span.base + threadIdx.x;
+    for (int k = 0; k < int(call.steps); actions += b.num_envs) {
+        *actions = Stored(policy.action(u32(clock) + k));
+        policy.go_on(span, threadIdx.x, clock, ++k);
     }
 }
 #endif
@@ -168,9 +251,9 @@ FN void write_bfloat16(u16* row, const float* obs) {
 }
 
 #if HIDDEN
-FN Chosen choose(const Call& call, const float* numbers, const Span& span, int lane, i64 t, const float* obs, float& log_prob) {
+FN Chosen choose(const Call& call, const float* numbers, const Span& span, int lane, u32 t, const float* obs, float& log_prob) {
     float scores[SCORES];
-    u32 words[4] = {span.index + lane, 0, u32(t), STREAM_SAMPLING};
+    u32 words[4] = {span.index + lane, 0, t, STREAM_SAMPLING};
     network<SCORES>(numbers, obs, scores);
     if (!call.greedy) philox(words[0], words[1], words[2], words[3], span.key);
     return sample(scores, numbers + LOG_STD_AT, call.greedy, words[0], words[1], log_prob);
@@ -181,9 +264,10 @@ FN Chosen choose(const Call& call, const float* numbers, const Span& span, int l
 // episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY>
 FN void rollout_tile(const Batch& b, const Call& call) {
+    constexpr bool BY_LENGTH = Episodes::PER_STEP != 0;
     const i64 tile = blockIdx.x, clock = b.clock[tile];
     const Span span = span_of(b, tile);
-    const int lane = threadIdx.x;
+    const int lane = threadIdx.x, steps = int(call.steps);
     const i64 i = span.base + lane;
     Episodes episodes;
 #if HIDDEN
@@ -193,33 +277,29 @@ FN void rollout_tile(const Batch& b, const Call& call) {
 #endif
     const unsigned warp = __ballot_sync(0xffffffffu, lane < span.count);
     if (lane < span.count) {
-        real s[STATE], next[STATE];
+        real next[STATE];
         float obs[OBS], weights[SCORES * OBS], bias[SCORES];
-        u32 random[4], words[WORDS];
-        u32 episode = b.episode[i], fetched = episode;
-        int length = b.elapsed[i];
+        const Before before = before_step(b, i);
+        Before e = before;
+        const u32 begun = b.episode[i];
+        u32 episode = begun, fetched = begun;
         Chosen action = 0;
-        float running = RUNNING_RETURN ? b.running_return[i] : 0.0f;
+        RandomPolicy random(span, lane, clock);  // unless it is the policy, none of it is computed
         const bool narrow = TRAJECTORY && call.obs_bfloat16;
-        load(b, i, s);
         if (POLICY == LINEAR) {
 #pragma unroll
             for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];
 #pragma unroll
             for (int a = 0; a < SCORES; a++) bias[a] = call.bias[a];
         }
-        for (i64 k = 0; k < call.steps; k++) {
-            const i64 t = clock + k, row = k * b.num_envs + i;
-            observe_kept(s, obs, narrow);
-            if (POLICY == RANDOM) {
-                if (k == 0 || t % PER_BLOCK == 0) random_words(span, lane, t, random);
-                action = random_action(word_for(random, t), t);
-            } else if (POLICY == LINEAR) {
-                action = linear_action(obs, weights, bias);
-            }
+        i64 row = i;  // of [K, B]
+        for (int k = 0;; row += b.num_envs) {
+            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, obs, narrow);
+            if (POLICY == RANDOM) action = random.action(u32(clock) + k);
+            if (POLICY == LINEAR) action = linear_action(obs, weights, bias);
 #if HIDDEN
             float log_prob;
-            action = choose(call, numbers, span, lane, t, obs, log_prob);
+            action = choose(call, numbers, span, lane, u32(clock) + k, obs, log_prob);
             if (TRAJECTORY) {
                 call.log_prob[row] = log_prob;
                 if (call.value) network<1>(numbers + CRITIC_AT, obs, call.value + row);
@@ -230,18 +310,17 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
                 else write_row(call.obs + row * OBS, obs);
             }
-            if (k == call.steps - 1) break;
+            if (k == steps - 1) break;
             if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
                 fetched = episode + 1;
-                words_of(span, lane, fetched, words);
-                Environment::reset(next, words, b.bounds);
+                first_state(b, span, lane, fetched, next);
             }
             float reward;
             bool terminated;
-            Environment::step(s, admitted(taken(action)), reward, terminated);
-            length += 1;
-            running += reward;
-            const bool truncated = length >= LIMIT, ended = terminated | truncated;
+            Environment::step(e.s, admitted(taken(action)), reward, terminated);
+            e.length += 1;
+            if (RUNNING_RETURN) e.running += reward;
+            const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
             if (TRAJECTORY) {
                 call.reward[row] = reward;
                 call.terminated[row] = terminated;
@@ -250,33 +329,37 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 if (call.value) {
                     call.bootstrap[row] = 0.0f;
                     if (truncated && !terminated) {
-                        observe_kept(s, obs, narrow);
+                        observe_kept(e.s, obs, narrow);
                         network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
                     }
                 }
 #endif
             }
             if (ended) {
-                episodes.add(length, return_of(running, length, terminated));
+                episodes.add(e.length, return_of(e.running, e.length, terminated));
                 episode += 1;
-                length = 0;
-                running = 0.0f;
+                e.length = 0;
+                e.running = 0.0f;
                 if (episode != fetched) {  // a second reset since the fetch: computed on the spot
-                    words_of(span, lane, episode, words);
-                    Environment::reset(s, words, b.bounds);
+                    first_state(b, span, lane, episode, e.s);
                 } else {
 #pragma unroll
-                    for (int j = 0; j < STATE; j++) s[j] = next[j];
+                    for (int j = 0; j < STATE; j++) e.s[j] = next[j];
                 }
             }
+            k += 1;
+            if (POLICY == RANDOM) random.go_on(span, lane, clock, k);
         }
-        save(b, i, s);
-        b.elapsed[i] = length;
+        if (BY_LENGTH) {  // both need no adding up from step to step
+            episodes.count = episode - begun;
+            episodes.steps = i64(before.length) + (steps - 1) - e.length;
+        }
+        save(b, i, e.s);
+        b.elapsed[i] = e.length;
         b.episode[i] = episode;
-        if (RUNNING_RETURN) b.running_return[i] = running;
+        if (RUNNING_RETURN) b.running_return[i] = e.running;
         step_one(b, span, lane, taken(action), episodes);
         if (TRAJECTORY) {
-            const i64 row = (call.steps - 1) * b.num_envs + i;
             call.reward[row] = b.reward[i];
             call.terminated[row] = b.terminated[i];
             call.truncated[row] = b.truncated[i];
@@ -288,15 +371,15 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                     for (int j = 0; j < OBS; j++) obs[j] = kept(b.final_obs[i * OBS + j], narrow);
                     network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
                 }
-                load(b, i, s);
-                observe_kept(s, obs, narrow);
+                load(b, i, e.s);
+                observe_kept(e.s, obs, narrow);
                 network<1>(numbers + CRITIC_AT, obs, call.value + row + b.num_envs);
             }
 #endif
         }
     }
     __syncthreads();
-    if (lane == 0) b.clock[tile] = clock + call.steps;
+    if (lane == 0) b.clock[tile] = clock + steps;
     add_to_tile(b, tile, episodes);
 }
 #if HIDDEN

@@ -98,11 +98,18 @@ def test_the_logarithm_has_a_relative_error_of_two_units_at_most():
     assert (np.abs(apply("logarithm_of", x) - exact) / np.maximum(np.abs(exact), 1e-3)).max() < 2 * 2.0**-23
 
 
-def test_the_hyperbolic_tangent_is_within_its_stated_error_and_odd():
+def test_the_hyperbolic_tangent_is_within_its_stated_errors_and_odd():
     x = floats_to(50)
-    found = apply("tanh_of", x)
-    assert np.abs(found - np.tanh(x.astype(np.float64))).max() < 1.5e-7
+    found, exact = apply("tanh_of", x), np.tanh(x.astype(np.float64))
+    assert np.abs(found - exact).max() < 9e-8
+    assert np.allclose(found, exact, rtol=3.3e-7, atol=0)
     assert np.array_equal(found[:1_000_000], -found[1_000_000:2_000_000])
+
+
+def test_the_hyperbolic_tangent_keeps_to_its_range_and_what_is_not_a_number():
+    x = np.array([0.0, -0.0, 1e-40, 10.3, 10.4, 1e30, np.inf, -np.inf, np.nan], dtype=np.float32)
+    expected = np.array([0.0, -0.0, 1e-40, 1.0, 1.0, 1.0, 1.0, -1.0, np.nan], dtype=np.float32)
+    assert np.allclose(apply("tanh_of", x), expected, rtol=3.3e-7, atol=0, equal_nan=True)
 
 
 def test_bfloat16_rounds_to_nearest_with_ties_to_even():
