@@ -39,7 +39,9 @@ KERNEL = re.compile(
 )
 CONSTANT = re.compile(r'extern\s+"C"\s+__constant__\s+const\s+\w+\s+(\w+)\s*=')
 DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\(\w+\)\s*)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
-STATIC = re.compile(r"__shared__\s+((?:__align__|alignas)\s*\([^()]*\))?\s*([\w ]+?)\s+(\w+)\s*((?:\[[^\[\]]*\])*)\s*;")
+STATIC = re.compile(
+    r"__shared__\s+((?:__align__|alignas)\s*\([^()]*\))?\s*([\w ]*?\w)\s+(\w+(?:\s*\[[^;]*\])?(?:\s*,[^;]*)?);"
+)
 RECIPROCAL = re.compile(r'"rcp\.approx\.ftz\.f32 %0, %1;"\s*:\s*"=f"\s*\((.*)\)\s*:\s*"f"\s*\((.*)\)', re.DOTALL)
 PIN = re.compile(r'""\s*:\s*("\+[frdl]"\s*\([^()]*\)\s*,?\s*)+')
 
@@ -141,13 +143,18 @@ _build = compile.library.__wrapped__  # from text to library, every time anew
 library = functools.cache(_build)  # of the CPU's form
 
 
-@functools.cache
-def emulated_library(text: str) -> ctypes.CDLL:
-    """A library of prepared text."""
+def flags() -> tuple[str, ...]:
+    """Of the emulated text; GCC 12 and clang can fill variables."""
     macros = compile.target_flags()[1]
     gcc = re.search(r"#define __GNUC__ (\d+)", macros)
     fills = "__clang__" in macros or (gcc and int(gcc[1]) >= 12)
-    with mock.patch.object(compile, "FLAGS", (*FLAGS, FILLED) if fills else FLAGS):
+    return (*FLAGS, FILLED) if fills else FLAGS
+
+
+@functools.cache
+def emulated_library(text: str) -> ctypes.CDLL:
+    """A library of prepared text."""
+    with mock.patch.object(compile, "FLAGS", flags()):
         return _build(text)
 
 
@@ -243,7 +250,7 @@ def prepare(text: str) -> tuple[tuple[str, ...], str]:
     assert len(kernels) == unit.count("__global__"), "a kernel is declared in a form that is not known here"
     constants = CONSTANT.findall(unit)
     unit = DYNAMIC.sub(r"\1* const \2 = reinterpret_cast<\1*>(machine->dynamic);", unit)
-    unit = STATIC.sub(r"struct Of_\3 { \1 \2 value \4; }; auto& \3 = Shared<Of_\3>::get().value;", unit)
+    unit = STATIC.sub(shared_declaration, unit)
     assert "__shared__" not in unit, "shared memory is declared in a form that is not known here"
     inside, outside = [], ['extern "C" {', '#define EXPORTED __attribute__((visibility("default")))']
     for found in kernels:
@@ -264,6 +271,17 @@ def prepare(text: str) -> tuple[tuple[str, ...], str]:
     first = "constexpr int first_of(int most, int = 0, int = 0) { return most; }"
     lines = [head, "namespace {", unit, first, *inside, "}", *outside, "}", ""]
     return tuple(found[2] for found in kernels), "\n".join(lines)
+
+
+def shared_declaration(found: re.Match) -> str:
+    """References to places in shared memory, for what a statement declares."""
+    alignment, kind, declared = found.groups(default="")
+    parts = []
+    for one in declared.split(","):
+        name, sizes = re.fullmatch(r"\s*(\w+)\s*((?:\[[^\[\]]*\]\s*)*)", one).groups()
+        place = f"struct Of_{name} {{ {alignment} {kind} value{sizes}; }};"
+        parts.append(f"{place} auto& {name} = Shared<Of_{name}>::get().value;")
+    return " ".join(parts)
 
 
 def preprocessed(text: str) -> str:

@@ -1,5 +1,6 @@
-// Runs CUDA blocks on one thread of the CPU. The threads of a block take turns: each runs up to its next synchronisation, in an
-// order that can be chosen. If a thread reads what another writes without a synchronisation between them, orders disagree.
+// Runs CUDA blocks on one thread of the CPU. The threads of a block take turns: one runs up to its next synchronisation, then the
+// first of those that need not wait, the last or any, so that one warp may be far ahead of another. If a thread reads what
+// another writes without a synchronisation between them, orders disagree.
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,60 +110,82 @@ Bits wait_for_warp(const char* what, unsigned mask, Bits value, Join join, unsig
     return wait(AT_WARP, what, mask, value, join, source);
 }
 
+// Which threads need not wait.
+struct Ready {
+    std::vector<Bits> bits;
+
+    void set(unsigned n) { bits[n / 64] |= Bits(1) << n % 64; }
+    void clear(unsigned n) { bits[n / 64] &= ~(Bits(1) << n % 64); }
+    int first_from(unsigned n) const {
+        Bits word = n / 64 < bits.size() ? bits[n / 64] >> n % 64 << n % 64 : 0;
+        for (unsigned at = n / 64; at < bits.size(); word = ++at < bits.size() ? bits[at] : 0)
+            if (word) return int(64 * at) + __builtin_ctzll(word);
+        return -1;
+    }
+    int last() const {
+        for (unsigned at = unsigned(bits.size()); at-- > 0;)
+            if (bits[at]) return int(64 * at) + 63 - __builtin_clzll(bits[at]);
+        return -1;
+    }
+};
+Ready ready;
+unsigned at_block, returned;  // threads that wait for the block, and that are done
+
+void resume(Thread& thread, Bits result) {
+    thread.result = result;
+    thread.state = READY;
+    ready.set(unsigned(&thread - threads.data()));
+}
+
 // All that have not returned, if they wait in one place together.
-bool release_block() {
+void release_block() {
+    if (!at_block || at_block + returned < threads.size()) return;
     Thread* first = nullptr;
     Bits joined = 0;
     for (Thread& thread : threads) {
         if (thread.state == RETURNED) continue;
-        if (thread.state != AT_BLOCK || (first && !thread.waits_like(*first))) return false;
+        if (first && !thread.waits_like(*first)) return;
         joined = first && thread.join ? thread.join(joined, thread.value) : thread.value;
         first = first ? first : &thread;
     }
-    if (!first) return false;
-    for (Thread& thread : threads) {
-        if (thread.state != AT_BLOCK) continue;
-        thread.result = joined;
-        thread.state = READY;
-    }
-    return true;
+    for (Thread& thread : threads)
+        if (thread.state != RETURNED) resume(thread, joined);
+    at_block = 0;
 }
 
-// The lanes that `first` waits with, if they are all there.
-bool release_lanes(unsigned first, unsigned begin, unsigned end) {
-    const Thread leader = threads[first];
+// The lanes that one waits with, if they are all there.
+void release_lanes(unsigned number) {
+    const Thread leader = threads[number];
+    const unsigned begin = number / WARP * WARP, end = begin + WARP < threads.size() ? begin + WARP : unsigned(threads.size());
     bool present[WARP] = {};
     Bits joined = 0;
-    for (unsigned n = begin; n < end; n++) {
+    for (unsigned n = begin, found = 0; n < end; n++) {
         if (!(leader.mask >> (n - begin) & 1) || threads[n].state == RETURNED) continue;
-        if (!threads[n].waits_like(leader)) return false;
+        if (!threads[n].waits_like(leader)) return;
         present[n - begin] = true;
-        joined = leader.join && n != first ? leader.join(joined, threads[n].value) : threads[n].value;
+        joined = leader.join && found++ ? leader.join(joined, threads[n].value) : threads[n].value;
     }
-    for (unsigned n = begin; n < end; n++) {
-        if (!present[n - begin]) continue;
-        Thread& thread = threads[n];
-        const unsigned source = begin + thread.source;
-        if (leader.join) thread.result = joined;
-        else if (thread.source < WARP && source < end && present[thread.source]) thread.result = threads[source].value;
-        else thread.result = ~Bits(0);  // of a lane that is not there: anything
-        thread.state = READY;
+    Bits results[WARP];
+    for (unsigned lane = 0; lane < end - begin; lane++) {
+        const unsigned source = threads[begin + lane].source;
+        const bool brought = source < end - begin && present[source];
+        results[lane] = leader.join ? joined : brought ? threads[begin + source].value : ~Bits(0);  // of one not there: anything
     }
-    return true;
+    for (unsigned lane = 0; lane < end - begin; lane++)
+        if (present[lane]) resume(threads[begin + lane], results[lane]);
 }
 
-bool release_warps() {
-    bool released = false;
-    for (unsigned begin = 0; begin < threads.size(); begin += WARP) {
-        const unsigned end = begin + WARP < threads.size() ? begin + WARP : unsigned(threads.size());
-        for (unsigned n = begin; n < end; n++) {
-            if (threads[n].state != AT_WARP) continue;
-            unsigned first = begin;  // of its group; the group is looked at once
-            while (!(threads[n].mask >> (first - begin) & 1) || threads[first].state == RETURNED) first++;
-            if (first == n) released |= release_lanes(n, begin, end);
-        }
-    }
-    return released;
+// What may go on because of what a thread did.
+void settle(unsigned number) {
+    const State state = threads[number].state;
+    ready.clear(number);
+    at_block += state == AT_BLOCK;
+    returned += state == RETURNED;
+    if (state != AT_WARP) release_block();
+    if (state == AT_WARP) release_lanes(number);
+    if (state != RETURNED) return;
+    for (unsigned n = number / WARP * WARP; n < threads.size() && n / WARP == number / WARP; n++)
+        if (threads[n].state == AT_WARP) release_lanes(n);
 }
 
 // Whom each thread waits for, threads that wait alike together.
@@ -183,37 +206,39 @@ std::string waiting() {
     return all;
 }
 
-void shuffle(std::vector<unsigned>& numbers) {
-    for (unsigned n = unsigned(numbers.size()); n-- > 1;) {
-        random_state = random_state * 1664525u + 1013904223u;
-        std::swap(numbers[n], numbers[(random_state >> 8) % (n + 1)]);
-    }
+unsigned random_below(unsigned bound) {
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % bound;
 }
 
-std::vector<unsigned> turns(unsigned count, int order) {
-    std::vector<unsigned> numbers(count);
-    for (unsigned n = 0; n < count; n++) numbers[n] = order == DESCENDING ? count - 1 - n : n;
-    return numbers;
+int next_turn(int order) {
+    if (order != SHUFFLED) return order == DESCENDING ? ready.last() : ready.first_from(0);
+    const int found = ready.first_from(random_below(unsigned(threads.size())));
+    return found < 0 ? ready.first_from(0) : found;
 }
 
 void run_block(int order) {
-    std::vector<unsigned> turn = turns(unsigned(threads.size()), order);
-    for (Thread& thread : threads) thread = {READY, "", 0, 0, 0, nullptr, 0};
-    for (;;) {
-        unsigned returned = 0;
-        if (order == SHUFFLED) shuffle(turn);
-        for (unsigned number : turn) {
-            if (threads[number].state == READY) enter(number);
-            if (!failure.empty()) return;
-        }
-        for (const Thread& thread : threads) returned += thread.state == RETURNED;
-        if (returned == threads.size()) return;
-        const bool block = release_block(), warps = release_warps();
-        if (!block && !warps) {
-            failure = written("block %u is stuck", machine.block.x) + waiting();
-            return;
-        }
+    ready.bits.assign((threads.size() + 63) / 64, 0);
+    at_block = returned = 0;
+    for (Thread& thread : threads) {
+        thread = {READY, "", 0, 0, 0, nullptr, 0};
+        resume(thread, 0);
     }
+    while (returned < threads.size()) {
+        const int number = next_turn(order);
+        if (number < 0) failure = written("block %u is stuck", machine.block.x) + waiting();
+        else enter(unsigned(number));
+        if (!failure.empty()) return;
+        settle(unsigned(number));
+    }
+}
+
+// The order of blocks.
+std::vector<unsigned> blocks_in_turn(unsigned count, int order) {
+    std::vector<unsigned> numbers(count);
+    for (unsigned n = 0; n < count; n++) numbers[n] = order == DESCENDING ? count - 1 - n : n;
+    for (unsigned n = count; order == SHUFFLED && n-- > 1;) std::swap(numbers[n], numbers[random_below(n + 1)]);
+    return numbers;
 }
 }  // namespace
 
@@ -241,9 +266,7 @@ extern "C" const char* launch(void (*function)(const void* const*), const void* 
     machine.threads = {count, 1, 1};
     machine.blocks = {blocks, 1, 1};
     machine.reciprocal_ulp = reciprocal_ulp;
-    std::vector<unsigned> turn = turns(blocks, order);
-    if (order == SHUFFLED) shuffle(turn);
-    for (unsigned block : turn) {
+    for (unsigned block : blocks_in_turn(blocks, order)) {
         machine.block = {block, 0, 0};
         memset(base, POISON, guard);
         memset(base + guard, GUARDED, GUARD);
