@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import re
 import subprocess
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,6 +135,8 @@ def installed() -> Iterator[None]:
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))
         stack.enter_context(standing_in(launch, "constant", constant, 2))
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
+        for make in ("zeros", "empty"):
+            stack.enter_context(mock.patch.object(torch, make, functools.partial(made, getattr(torch, make))))
         stack.enter_context(mock.patch.object(compile, "FLAGS", FLAGS))
         stack.enter_context(mock.patch.object(compile, "library", library))
         yield
@@ -156,6 +159,39 @@ def emulated_library(text: str) -> ctypes.CDLL:
     """A library of prepared text."""
     with mock.patch.object(compile, "FLAGS", flags()):
         return _build(text)
+
+
+# ---- tensors between guards -----------------------------------------------------------------------------------------
+
+GUARD = 32768  # bytes; more than the lanes of a block go beyond the last environment
+GUARDING = torch.full((GUARD // 8,), -0x5A5A5A5A5A5A5A5B, dtype=torch.int64)
+guards: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # before and behind each tensor that lives
+
+
+def made(make: Callable, *shape, device=None, dtype=None, **options) -> torch.Tensor:
+    """A tensor as `make` makes it; on a `Device` between guards."""
+    if not isinstance(device, Device):
+        return make(*shape, device=device, dtype=dtype, **options)
+    plain = make(*shape, dtype=dtype, **options)
+    end = GUARD + -(-plain.nbytes // 8) * 8
+    memory = make(end + GUARD, dtype=torch.uint8)
+    guarded = memory[GUARD : GUARD + plain.nbytes].view(plain.dtype).view(plain.shape)
+    guarded.copy_(plain)
+    guards[id(guarded)] = (
+        memory[:GUARD].view(torch.int64).copy_(GUARDING),
+        memory[end:].view(torch.int64).copy_(GUARDING),
+    )
+    weakref.finalize(guarded, guards.pop, id(guarded), None)
+    return guarded
+
+
+def require_guards(name: str) -> None:
+    """Raises EmulationError where a kernel wrote beside a tensor, and mends the guards."""
+    broken = [guard for pair in guards.values() for guard in pair if not torch.equal(guard, GUARDING)]
+    for guard in broken:
+        guard.copy_(GUARDING)
+    if broken:
+        raise EmulationError(f"{name} wrote beyond the end, or before the beginning, of {len(broken)} tensors")
 
 
 # ---- launches -------------------------------------------------------------------------------------------------------
@@ -235,6 +271,7 @@ class Unit:
         launched.setdefault(self._text, set()).add(name)
         if failure:
             raise EmulationError(f"{name}: {failure.decode()}")
+        require_guards(name)
 
 
 compiled = functools.cache(Unit)

@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
+import torch
 
 from tests.emulator import gpu
 
@@ -89,6 +90,20 @@ def test_shared_arrays_lie_apart_and_are_aligned():
 def test_a_write_beyond_dynamic_shared_memory_is_seen():
     with pytest.raises(gpu.EmulationError, match="kernel: block 0 wrote beyond its 256 bytes of dynamic shared memory"):
         run("extern __shared__ int box[]; box[n + 1] = n;", shared=256)
+
+
+@pytest.mark.parametrize("index", [-1, 64])
+def test_a_write_beside_a_tensor_is_seen(index):
+    text = """
+        struct Rows { int* out; };
+        extern "C" __global__ void kernel(const Rows rows) { rows.out[INDEX] = 1; }"""
+    with gpu.installed():
+        out = torch.zeros(64, dtype=torch.int32, device=gpu.Device())
+        rows = (ctypes.c_void_p * 1)(out.data_ptr())
+        with pytest.raises(gpu.EmulationError, match="kernel wrote beyond the end, or before the beginning"):
+            gpu.compiled(text.replace("INDEX", str(index))).run("kernel", (rows,), 1, 64, 0, gpu.Device())
+        gpu.compiled(text.replace("INDEX", "63")).run("kernel", (rows,), 1, 64, 0, gpu.Device())
+    assert out.sum() == 1
 
 
 def test_a_local_variable_is_not_zero_by_chance():
