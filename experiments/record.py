@@ -92,8 +92,8 @@ def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, flo
     settings = config.load(step.environment, scale)
     with contextlib.redirect_stdout(io.StringIO()):  # of rungs that are left out it is told when measuring
         found = throughput.planned(step.environment, settings, present)
-    if step.headline:
-        found = throughput.headline(found, settings, [step.headline])
+    devices = [step.headline] if step.headline else present
+    found = throughput.in_order(found, settings, devices, headline_only=step.headline is not None)
     return throughput.predicted(step.environment, settings, found)
 
 

@@ -69,6 +69,16 @@ def headline(groups: Iterable[Group], settings: Settings, devices: Sequence[str]
     return [one for one in groups if one.device in devices and any(fits(one, selector) for selector in selectors)]
 
 
+def in_order(
+    groups: list[Group], settings: Settings, devices: Sequence[str], headline_only: bool = False
+) -> list[Group]:
+    """Groups in the order in which they are measured: what targets name, the GPU's before the CPU's, then the rest."""
+    first = [
+        one for device in reversed(command.DEVICES) if device in devices for one in headline(groups, settings, [device])
+    ]
+    return first if headline_only else first + [one for one in groups if one not in first]
+
+
 def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tuple[str, float]]:
     """What measuring the groups takes at most, in seconds, with nothing compiled yet; by label."""
     rungs_of, compiled, found = ladder_of(name), set(), []
@@ -151,7 +161,7 @@ def main() -> None:
     # The headline's groups are a part of a run on all devices, whichever of them are measured now.
     of_the_run = command.devices(None) if options.headline else present
     todo = planned(name, settings, of_the_run, options.rungs)
-    chosen = headline(todo, settings, present) if options.headline else todo
+    chosen = in_order(todo, settings, present, options.headline)
     if not chosen:
         raise UserError("nothing was measured: no rung that was asked for can run here")
     asked = {"devices": of_the_run, "rungs": options.rungs}

@@ -1,5 +1,6 @@
 """The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -8,8 +9,9 @@ import pytest
 import torch
 
 import envs
+from envs import launch
 from envs.kernels import compile
-from tests import smoke
+from tests import prebuild, smoke
 
 HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]
 LONG = {"kernels", "fused", "mlp", "shared-memory"}  # compile what no other test does
@@ -96,6 +98,18 @@ def test_states_that_differ_are_told_by_their_first_difference():
     assert smoke.differing(one, near, close=1e-3) is None
     other = same | {"episode": torch.tensor([1, 3], dtype=torch.uint32)}
     assert smoke.differing(one, other, close=1.0) == "episode[1]: 2.0 and 3.0, 1 of 2 differ"
+
+
+@pytest.mark.parametrize("name", ["ppo", "step-vehicular_edge", "eager"])
+def test_what_is_compiled_beforehand_is_what_a_probe_launches(name, monkeypatch):
+    launched, load = {}, launch.cpu
+    monkeypatch.setattr(launch, "cpu", lambda text, *given: launched.setdefault(text) or load(text, *given))
+    smoke.PROBES[name].run("cpu")
+    monkeypatch.undo()
+    with prebuild.noted() as noted, contextlib.suppress(Exception):  # kernels that do nothing find nothing right
+        smoke.PROBES[name].run("cpu")
+    assert launched and launched.keys() <= noted.keys()
+    assert launch.cpu is load
 
 
 @pytest.mark.skipif(envs.cuda_available(), reason="has a GPU")
