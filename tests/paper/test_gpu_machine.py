@@ -3,10 +3,11 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 
 import paper
-from experiments import ROOT, checksums
+from experiments import ROOT, checksums, config, provenance, throughput
 from paper import build, figures, readme, tables, typeset
 from paper.quantities import find
 from tests.paper import gpu_machine
@@ -59,6 +60,41 @@ def page(tree, tmp_path_factory):
 def shown(name, datasets):
     columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
     return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
+
+
+@pytest.fixture(scope="module")
+def first_piece(tmp_path_factory):
+    """A recording of what targets name of the GPU, and of nothing else, as `record --headline` leaves it at first."""
+    root = tmp_path_factory.mktemp("piece")
+    gpu_machine.write(root, ENVIRONMENTS)
+    folder = root / "results" / "recorded" / MACHINE
+    for file in sorted(folder.rglob("*.csv")):
+        described_by = file.with_suffix(".json")
+        if file.stem != "throughput":
+            checksums.discard(folder, [file, described_by])
+            continue
+        name, described = file.parent.name, json.loads(described_by.read_text())
+        settings = config.load(name, "full")
+        every = throughput.planned(name, settings, ["cpu", "cuda"])
+        named = {throughput.label(group) for group in throughput.headline(every, settings, ["cuda"])}
+        frame = pd.read_csv(file)
+        frame[[throughput.label(row) in named for row in frame.itertuples()]].to_csv(file, index=False)
+        described["rows_sha256"] = provenance.hashes([file.name], file.parent)[file.name]
+        described["missing"] = [throughput.label(group) for group in every if throughput.label(group) not in named]
+        described_by.write_text(json.dumps(described))
+        checksums.sign(folder, [file, described_by])
+    return root
+
+
+def test_a_first_piece_of_a_recording_makes_a_page(first_piece, tmp_path):
+    """Its targets of the GPU are judged, those over the original not measured."""
+    build.build(tmp_path / "report.html", first_piece)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert MACHINE in page[page.index('class="abstract"') : page.index("</header>")]
+    judged = {
+        row["target"]: row["met"] for row in shown("targets", paper.load(first_piece)) if MACHINE in row["status"]
+    }
+    assert judged and all("H200" in target and "over the original" not in target for target in judged)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
