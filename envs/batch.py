@@ -15,12 +15,19 @@ from .actions import Actions
 from .checks import choice, integer
 from .kernels import structs
 from .policies import MLP, Linear
-from .port import TILE, Port
+from .port import TILES, Port
 from .spaces import AutoresetMode, batch_space
 from .vectorised import Vectorised
 
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
+STEP_BLOCK = 256  # threads of a GPU's block that steps, as in batch_cuda.cuh, where that many fill every multiprocessor
+
+
+def step_block(num_envs: int, tile: int, device: torch.device) -> int:
+    """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
+    fills = num_envs >= STEP_BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
+    return STEP_BLOCK if fills else tile
 
 
 class BatchedEnv(Vectorised):
@@ -135,7 +142,7 @@ class BatchedEnv(Vectorised):
         }
 
     def _allocate(self):
-        self._tile = min(TILE, max(32, 1 << (self.group_size - 1).bit_length()))
+        self._tile = min(TILES[self.device.type], max(32, 1 << (self.group_size - 1).bit_length()))
         self._tiles = self.groups * -(-self.group_size // self._tile)
         bytes_of = self._make_buffers(self._layout())
         shared = {"totals", "extremes", "clock", "bounds", "seeds"}
@@ -173,7 +180,11 @@ class BatchedEnv(Vectorised):
         self._call = structs.struct("Call", text)
         kernel = self._lookup(text)
         self._lookups = {0: kernel}  # by the width of an MLP, which has a unit of its own; 0: none
-        self._steps = {dtype: kernel(f"step_{str(dtype).removeprefix('torch.')}") for dtype in self._actions.types}
+        on_gpu = self.device.type == "cuda"
+        together = step_block(self.num_envs, self._tile, self.device) // self._tile if on_gpu else 1
+        self._steps = {
+            dtype: kernel(f"step_{str(dtype).removeprefix('torch.')}", together) for dtype in self._actions.types
+        }
         self._kernels: dict[tuple[str, int], Callable] = {}
         checked_here = self._check and self.device.type == "cpu"
         self._outside = launch.validators(text, self._actions.types) if checked_here else {}

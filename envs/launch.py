@@ -20,7 +20,7 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
     library = compile.library(text)
     pointers = ctypes.addressof(batch), ctypes.addressof(call)
 
-    def kernel(name: str):
+    def kernel(name: str, together: int = 1):
         function = getattr(library, name)
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
         function.restype = None
@@ -50,8 +50,9 @@ def cuda(
 ):
     """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it.
 
-    `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but the
-    one named `without`.
+    A block may also hold several tiles: so many as the lookup is given beside a kernel's name, which says nothing to a
+    CPU. `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but
+    the one named `without`.
     """
     import cupy
 
@@ -60,7 +61,8 @@ def cuda(
     target = f"sm_{card.compute_capability}"
     stream = _Stream()
 
-    def kernel(name: str):
+    def kernel(name: str, together: int = 1):
+        grid, block = (-(-tiles // together),), (tile * together,)
         with card:
             function = compile.cuda_module(text, target).get_function(name)
             shared = 0 if scratch is None or name == without else constant(text, scratch, device)
@@ -70,10 +72,10 @@ def cuda(
         def run():
             stream.ptr = torch._C._cuda_getCurrentRawStream(device.index)
             if torch.cuda.current_device() == device.index:
-                function((tiles,), (tile,), arguments, shared_mem=shared, stream=stream)
+                function(grid, block, arguments, shared_mem=shared, stream=stream)
             else:
                 with card:
-                    function((tiles,), (tile,), arguments, shared_mem=shared, stream=stream)
+                    function(grid, block, arguments, shared_mem=shared, stream=stream)
 
         return run
 
@@ -81,7 +83,7 @@ def cuda(
 
 
 class _Stream:
-    """A stream as CuPy takes one, by its address; a `cupy.cuda.Stream` for each launch would take as long as the rest."""
+    """A stream as CuPy takes one, by its address; to make a `cupy.cuda.Stream` takes about as long as the launch."""
 
     ptr = 0
 

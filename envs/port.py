@@ -16,7 +16,7 @@ from .policies import HIDDEN
 from .spaces import Box, Discrete
 from .vectorised import MODES
 
-TILE = 256  # environments per thread block, and per vector loop on the CPU
+TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Port:
             mode: of autoreset.
             limit: steps after which an episode is truncated.
             view: observations are the state.
-            tile: environments per thread block.
+            tile: environments per vector loop or block of threads.
             hidden: width of an MLP policy, whose rollouts the unit then has in place of steps, or 0.
         """
         defines = {
@@ -96,7 +96,7 @@ class Port:
 
     def units(self, folder: Path) -> dict[tuple[str, str, str], str]:
         """All translation units with default parameters, as `envs.units` describes them."""
-        unit = functools.partial(self.unit, folder, self.params(), limit=self.horizon, tile=TILE)
+        unit = functools.partial(self.unit, folder, self.params(), limit=self.horizon, tile=TILES["cuda"])
         types = ("float32", "float64")
         found = {(mode, dtype, "copy"): unit(mode=mode, dtype=dtype, view=False) for mode in MODES for dtype in types}
         for mode in MODES if self.observes_state else ():

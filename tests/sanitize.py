@@ -179,8 +179,8 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
         def lookup(text, *arguments, **options):
             find, found = load(text, *arguments, **options), launched.setdefault(text, set())
 
-            def kernel(name):
-                run = find(name)
+            def kernel(name, *arguments):
+                run = find(name, *arguments)
 
                 def noted():
                     found.add(name)

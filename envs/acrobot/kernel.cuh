@@ -1,4 +1,5 @@
 // Acrobot: Sutton (1996), as in Gymnasium's Acrobot-v1. Params holds the constants of port.py.
+#define LONG_STEP 1
 #include "kernels/philox.cuh"
 
 struct Acrobot {

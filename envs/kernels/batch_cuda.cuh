@@ -1,7 +1,15 @@
-// The GPU form: one thread per environment, one block per tile.
+// The GPU form: one thread per environment, one block per tile; of a step, one block per tile or per several.
 #pragma once
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(TILE, 1)  // registers before occupancy: no spills
+enum { STEP_BLOCK = 256 };  // threads at most
+// Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
+// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP, which kernel.cuh may define) 64 and 128.
+#ifndef LONG_STEP
+#define LONG_STEP 0
+#endif
+#define BOUNDS(THREADS, BLOCKS) __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 ? 1 : (BLOCKS))
+#define KERNEL extern "C" __global__ void BOUNDS(TILE, (LONG_STEP ? 512 : 768) / TILE)
+#define STEP extern "C" __global__ void BOUNDS(STEP_BLOCK, LONG_STEP ? 4 : 5)
 
 // The first state of an environment's episode of that number.
 FN void first_state(const Batch& b, const Span& span, int lane, u32 episode, real* s) {
@@ -28,16 +36,16 @@ FN Episodes over_warp(Episodes episodes) {
     return episodes;
 }
 
-// Adds the threads' episodes to the tile's totals: within each warp, then warp by warp, always in the same order.
+// Adds the episodes of a block's threads to a tile's totals: within each warp, then warp by warp, always in the same order.
 FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
-    __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (TILE / 32)];
+    __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (STEP_BLOCK / 32)];
     Episodes* of_warp = reinterpret_cast<Episodes*>(storage);
     if (!__syncthreads_or(episodes.count != 0)) return;
     if (__any_sync(0xffffffffu, episodes.count != 0)) episodes = over_warp(episodes);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = episodes;
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int warp = 1; warp < TILE / 32; warp++) episodes.merge(of_warp[warp]);
+        for (int warp = 1; warp < blockDim.x / 32; warp++) episodes.merge(of_warp[warp]);
         episodes.store(b, tile);
     }
 }
@@ -107,57 +115,61 @@ FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episo
 }
 
 // An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
-// ended, so that the tile's first warp alone does what follows an end. The older form is here to be compared on a GPU.
+// ended, so that the block's first warp alone does what follows an end. The older form is here to be compared on a GPU.
 #ifndef COMPACT
 #define COMPACT 1
 #endif
 template <typename Given>
-FN void step_tile(const Batch& b, const Call& call) {
-    const i64 tile = blockIdx.x;
-    const Span span = span_of(b, tile);
-    const int lane = threadIdx.x;
+FN void step_block(const Batch& b, const Call& call) {
+    const int thread = threadIdx.x, lane = thread % TILE;
+    const i64 first = i64(blockIdx.x) * (blockDim.x / TILE), tile = first + thread / TILE;  // every warp lies in one tile
+    const bool inside = tile < b.tiles;
+    const Span span = span_of(b, inside ? tile : first);
     const i64 i = span.base + lane;
+    const bool live = inside && lane < span.count;
     const Given* actions = static_cast<const Given*>(call.input);
     Episodes episodes;
     if (COMPACT && AUTORESET == SAME_STEP) {
-        __shared__ u16 gathered[TILE];
+        __shared__ u16 gathered[STEP_BLOCK];
         __shared__ int count;
         Before e;
         Given action;
-        if (lane == 0) {
-            count = 0;
-            b.clock[tile] += 1;
-        }
-        if (lane < span.count) {
+        if (thread == 0) count = 0;
+        if (inside && lane == 0) b.clock[tile] += 1;
+        if (live) {
             e = before_step(b, i);
             action = actions[i];
         }
         __syncthreads();  // all loads are on their way before the first is waited for
-        if (lane < span.count) {
-            if (advance(b, i, action, e)) gathered[atomicAdd(&count, 1)] = u16(lane);
+        if (live) {
+            if (advance(b, i, action, e)) gathered[atomicAdd(&count, 1)] = u16(thread);
             else if (!VIEW) observe(e.s, b.obs + i * OBS);
         }
         __syncthreads();
         const int ended = count;
-        if (lane >= 32 || ended == 0) return;
-        for (int k = lane; k < ended; k += 32) {  // all is read before anything is written, so that no read waits for another
-            const int at = gathered[k];
-            const u32 episode = b.episode[span.base + at] + 1;
+        if (thread >= 32 || ended == 0) return;
+#pragma unroll 1
+        for (int k = thread; k < ended; k += 32) {  // all is read before anything is written, so that no read waits for another
+            const int at = gathered[k] % TILE;
+            const Span there = span_of(b, first + gathered[k] / TILE);
+            const i64 j = there.base + at;
+            const u32 episode = b.episode[j] + 1;
             real next[STATE];
-            load(b, span.base + at, e.s);
-            first_state(b, span, at, episode, next);
-            finish_episode(b, span.base + at, e.s, episodes);
-            b.episode[span.base + at] = episode;
-            begin(b, span.base + at, next);
+            load(b, j, e.s);
+            first_state(b, there, at, episode, next);
+            finish_episode(b, j, e.s, episodes);
+            b.episode[j] = episode;
+            begin(b, j, next);
         }
         episodes = over_warp(episodes);
-        if (lane == 0) episodes.store(b, tile);
+        if (thread == 0) episodes.store(b, first);
     } else {
-        if (lane < span.count) step_one(b, span, lane, actions[i], episodes);
-        if (lane == 0) b.clock[tile] += 1;
-        add_to_tile(b, tile, episodes);
+        if (live) step_one(b, span, lane, actions[i], episodes);
+        if (inside && lane == 0) b.clock[tile] += 1;
+        add_to_tile(b, first, episodes);
     }
 }
+
 // The random policy of one environment, from step to step.
 struct RandomPolicy {
     u32 words[4];
@@ -193,12 +205,12 @@ struct RandomPolicy {
 
 #if HIDDEN == 0  // the module of an MLP has rollouts alone
 #if CONTINUOUS
-KERNEL step_float32(const Batch b, const Call call) { step_tile<float>(b, call); }
-KERNEL step_float64(const Batch b, const Call call) { step_tile<double>(b, call); }
+STEP step_float32(const Batch b, const Call call) { step_block<float>(b, call); }
+STEP step_float64(const Batch b, const Call call) { step_block<double>(b, call); }
 #else
-KERNEL step_uint8(const Batch b, const Call call) { step_tile<u8>(b, call); }
-KERNEL step_int32(const Batch b, const Call call) { step_tile<int>(b, call); }
-KERNEL step_int64(const Batch b, const Call call) { step_tile<i64>(b, call); }
+STEP step_uint8(const Batch b, const Call call) { step_block<u8>(b, call); }
+STEP step_int32(const Batch b, const Call call) { step_block<int>(b, call); }
+STEP step_int64(const Batch b, const Call call) { step_block<i64>(b, call); }
 #endif
 
 KERNEL reset(const Batch b, const Call call) {

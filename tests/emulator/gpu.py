@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
 FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in compile.FLAGS)  # compiling takes longer than running
 FILLED = "-ftrivial-auto-var-init=pattern"  # local variables, so that one read before it was written shows
-SHARED_BYTES = 227 * 1024  # that a block may ask for, on an H100
+SHARED_BYTES, MULTIPROCESSORS = 227 * 1024, 132  # that a block may ask for, and a GPU has: an H100's
 
 KERNEL = re.compile(
     r'extern\s+"C"\s+__global__\s+void\s+(?P<bounds>__launch_bounds__.*?\))?\s*(\w+)\s*\(([^()]*)\)\s*\{'
@@ -99,14 +99,15 @@ def make(
 
 @contextlib.contextmanager
 def _blocks_of(threads: int) -> Iterator[None]:
-    """Within it batches are made for blocks of so many threads: tiles of such a size, or lanes."""
+    """Within it batches are made for blocks of so many threads: of those that step, or lanes."""
     allocate = block.BlockEnv._allocate
 
     def with_lanes(self, *args):
         self.layout = dataclasses.replace(self.layout, lanes=threads)
         allocate(self, *args)
 
-    with mock.patch.object(batch, "TILE", threads), mock.patch.object(block.BlockEnv, "_allocate", with_lanes):
+    step_block = mock.patch.object(batch, "step_block", return_value=threads)
+    with step_block, mock.patch.object(block.BlockEnv, "_allocate", with_lanes):
         yield
 
 
@@ -127,7 +128,7 @@ def installed() -> Iterator[None]:
 
         return mock.patch.object(module, name, either)
 
-    properties = SimpleNamespace(shared_memory_per_block_optin=SHARED_BYTES)
+    properties = SimpleNamespace(shared_memory_per_block_optin=SHARED_BYTES, multi_processor_count=MULTIPROCESSORS)
     with contextlib.ExitStack() as stack:
         for module in (vectorised, agents.rollout, agents.normaliser):
             stack.enter_context(standing_in(module, "find_device", lambda device: device, 0))
@@ -203,9 +204,10 @@ def cuda(
     """As `launch.cuda`, on the emulated device."""
     unit = compiled(faulty(text, device))
 
-    def kernel(name: str):
+    def kernel(name: str, together: int = 1):
         shared = 0 if scratch is None or name == without else unit.constant(scratch)
-        return functools.partial(unit.run, name, (batch, call), tiles, tile, shared, device)
+        blocks = -(-tiles // together)
+        return functools.partial(unit.run, name, (batch, call), blocks, tile * together, shared, device)
 
     return kernel
 
