@@ -22,6 +22,7 @@ import torch
 import envs
 from envs import launch
 from envs.kernels import compile
+from envs.port import TILES
 from envs.vectorised import Graph, Vectorised
 from experiments import config, throughput
 from tests import sanitize, smoke
@@ -36,7 +37,7 @@ def noted() -> Iterator[dict[str, None]]:
 
     def lookup(text, *arguments, **options):
         found[text] = None
-        return lambda name: lambda: None
+        return lambda name, *together: lambda: None
 
     def validators(text, action_types):
         return {kind: mock.Mock(return_value=-1) for kind in action_types}  # every action is inside
@@ -46,6 +47,7 @@ def noted() -> Iterator[dict[str, None]]:
         return Graph(types.SimpleNamespace(replay=lambda: None), steps, ())
 
     with (
+        mock.patch.dict(TILES, cpu=TILES["cuda"]),  # the one choice in a unit that follows the device
         mock.patch.object(launch, "cpu", lookup),
         mock.patch.object(launch, "validators", validators),
         mock.patch.object(compile, "library", return_value=mock.MagicMock(**{"scratch_bytes.return_value": 0})),

@@ -11,6 +11,7 @@ import torch
 import envs
 from envs import launch
 from envs.kernels import compile
+from envs.port import TILES
 from tests import prebuild, smoke
 
 HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]
@@ -102,6 +103,7 @@ def test_states_that_differ_are_told_by_their_first_difference():
 
 @pytest.mark.parametrize("name", ["ppo", "step-vehicular_edge", "eager"])
 def test_what_is_compiled_beforehand_is_what_a_probe_launches(name, monkeypatch):
+    monkeypatch.setitem(TILES, "cpu", TILES["cuda"])
     launched, load = {}, launch.cpu
     monkeypatch.setattr(launch, "cpu", lambda text, *given: launched.setdefault(text) or load(text, *given))
     smoke.PROBES[name].run("cpu")
