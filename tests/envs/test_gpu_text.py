@@ -23,10 +23,11 @@ def _emulated(one_thread):
         yield
 
 
-def pair(name: str, block: int = 64, order: str = "ascending", num_envs: int = B, **options):
-    """The same batch in the CPU's form and in the GPU's."""
+def pair(name: str, block: int = 64, order: str = "ascending", num_envs: int = B, reciprocal_ulp: int = 0, **options):
+    """The same batch in the CPU's form and in the GPU's, with so many threads to a block that steps."""
     options = {"groups": GROUPS, "seed": SEEDS, "first_index": 5, "check_actions": False, **options}
-    both = envs.make(name, num_envs, **options), gpu.make(name, num_envs, block=block, order=order, **options)
+    emulated = {"block": block, "order": order, "reciprocal_ulp": reciprocal_ulp}
+    both = envs.make(name, num_envs, **options), gpu.make(name, num_envs, **emulated, **options)
     for env in both:
         env.reset()
     return both
@@ -56,9 +57,9 @@ def both_do(both, act) -> list:
 
 
 def spread(env) -> None:
-    """Puts a third of the environments, all over the blocks, before their last step, the others anywhere before."""
+    """Puts two thirds of the environments, all over the blocks, before their last step, the others anywhere before."""
     limit, index = env.max_episode_steps, np.arange(env.num_envs)
-    env.set_state({"elapsed": np.where(index % 3 == 0, limit - 1, index * limit // env.num_envs)})
+    env.set_state({"elapsed": np.where(index % 3 > 0, limit - 1, index * limit // env.num_envs)})
 
 
 def acted(env, action_type: torch.dtype):
@@ -73,7 +74,7 @@ def stepped(both, steps: int) -> None:
     for action_type in both[0]._actions.types:
         for _ in range(steps):
             both_do(both, lambda env, kind=action_type: acted(env, kind))
-    mask = np.arange(B) % 7 == 2
+    mask = np.arange(both[0].num_envs) % 7 == 1
     both_do(both, lambda env: env.reset(options={"reset_mask": mask}))
     both_do(both, lambda env: acted(env, env._actions.types[0]))
     both_do(both, lambda env: env.set_state(turned_over(env), mask=mask))
@@ -119,16 +120,32 @@ def rolled_out(both, chosen, steps=(1, 37), stores=STORES) -> None:
 # ---- what is always run
 
 
-@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize(("mode", "block"), [("SameStep", 64), ("SameStep", 256), ("NextStep", 256), ("Disabled", 64)])
 @pytest.mark.parametrize("name", batches.NAMES)
-def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode):
-    stepped(pair(name, autoreset_mode=mode, order="shuffled"), 5)
+def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode, block):
+    stepped(pair(name, block, "shuffled", autoreset_mode=mode), 5)
+
+
+@pytest.mark.parametrize("num_envs", [2, 34])
+@pytest.mark.parametrize("mode", batches.MODES)
+def test_batches_smaller_than_a_block_leave_the_bits_of_the_cpus_form(mode, num_envs):
+    both = pair(batches.NAMES[0], num_envs=num_envs, autoreset_mode=mode)
+    stepped(both, 5)
+    if mode == "SameStep":
+        rolled_out(both, "random")
 
 
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize("name", batches.NAMES)
 def test_rollouts_leave_the_bits_of_the_cpus_form(name, kind):
     rolled_out(pair(name, order="descending"), policy(name, kind))
+
+
+@pytest.mark.parametrize("ulp", [-1, 1])
+@pytest.mark.parametrize("name", batches.NAMES[:2])
+def test_quotients_are_rounded_correctly_whatever_the_last_bit_of_a_gpus_reciprocal(name, ulp):
+    both = pair(name, reciprocal_ulp=ulp)
+    rolled_out(both, policy(name, "MLP with critic"), steps=(37,), stores=STORES[1:2])
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -173,6 +190,7 @@ def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, 
 def test_rollouts_of_every_form_leave_the_bits_of_the_cpus_form(name, kind, dtype, obs, block):
     if obs == "view" and not envs.port(name).observes_state:
         pytest.skip("observations are not the state")
-    both = pair(name, block, "shuffled", dtype=dtype, obs=obs, num_envs=700)
-    for hidden in (16, 64) if "MLP" in kind else (16,):
-        rolled_out(both, policy(name, kind, hidden), steps=(1, 5, 8, 37, 130))
+    both = pair(name, block, "shuffled", dtype=dtype, obs=obs)
+    rolled_out(both, policy(name, kind), steps=(1, 5, 8, 37))
+    if "MLP" in kind:
+        rolled_out(both, policy(name, kind, 64), steps=(5,))

@@ -1,0 +1,137 @@
+"""Faults put into the GPU's form of the kernels of threads, each of which must show in some order of the threads.
+
+A fault that only a preempted thread shows, such as an addition that is not atomic, cannot be seen here.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from tests.emulator import gpu
+from tests.envs import batches
+from tests.envs.test_gpu_text import GROUPS, SEEDS, B, equal, policy, spread
+
+# One whose returns are sums, and the one whose episodes can end first, so that every sum over a block is of use.
+NAMES = (
+    next(name for name in batches.NAMES if envs.port(name).running_return),
+    min(batches.NAMES, key=lambda name: envs.port(name).shortest_episode),
+)
+OPTIONS = {"groups": GROUPS, "seed": SEEDS, "check_actions": False}
+
+# What is replaced in the unit, and by what.
+FAULTS = {
+    # barriers
+    "no barrier before ended environments are counted": (
+        "__syncthreads();  // all loads are on their way before the first is waited for",
+        "",
+    ),
+    "no barrier before ended environments are read": ("__syncthreads();\n        const int ended", "const int ended"),
+    "no barrier before the sums of warps are read": (
+        "of_warp[threadIdx.x / 32] = episodes;\n    __syncthreads();",
+        "of_warp[threadIdx.x / 32] = episodes;",
+    ),
+    "no barrier after a network was copied": (
+        "numbers[n] = call.weights[n];\n    __syncthreads();",
+        "numbers[n] = call.weights[n];",
+    ),
+    "a barrier of a warp in place of one of the block": (
+        "numbers[n] = call.weights[n];\n    __syncthreads();",
+        "numbers[n] = call.weights[n];\n    __syncwarp();",
+    ),
+    "a clock that is moved on before all have read it": (
+        "    __syncthreads();\n    if (lane == 0) b.clock[tile] = clock + steps;",
+        "    if (lane == 0) b.clock[tile] = clock + steps;",
+    ),
+    # shared memory
+    "ended environments counted from anywhere": ("if (thread == 0) count = 0;", ""),
+    "half of a network copied": ("n += TILE) numbers[n]", "n += 2 * TILE) numbers[n]"),
+    "sums of every other warp": ("if (threadIdx.x % 32 == 0) of_warp", "if (threadIdx.x % 64 == 0) of_warp"),
+    # operations of a warp
+    "a sum over half of a warp": ("int distance = 16; distance", "int distance = 8; distance"),
+    "a sum in the wrong direction": ("other.steps = __shfl_down_sync", "other.steps = __shfl_up_sync"),
+    "a sum of the wrong lane": ("episodes.longest, distance)", "episodes.longest, 32)"),
+    "a mask without the last lane": ("const unsigned all = 0xffffffffu;", "const unsigned all = 0x7fffffffu;"),
+    "a vote that waits for lanes beyond the batch": ("__any_sync(warp, fetched", "__any_sync(0xffffffffu, fetched"),
+    "a sum where all lanes have an episode": ("if (__any_sync(0xffffffffu, epi", "if (__all_sync(0xffffffffu, epi"),
+    "a sum where all threads have an episode": ("__syncthreads_or(episodes", "__syncthreads_and(episodes"),
+    # bounds
+    "a step beyond the batch": ("const bool live = inside && lane < span.count;", "const bool live = inside;"),
+    "a step of tiles that are not there": ("const bool inside = tile < b.tiles;", "const bool inside = true;"),
+    "a reset beyond the batch": ("if (threadIdx.x >= span.count || (mask", "if ((mask"),
+    "a roll-out beyond the batch": ("if (lane < span.count) {\n        real next", "{\n        real next"),
+    "random actions beyond the batch": (
+        "if (threadIdx.x >= span.count) return;\n    const i64 clock",
+        "const i64 clock",
+    ),
+    # indices
+    "a clock moved on by every lane": ("lane == 0) b.clock[tile] += 1;", "true) b.clock[tile] += 1;"),
+    "ended environments beside their places": ("= u16(thread);", "= u16(thread ^ 1);"),
+    "ended environments of a block's first tile alone": ("first + gathered[k] / TILE", "first"),
+    "only the first ended environments of a block": ("k < ended; k += 32", "k < 32 && k < ended; k += 32"),
+    "an approximate division": ("return fused(r, fused(-b, q, a), q);", "return a * r;"),
+}
+
+
+def played(env) -> list:
+    """All that a batch returns and leaves behind, copied, in the course of a run through most of its kernels."""
+    found = []
+
+    def keep(result):
+        found.append([t.clone() if isinstance(t, torch.Tensor) else t for t in flat(result)])
+        found.append([b.clone() for name, b in env._buffers.items() if name not in ("totals", "extremes", "clock")])
+
+    keep(env.reset()[0])
+    keep(env.rollout(40))
+    keep(env.statistics())  # of lengths that differ
+    keep(env.random_actions(9))
+    for _ in range(2):
+        spread(env)
+        for _ in range(2):
+            keep(env.step(env.random_actions()[0])[:4])
+    keep(env.statistics())
+    keep(env.reset(options={"reset_mask": np.arange(B) % 7 == 2})[0])
+    for kind in ("random", "MLP with critic"):
+        for store in ("statistics", "trajectory"):
+            spread(env)
+            keep(env.rollout(11, policy(env.name, kind), store))
+            keep(env.statistics())
+    return found
+
+
+def flat(result) -> list:
+    return list(result.values()) if isinstance(result, dict) else list(result)
+
+
+@functools.cache
+def expected(name: str) -> list:
+    """The run in the CPU's form."""
+    return played(envs.make(name, B, **OPTIONS))
+
+
+def shows(name: str, order: str, fault: tuple[str, str] | None) -> bool:
+    """Whether a run in the GPU's form is stopped, or differs from that in the CPU's."""
+    try:
+        return not equal(expected(name), played(gpu.make(name, B, block=256, order=order, fault=fault, **OPTIONS)))
+    except gpu.EmulationError:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _emulated(one_thread):
+    with gpu.installed():
+        yield
+
+
+@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_shows_without_a_fault(name, order):
+    assert not shows(name, order, None)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_shows_in_some_order(fault):
+    assert any(shows(name, order, FAULTS[fault]) for name, order in itertools.product(NAMES, gpu.ORDERS))
