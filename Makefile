@@ -1,12 +1,13 @@
 # Each target first sets up .venv: once, and again where that was interrupted or pyproject.toml has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report test sanitize record lint peers
+.PHONY: help report test test-all sanitize record lint peers
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
+PYTEST := $(RUN) -m pytest --numprocesses logical --maxprocesses 8
 
 fail = { echo 'error: $(1)' >&2; exit 1; }
 
@@ -23,6 +24,7 @@ help:
 	@echo 'make report   measure on this machine and write results/report.html'
 	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
 	@echo 'make test     run the tests'
+	@echo 'make test-all run these and the exhaustive ones'
 	@echo 'make sanitize run every GPU kernel once under compute-sanitizer, on a GPU; ARGS=--only cartpole'
 	@echo 'make lint     check the style of the code'
 	@echo 'make record   measure at full scale into results/recorded/<machine>/'
@@ -34,7 +36,10 @@ report: $(READY)
 	$(RUN) -m snakemake --cores all $(if $(SCALE),--config scale=$(SCALE)) $(ARGS)
 
 test: $(READY)
-	$(RUN) -m pytest --numprocesses logical --maxprocesses 8 $(ARGS)
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: test
+	$(PYTEST) -m slow $(ARGS)
 
 sanitize: $(READY)
 	$(RUN) -m tests.sanitize $(ARGS)

@@ -113,23 +113,6 @@ FN u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 FN float of_bits(u32 x) { return __builtin_bit_cast(float, x); }
 #endif
 
-// a / b, correctly rounded, where |b| lies between 2^-60 and 2^60 and |a| too, or a is 0. A GPU's own division asks for that
-// first; these are its operations where the answer is yes, without the question, the branch and the registers of the other way.
-#ifdef __CUDACC__
-FN float quotient(float a, float b) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
-    r = fused(r, fused(-b, r, 1.0f), r);
-    float q = a * r;
-    q = fused(r, fused(-b, q, a), q);
-    return fused(r, fused(-b, q, a), q);
-}
-FN double quotient(double a, double b) { return a / b; }
-#else
-template <typename T>
-FN T quotient(T a, T b) { return a / b; }
-#endif
-
 // bfloat16, rounded to nearest, ties to even.
 FN u16 bfloat16(float x) {
     const u32 bits = bits_of(x);
@@ -160,6 +143,20 @@ FN float logarithm(float x) {
     p = fused(z, p, 0.66666667f);
     const float ln_m = fused(s * z, p, 2.0f * s);
     return fused(float(n), 0.693359375f, fused(float(n), -2.12194440e-4f, ln_m));
+}
+
+// a / b of the tangent below, correctly rounded. Its divisors lie between 1 and 2.5 and its quotients are at most 1, so a GPU
+// needs neither the question nor the branch of its own division, and one correction is enough for every x.
+FN float quotient(float a, float b) {
+#ifdef __CUDACC__
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
+    r = fused(r, fused(-b, r, 1.0f), r);
+    const float q = a * r;
+    return fused(r, fused(-b, q, a), q);
+#else
+    return a / b;
+#endif
 }
 
 // tanh x, error below 9e-8, and below 3.3e-7 of the value: (1 - e) / (1 + e) with e = e^(-2 |x|) = 2^n (1 + v). The polynomial

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from envs.kernels import compile
+from tests.emulator import gpu
 
 WRAPPERS = """
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -110,6 +111,36 @@ def test_the_hyperbolic_tangent_keeps_to_its_range_and_what_is_not_a_number():
     x = np.array([0.0, -0.0, 1e-40, 10.3, 10.4, 1e30, np.inf, -np.inf, np.nan], dtype=np.float32)
     expected = np.array([0.0, -0.0, 1e-40, 1.0, 1.0, 1.0, 1.0, -1.0, np.nan], dtype=np.float32)
     assert np.allclose(apply("tanh_of", x), expected, rtol=3.3e-7, atol=0, equal_nan=True)
+
+
+TANGENTS = """
+struct Arrays { const float* x; float* y; long long count; };
+extern "C" __global__ void tangents(const Arrays a) {
+    for (i64 i = 0; i < a.count; i++) a.y[i] = hyperbolic_tangent(a.x[i]);
+}
+"""
+
+
+def tangents_of_a_gpu(x: np.ndarray, reciprocal_ulp: int) -> np.ndarray:
+    unit = gpu.compiled("#define REAL float\n" + compile.expand(compile.KERNELS / "platform.cuh") + TANGENTS)
+    y = np.empty_like(x)
+    arrays = (ctypes.c_longlong * 3)(x.ctypes.data, y.ctypes.data, len(x))
+    unit.run("tangents", (arrays,), 1, 1, 0, gpu.Device(reciprocal_ulp=reciprocal_ulp))
+    return y
+
+
+@pytest.mark.parametrize("every", [211, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reciprocal_ulp", [-1, 0, 1])
+def test_a_gpu_has_the_tangents_of_the_cpu_whatever_its_reciprocals_round_to(every, reciprocal_ulp):
+    first, last = np.array([1e-9, 10.5], dtype=np.float32).view(np.int32).tolist()
+    differ = []
+    for begin in range(first, last, 2**22 * every):
+        x = np.arange(begin, min(begin + 2**22 * every, last), every, dtype=np.int32).view(np.float32)
+        differ += x[tangents_of_a_gpu(x, reciprocal_ulp) != apply("tanh_of", x)].tolist()
+    # Of 2 - 2^-23 no reciprocal is right but the one that rounds correctly, which NVIDIA's own division needs too.
+    assert differ == ([] if reciprocal_ulp == 0 else [x for x in differ if x == np.float32(5.96046519e-08)][:1])
+    x = np.array([0.0, 1e-45, 3e-45, 1e-40, 1e-30, 1e-12, np.inf], dtype=np.float32)
+    assert np.array_equal(tangents_of_a_gpu(-x, reciprocal_ulp), -apply("tanh_of", x))
 
 
 def test_bfloat16_rounds_to_nearest_with_ties_to_even():
