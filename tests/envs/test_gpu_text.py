@@ -1,4 +1,4 @@
-"""The GPU's form of the kernels of threads, run without a GPU: it leaves the bits of the CPU's form."""
+"""The GPU's form of the kernels, run without a GPU: it leaves the bits of the CPU's form."""
 
 import itertools
 import operator
@@ -41,8 +41,9 @@ def equal(one, other) -> bool:
         return len(one) == len(other) and all(itertools.starmap(equal, zip(one, other, strict=True)))
     if not isinstance(one, torch.Tensor):
         return one == other
-    same_form = one.dtype == other.dtype and one.shape == other.shape
-    return same_form and torch.equal(one.flatten().view(torch.uint8), other.flatten().view(torch.uint8))
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(*(tensor.flatten().contiguous().view(torch.uint8) for tensor in (one, other)))
 
 
 def both_do(both, act) -> list:
@@ -52,7 +53,7 @@ def both_do(both, act) -> list:
     for name, buffer in both[0]._buffers.items():
         if name not in ("totals", "extremes", "clock"):  # these are of tiles
             assert equal(buffer, both[1]._buffers[name]), name
-    assert both[0].state()["t"] == both[1].state()["t"]
+    assert equal(both[0].state()["t"], both[1].state()["t"])
     return [one, other]
 
 
@@ -166,6 +167,20 @@ def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
     assert len(gpu.launched) == 2  # with an MLP and without
     for text, kernels in gpu.launched.items():
         assert kernels == set(gpu.compiled(text).kernels)
+
+
+@pytest.mark.parametrize("name", envs.names("block"))
+def test_every_kernel_of_a_block_leaves_the_bits_of_the_cpus_form(name, monkeypatch):
+    monkeypatch.setattr(gpu, "launched", {})
+    both = envs.make(name, 2, check_actions=False), gpu.make(name, 2, order="shuffled")
+    both_do(both, lambda env: env.reset(seed=3))
+    for _ in range(3):
+        both_do(both, lambda env: env.step(env.random_actions()[0]))
+    both_do(both, lambda env: env.reset(options={"reset_mask": np.array([False, True])}))
+    both_do(both, lambda env: env.rollout(2))
+    both_do(both, lambda env: env.set_state(env.state()))
+    ((text, kernels),) = gpu.launched.items()
+    assert kernels == set(gpu.compiled(text).kernels)
 
 
 # ---- everything

@@ -74,21 +74,6 @@ def test_every_form_gives_the_bits_of_the_cpus_form(order, gains, mode, dtype):
     same(*map(every_kernel, pair(order=order, gains=gains, autoreset_mode=mode, dtype=dtype)))
 
 
-@pytest.mark.slow
-def test_default_sizes_give_the_bits_of_the_cpus_form():
-    sizes = {**dict.fromkeys(SMALL), "scenarios": 1, "traffic": "arterial", "slots": 3, "components": 3}
-    sizes = {name: value for name, value in sizes.items() if value is not None}
-    both = envs.make("vehicular_edge", 2, **sizes), gpu.make("vehicular_edge", 2, order="shuffled", **sizes)
-    same(*(played(env, steps=4) for env in both))
-
-
-def test_every_kernel_is_run(monkeypatch):
-    monkeypatch.setattr(gpu, "launched", {})
-    every_kernel(pair()[1])
-    ((text, kernels),) = gpu.launched.items()
-    assert kernels == set(gpu.compiled(text).kernels)
-
-
 def test_chunks_on_a_gpu_change_no_bit():
     same(*(played(env) for env in pair(order="descending", chunk=1)))
 
