@@ -218,11 +218,16 @@ def constant(text: str, name: str, device: Device) -> int:
 
 
 def faulty(text: str, device: Device) -> str:
-    """The unit with the device's fault put in."""
+    """The unit with the device's fault put in.
+
+    Raises:
+        ValueError: it has not the text that the fault replaces.
+    """
     if device.fault is None:
         return text
     right, wrong = device.fault
-    assert right in text, f"the unit has no {right!r}"
+    if right not in text:
+        raise ValueError(f"the unit has no {right!r}")
     return text.replace(right, wrong)
 
 

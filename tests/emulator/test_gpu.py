@@ -149,6 +149,11 @@ def test_more_threads_than_the_bounds_of_a_kernel_are_refused():
         run("", threads=256)
 
 
+def test_a_fault_of_a_text_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="the unit has no 'other'"):
+        gpu.faulty("text", gpu.Device(fault=("other", "")))
+
+
 def test_unknown_assembly_is_named():
     with pytest.raises(ValueError, match=r"no assembly .*ex2\.approx"):
         run('float x = 1.0f; asm("ex2.approx.f32 %0, %0;" : "+f"(x));')
