@@ -11,7 +11,7 @@ from .checks import choice, find_device, integer, nearest, require_memory
 from .spaces import AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv
 
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}
-RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh and block.cuh
+RETURN_BITS = 20  # after the point in the return sums of `totals`, as in episodes.cuh
 
 
 class Graph:

@@ -20,8 +20,7 @@
 // that is written, so no result depends on the block, the thread count, the chunk or the order. All that an environment leaves
 // behind is in its rows of the buffers below.
 #pragma once
-
-enum AutoresetMode { NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2 };
+#include "episodes.cuh"
 
 // Every field is eight bytes; the Python side reads names and order from this text, then those of Tables.
 struct Batch {
@@ -62,7 +61,7 @@ struct Call {
 };
 
 typedef Environment::Scratch Memory;
-enum : int { RETURN_UNIT = 1 << 20, QUADS = (Environment::RAW + 3) / 4 };
+enum : int { QUADS = (Environment::RAW + 3) / 4 };
 constexpr float LOWEST_ACTION = SIGNED ? -1.0f : 0.0f;
 
 // ---- one environment --------------------------------------------------------------------------------------------------------
@@ -103,18 +102,11 @@ FN void observe(const Batch& b, i64 e, Memory& s, const Episode& episode, float*
 }
 
 FN void count_episode(const Batch& b, i64 e, int length, float value) {
-    const double limit = 8e12;  // more does not fit, and is then seen by the extremes
-    const double kept = value > -limit ? (value < limit ? double(value) : limit) : -limit;
-    i64* total = b.totals + e;
-    double* extreme = b.extremes + e;
     const i64 n = b.num_envs;
-    total[0] += 1;
-    total[n] += length;
-    total[2 * n] += i64(rint(kept * RETURN_UNIT));
-    extreme[0] = length < extreme[0] ? length : extreme[0];
-    extreme[n] = length > extreme[n] ? length : extreme[n];
-    extreme[2 * n] = value < extreme[2 * n] ? value : extreme[2 * n];
-    extreme[3 * n] = value > extreme[3 * n] ? value : extreme[3 * n];
+    b.totals[e] += 1;
+    b.totals[n + e] += length;
+    b.totals[2 * n + e] += units_of(value);
+    widen(b.extremes + e, n, length, length, value, value);
 }
 
 // One step with the action that has been read. `shown`: its outputs are written, as they are of the last of several steps.

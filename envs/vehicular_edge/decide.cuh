@@ -102,17 +102,37 @@ FN void set_waiting(Scratch& s, int i, int tasks, real sum) { s.waiting[i] = tas
 
 #if LANE_WALK
 
-// A lane per node walks the tasks in the order of priority: those of its own rank below the cap are admitted.
-FN void admit_at(Scratch& s, const Slot& x, int n, int first) {
+// Of two halves of a word that are 0, the lower as bit 0 and the upper as bit 1.
+FN u32 zero_halves(u32 x) {
+    const u32 zero = ~(((x & 0x7fff7fffu) + 0x7fff7fffu) | x) & 0x80008000u;
+    return (zero >> 15 | zero >> 30) & 3;
+}
+
+// Of the tasks 8 k .. 8 k + 7 those that are to run at node n, a bit each: eight are compared at the cost of two or three.
+FN u32 tasks_at(const Scratch& s, int n, int k) {
+    const uint4 nodes = reinterpret_cast<const uint4*>(s.node)[k];
+    const u32 both = u32(n) * 0x00010001u;
+    return zero_halves(nodes.x ^ both) | zero_halves(nodes.y ^ both) << 2 | zero_halves(nodes.z ^ both) << 4 |
+           zero_halves(nodes.w ^ both) << 6;
+}
+
+// A lane per node walks the tasks in the order of priority, from task `from` round to it: those of its own rank below the cap
+// are admitted.
+FN void admit_at(Scratch& s, const Slot& x, int n, int from) {
     const bool local = n < NC, far = n >= EDGE_0;
-    const int length = local ? J : TASKS, cap = cap_of(n), e = n - EDGE_0;
+    const int cap = cap_of(n), e = n - EDGE_0;
     const real *share = s.share + share_of(n), total = s.total[n];
     real offered = 0, service = 0, used = 0, wired = 0;
-    int occupied = 0, task = local ? n * J : first * J;
-    for (int step = 0; step < length; step++) {
-        if (s.node[task] == n && occupied < cap) {
-            const int i = task / J, a = far ? x.access[i] : 0;
-            if (!far || a < NE) {
+    int occupied = 0;
+    for (int round = local; round < 2; round++) {
+        const int begin = local ? n * J : round ? 0 : from, end = local ? n * J + J : round ? from : TASKS;
+        for (int k = begin / 8; 8 * k < end && occupied < cap; k++) {
+            u32 own = tasks_at(s, n, k);
+            if (8 * k < begin) own &= 0xffu << (begin - 8 * k);
+            if (8 * k + 8 > end) own &= 0xffu >> (8 * k + 8 - end);
+            for (; own && occupied < cap; own &= own - 1) {
+                const int task = 8 * k + lowest_set(own), i = task / J, a = far ? x.access[i] : 0;
+                if (far && a == NE) continue;
                 const real w = share[occupied] / total;
                 occupied++;
                 offered += x.offer[task];
@@ -124,7 +144,6 @@ FN void admit_at(Scratch& s, const Slot& x, int n, int first) {
                 if (far && POOLED && a != e) wired += x.link[a * (NE + 1) + e];
             }
         }
-        task = task + 1 < TASKS ? task + 1 : 0;
     }
     s.occupied[n] = occupied;
     s.offered[n] = offered;
@@ -191,7 +210,7 @@ FN void admit(Scratch& s, const Slot& x, int first) {
     for (int k = lane(); k < (NE + 1) * WORDS; k += LANES) s.upload[k] = 0;
     for (int k = lane(); k < HOPS; k += LANES) s.inflow[k] = 0;
     sync();
-    for (int n = lane(); n < NODES; n += LANES) admit_at(s, x, n, first);
+    for (int n = lane(); n < NODES; n += LANES) admit_at(s, x, n, first * J);
     sync();
     for (int e = lane(); e < NE; e += LANES) take_up(s, x, e, first);
     for (int i = LANES - 1 - lane(); i < NC; i += LANES) look_back(s, x, i);

@@ -106,7 +106,7 @@ struct Scratch {
         alignas(64) real share[SHARES];  // as chosen, not yet divided by the sum of their block
         Late late;
     };
-    alignas(64) u16 node[TASKS];       // the option of each task, then the node where it is to run
+    alignas(64) u16 node[padded_to(TASKS, 8)];  // the option of each task, then the node where it is to run
     alignas(64) u8 admitted[TASKS];
     alignas(64) real total[NODES];     // sum of a node's CPU weights, 1 if that is 0
     alignas(64) real offered[NODES];   // Mbit admitted
@@ -121,6 +121,7 @@ struct Scratch {
     alignas(64) u8 sends_v2v[NC], sends_v2i[NC];
     u64 member[(NODES - NC + 1) * WORDS];  // [node - Nc] clients with a task admitted at a server, an edge, the cloud; the last row is waste
     u64 upload[(NE + 1) * WORDS];      // [a] clients that send to an edge; without access: the last
+    int senders[RECEIVERS];            // to a receiver
     int first[RECEIVERS + 1];          // of the pairs of a receiver
     real capacity[RECEIVERS];          // Mbit/s, sum of its rates
     real reported_v2i[NE + 1], reported_i2i[NE + 1];  // Mbit by access edge, by target; [Ne] of the second: I2C

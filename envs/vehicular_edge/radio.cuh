@@ -96,16 +96,31 @@ FN void line_up(Scratch& s, const Slot& x) {
 
 #endif
 
-FN void noma(Scratch& s, const Slot& x) {
-    if (lane() == 0) {
+FN int count_senders(const Scratch& s, int r) {
+    int count = 0;
+    for (int w = 0; w < WORDS; w++) count += set_bits(senders_to(s, r)[w]);
+    return count;
+}
+
+// Where the pairs of each receiver begin, and of all the end.
+FN void number_pairs(Scratch& s) {
+#if LANE_WALK
+    for (int r = lane(); r < RECEIVERS; r += LANES) s.senders[r] = count_senders(s, r);
+    sync();
+    for (int r = lane(); r <= RECEIVERS; r += LANES) {
         int pairs = 0;
-        for (int r = 0; r < RECEIVERS; r++) {
-            s.first[r] = pairs;
-            for (int w = 0; w < WORDS; w++) pairs += set_bits(senders_to(s, r)[w]);
-        }
-        s.first[RECEIVERS] = pairs;
+        for (int before = 0; before < RECEIVERS; before++) pairs += before < r ? s.senders[before] : 0;
+        s.first[r] = pairs;
     }
     sync();
+#else
+    s.first[0] = 0;
+    for (int r = 0; r < RECEIVERS; r++) s.first[r + 1] = s.first[r] + count_senders(s, r);
+#endif
+}
+
+FN void noma(Scratch& s, const Slot& x) {
+    number_pairs(s);
     line_up(s, x);
     for (int r = lane(); r < RECEIVERS; r += LANES) {
         const real* power = r < NS ? s.power_v2v : s.power_v2i;

@@ -83,7 +83,8 @@ def test_chunks_on_a_gpu_change_no_bit():
 WAIT = "    sync();\n"
 FAULTS = {
     "no barrier after the state was loaded": (f"b.running_return[e]}};\n{WAIT}", "b.running_return[e]};\n"),
-    "no barrier after admission": (f"admit_at(s, x, n, first);\n{WAIT}", "admit_at(s, x, n, first);\n"),
+    "no barrier after admission": (f"first * J);\n{WAIT}", "first * J);\n"),
+    "tasks of the next eight taken for these": ("(s.node)[k];", "(s.node)[k + 1];"),
     "no barrier within a sum": (f"partial[w] = sum;\n    }}\n{WAIT}", "partial[w] = sum;\n    }\n"),
     "a barrier that half of the lanes skip": (
         f"b.running_return[e]}};\n{WAIT}",
