@@ -333,12 +333,13 @@ def main() -> None:
     asked = settings.plain() | {"asked": {"devices": present}}
     output = options.output or command.output_path("breakdown", name)
     journal = Journal(output, COLUMNS, "breakdown", name, options.scale, asked, options.commit)
-    waiting = [group for group in groups(settings, present) if label(group) not in journal]
-    for group in command.progress(waiting, label, options.deadline):
-        journal.add(label(group), measure(name, group, settings))
+    todo, scale = groups(settings, present), settings.breakdown
+    method = timing.method(scale.blocks) | {"min_block_s": scale.block_s, "operations": METHOD}
+    with journal.leaving(list(map(label, todo)), method):
+        for group in command.progress([one for one in todo if label(one) not in journal], label, options.deadline):
+            journal.add(label(group), measure(name, group, settings))
     frame = journal.frame()
-    scale = settings.breakdown
-    journal.finish(timing.method(scale.blocks) | {"min_block_s": scale.block_s, "operations": METHOD})
+    journal.finish(method)
     print(report(frame))
 
 

@@ -338,10 +338,12 @@ def main() -> None:
         common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
         bench = Bench(name, envs.port(name).gymnasium_id, *common)
         left = [group for group in todo if label(group) not in journal]
-        for group in command.progress(left, label, options.deadline):
-            journal.add(label(group), measure(group, bench))
+        method = {"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"}
+        with journal.leaving(list(map(label, todo)), method):
+            for group in command.progress(left, label, options.deadline):
+                journal.add(label(group), measure(group, bench))
     frame = journal.frame()
-    journal.finish({"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"})
+    journal.finish(method)
     print(curves.report(frame))
 
 

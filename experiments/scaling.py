@@ -144,11 +144,12 @@ def main() -> None:
     asked: Mapping = settings.plain() | {"asked": {"devices": present}}
     output = options.output or command.output_path("scaling", name)
     journal = Journal(output, COLUMNS, "scaling", name, options.scale, asked, options.commit)
-    left = [cell for cell in todo if label(cell) not in journal]
-    for cell in command.progress(left, label, options.deadline):
-        journal.add(label(cell), measure(name, cell, settings))
+    left, method = [cell for cell in todo if label(cell) not in journal], timing.method(settings.scaling.blocks)
+    with journal.leaving(list(map(label, todo)), method):
+        for cell in command.progress(left, label, options.deadline):
+            journal.add(label(cell), measure(name, cell, settings))
     frame = journal.frame()
-    journal.finish(timing.method(settings.scaling.blocks))
+    journal.finish(method)
     print(report(frame))
 
 
