@@ -366,7 +366,7 @@ class BatchedEnv(Vectorised):
         """A copy of everything the future depends on; `set_state` of it continues bit for bit.
 
         Returns:
-            state [B, k], elapsed, episode, terminated, truncated [B], the info rows final_obs [B, n],
+            state [B, k], elapsed int32, episode int64, terminated, truncated [B], the info rows final_obs [B, n],
             episode_return and episode_length [B], running_return [B] where kept, bounds, and the integers t (batched
             steps since the seed) and seed (one per group).
         """

@@ -18,7 +18,7 @@ WHOLE = ("bounds", "t", "seed")
 def take(env) -> dict:
     """Copies of everything the future depends on, as `BatchedEnv.state` describes them."""
     copies = {"state": env._buffers["state"].t().clone(memory_format=torch.contiguous_format)}
-    copies |= {name: env._buffers[name].clone() for name in _per_env(env) if name != "state"}
+    copies |= {name: state_checks.copied(env._buffers[name]) for name in _per_env(env) if name != "state"}
     copies["bounds"] = env._buffers["bounds"].clone()
     copies["t"] = int(env._buffers["clock"][0])
     copies["seed"] = [int(s) for s in env._buffers["seeds"].cpu().numpy()]

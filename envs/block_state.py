@@ -27,7 +27,7 @@ WORLD = ("params", "pool")  # whose state it is; compared, not written
 
 def take(env) -> dict:
     """Copies of everything the future depends on, as `BlockEnv.state` describes them."""
-    copies = {name: env._buffers[buffer].clone() for name, buffer in PER_ENV.items()}
+    copies = {name: state_checks.copied(env._buffers[buffer]) for name, buffer in PER_ENV.items()}
     copies["clock"] = int(env._buffers["clock"][0])
     copies["seed"] = int(env._buffers["seeds"].cpu().numpy()[0])
     return copies | {"params": dataclasses.asdict(env.params), "pool": env.pool}

@@ -8,8 +8,14 @@ import torch
 from .checks import nearest
 from .spaces import AutoresetMode
 
-# torch has few operations on these, but the same memory has another name.
+# torch has few operations on these, on a GPU not even a mask's; but the same memory has another name, and copies are wider.
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
+WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
+
+
+def copied(buffer: torch.Tensor) -> torch.Tensor:
+    """A copy to hand out, in a signed type."""
+    return buffer.to(WIDER.get(buffer.dtype, buffer.dtype), copy=True)
 
 
 def require_keys(state: Mapping, per_env: Sequence[str], whole: Sequence[str], masked: bool):

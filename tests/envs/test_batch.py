@@ -351,6 +351,12 @@ def test_a_masked_reset_touches_the_masked_rows_alone(name, device, mode, kind):
     assert not (after["terminated"] | after["truncated"])[mask].any()
 
 
+@pytest.mark.parametrize("name", envs.names())
+def test_a_state_holds_no_type_that_a_mask_cannot_index_on_a_gpu(name):
+    unsigned = {torch.uint16, torch.uint32, torch.uint64}
+    assert not unsigned & {value.dtype for value in envs.make(name, 2).state().values() if torch.is_tensor(value)}
+
+
 def test_a_mask_may_be_read_only_or_a_view():
     env, other = make(), make()
     mask = np.arange(B) % 3 == 0
