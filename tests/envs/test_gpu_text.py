@@ -14,7 +14,12 @@ from tests.envs import batches
 GROUPS, SEEDS, B = 2, (3, 4), 300  # environments: 150 in a group, so neither blocks of 64 nor of 256 are full
 POLICIES = ("random", "linear", "MLP", "MLP with critic", "greedy MLP")
 STORES = (("statistics", "float32"), ("trajectory", "float32"), ("trajectory", "bfloat16"))
-FORMS = [("float32", "copy"), ("float64", "copy"), ("float32", "view")]
+FORMS = [
+    (name, dtype, obs)
+    for name in batches.NAMES
+    for dtype, obs in (("float32", "copy"), ("float64", "copy"), ("float32", "view"))
+    if obs == "copy" or envs.port(name).observes_state
+]
 
 
 @pytest.fixture(autouse=True)
@@ -188,23 +193,17 @@ def test_every_kernel_of_a_block_leaves_the_bits_of_the_cpus_form(name, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [64, 256])
-@pytest.mark.parametrize(("dtype", "obs"), FORMS)
 @pytest.mark.parametrize("mode", batches.MODES)
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
 def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, obs, block):
-    if obs == "view" and not envs.port(name).observes_state:
-        pytest.skip("observations are not the state")
     stepped(pair(name, block, autoreset_mode=mode, dtype=dtype, obs=obs), 40)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [64, 256])
-@pytest.mark.parametrize(("dtype", "obs"), FORMS)
 @pytest.mark.parametrize("kind", POLICIES)
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
 def test_rollouts_of_every_form_leave_the_bits_of_the_cpus_form(name, kind, dtype, obs, block):
-    if obs == "view" and not envs.port(name).observes_state:
-        pytest.skip("observations are not the state")
     both = pair(name, block, "shuffled", dtype=dtype, obs=obs)
     rolled_out(both, policy(name, kind), steps=(1, 5, 8, 37))
     if "MLP" in kind:
