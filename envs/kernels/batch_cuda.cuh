@@ -142,8 +142,11 @@ FN void step_block(const Batch& b, const Call& call) {
         }
         __syncthreads();  // all loads are on their way before the first is waited for
         if (live) {
-            if (advance(b, i, action, e)) gathered[atomicAdd(&count, 1)] = u16(thread);
-            else if (!VIEW) observe(e.s, b.obs + i * OBS);
+            if (advance(b, i, action, e)) {
+                gathered[atomicAdd(&count, 1)] = u16(thread);
+            } else if (!VIEW) {
+                observe(e.s, b.obs + i * OBS);
+            }
         }
         __syncthreads();
         const int ended = count;
@@ -173,19 +176,20 @@ FN void step_block(const Batch& b, const Call& call) {
 // The random policy of one environment, from step to step.
 struct RandomPolicy {
     u32 words[4];
-    u32 word;  // that holds the step's action; of 32 actions to a word, shifted so that it is the lowest bit
+    u32 word;  // that has the step's action; of 32 actions shifted, so that it is the lowest bit
 
     FN RandomPolicy(const Span& span, int lane, i64 t) {
         fetch(span, lane, t);
-        turn(t);
+        word = word_at(t);
+        if (PER_WORD == 32) word >>= u32(t) % 32;
     }
     FN Chosen action(u32 t) const { return PER_WORD == 32 ? Chosen(word & 1) : random_action(word, t); }
-    // Goes on to step t from the one before.
+    // Goes on to step clock + k from the one before.
     FN void go_on(const Span& span, int lane, i64 clock, int k) {
         const u32 t = u32(clock) + k;
         if (t % PER_BLOCK == 0) fetch(span, lane, clock + k);
-        if (t % PER_WORD == 0) turn(t);
-        else word = PER_WORD == 32 ? word >> 1 : word;
+        if (t % PER_WORD == 0) word = word_at(t);
+        else if (PER_WORD == 32) word >>= 1;
     }
 
   private:
@@ -196,10 +200,9 @@ struct RandomPolicy {
         words[3] = STREAM_RANDOM_POLICY;
         philox(words[0], words[1], words[2], words[3], span.key);
     }
-    FN void turn(u32 t) {  // by selects: registers cannot be indexed
+    FN u32 word_at(u32 t) const {  // by selects: registers cannot be indexed
         const int at = word_of_block(t);
-        word = at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
-        if (PER_WORD == 32) word >>= t % 32;
+        return at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
     }
 };
 
@@ -329,7 +332,8 @@ FN void rollout_tile(const Batch& b, const Call& call) {
             }
             float reward;
             bool terminated;
-            Environment::step(e.s, admitted(taken(action)), reward, terminated);
+            // The random policy's actions lie in the space.
+            Environment::step(e.s, POLICY == RANDOM ? Action(action) : admitted(taken(action)), reward, terminated);
             e.length += 1;
             if (RUNNING_RETURN) e.running += reward;
             const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
