@@ -8,7 +8,7 @@ import torch
 from .checks import nearest
 from .spaces import AutoresetMode
 
-# torch has few operations on these, on a GPU not even indexing by a mask: the same memory has another name, copies are wider.
+# torch has few operations on these, on a GPU not even a mask: the same memory has another name, and copies are wider.
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
 WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
