@@ -187,4 +187,5 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
     for kernel, row in used.items():
         assert shown[kernel] == (machine_code.instructions(parts[f".text.{kernel}"]), row["registers"])
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
-        assert threads == machine_code.number_in(unit, "#define (?:TILE|LANES)")
+        declared = "STEP_BLOCK =" if kernel.startswith("step_") else "#define (?:TILE|LANES)"
+        assert threads == machine_code.number_in(unit, declared)
