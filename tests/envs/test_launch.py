@@ -1,0 +1,80 @@
+"""Launches on a GPU, with stand-ins for CuPy and the device: streams, devices, grids."""
+
+import contextlib
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from envs import launch
+from envs.kernels import compile, structs
+
+SOURCE = "struct Numbers {\n    i64 number;\n};"
+
+
+class Card(contextlib.nullcontext):
+    """A device, which counts how often it was made the current one."""
+
+    entered = 0
+    compute_capability = "90"
+
+    def __init__(self, index):
+        super().__init__()
+
+    def __enter__(self):
+        Card.entered += 1
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """What kernels were launched with; the current device is 0, and device n has its current stream at address 7 + n."""
+    found = []
+
+    def function(grid, block, arguments, **options):
+        found.append(
+            (grid, block, [argument.tobytes() for argument in arguments], options | {"at": options["stream"].ptr})
+        )
+
+    module = SimpleNamespace(get_function=lambda name: function)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Device=Card)))  # it has no streams
+    monkeypatch.setattr(compile, "cuda_module", lambda text, target: module)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 7 + index, raising=False)
+    return found
+
+
+def lookup(index: int, tiles: int = 5, tile: int = 64):
+    number = structs.struct("Numbers", SOURCE)
+    return number, launch.cuda("", number, number, tiles, tile, torch.device("cuda", index))
+
+
+def test_a_launch_takes_the_current_stream_and_changes_no_device(launches):
+    _, kernel = lookup(0)
+    run = kernel("step")
+    before = Card.entered
+    run()
+    assert Card.entered == before
+    assert launches[0][:2] == ((5,), (64,)) and launches[0][3]["at"] == 7
+
+
+def test_a_launch_on_another_device_is_made_there(launches):
+    run = lookup(1)[1]("step")
+    before = Card.entered
+    run()
+    assert Card.entered == before + 1
+    assert launches[0][3]["at"] == 8
+
+
+def test_a_block_of_several_tiles_covers_all_of_them(launches):
+    lookup(0)[1]("step", 4)()
+    assert launches[0][:2] == ((2,), (256,))
+
+
+def test_arguments_are_read_when_a_kernel_is_launched(launches):
+    number, kernel = lookup(0)
+    run = kernel("step")
+    for value in (3, 4):
+        number.number = value
+        run()
+    assert [int.from_bytes(arguments[0], "little") for _, _, arguments, _ in launches] == [3, 4]
