@@ -28,7 +28,7 @@ class Card(contextlib.nullcontext):
 
 @pytest.fixture
 def launches(monkeypatch):
-    """What kernels were launched with; the current device is 0, and device n has its current stream at address 7 + n."""
+    """What kernels were launched with; device 0 is the current one, and the stream of device n has address 7 + n."""
     found = []
 
     def function(grid, block, arguments, **options):
