@@ -8,9 +8,10 @@ A probe that fails, hangs or crashes takes no other with it. docs/gpu.md says wh
 """
 
 import argparse
+import contextlib
 import ctypes
 import functools
-import importlib.util
+import importlib
 import itertools
 import os
 import re
@@ -18,9 +19,10 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,11 +37,21 @@ from tests import sanitize
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 60
 NOT_HERE = 3  # exit status of a probe that cannot be run here
+STOPPED = 130  # exit status after Ctrl-C, as shells have it
 FINDING = "finding: "  # before the line of a probe's output that is shown
 LAST_LINES = 15  # of the output of a probe that failed
 STEPS = 100
 ONE = "cartpole"  # stands for all where one environment will do
-LIBRARIES = ("gymnasium", "pettingzoo", "pandas", "jsonschema", "matplotlib", "pytest", "xdist", "hypothesis")
+LIBRARIES = (  # of the tests; modules that import what each needs itself
+    "gymnasium.vector",
+    "pettingzoo",
+    "pandas",
+    "jsonschema",
+    "matplotlib",
+    "pytest",
+    "xdist.workermanage",
+    "hypothesis",
+)
 EMPTY = 'extern "C" __global__ void nothing() {}'
 LAUNCH = f"""import cupy
 cupy.RawModule(code={EMPTY!r}).get_function("nothing")((1,), (1,), ())
@@ -80,7 +92,7 @@ def require(true: object, otherwise: str) -> None:
 
 @probe()
 def versions(device: str) -> str:
-    """Python, libraries, compilers, driver and GPU, and which libraries of the tests are not installed."""
+    """Python, libraries, compilers, driver and GPU, and which libraries of the tests cannot be imported, and why."""
     from experiments import provenance
 
     machine = provenance.machine()
@@ -92,8 +104,16 @@ def versions(device: str) -> str:
     found += [str(machine[part]) for part in ("compiler", "gpu", "driver") if machine[part]]
     if device == "cuda":
         found.append(f"CUDA {torch.version.cuda}, {target()}")
-    lacking = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
-    return ", ".join(found) + (f"; not installed: {', '.join(lacking)}" if lacking else "")
+    return "; ".join([", ".join(found), *filter(None, map(lacking, LIBRARIES))])
+
+
+def lacking(library: str) -> str:
+    """A sentence if a library cannot be imported: it may be there and lack another one."""
+    try:
+        importlib.import_module(library)
+    except Exception as error:
+        return f"no {library} ({error})"
+    return ""
 
 
 def target() -> str:
@@ -151,7 +171,7 @@ def kernels(device: str) -> str:
             found = [module.get_function(kernel).num_regs for kernel in found]
         require(found, f"{name} has no kernel")
         count += len(found)
-    return f"{count} of {len(envs.names())} units"
+    return f"{count} kernels of {len(envs.names())} units"
 
 
 # ---- structs and tensors -------------------------------------------------------------------------
@@ -567,9 +587,20 @@ class Outcome(NamedTuple):
         return f"{self.name:30} {self.verdict:8} {self.seconds:5.1f} s  {self.finding}"
 
 
-def ran(name: str, command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Outcome:
-    """The outcome of a probe's command line, whatever becomes of its process and those that it started."""
-    start = time.perf_counter()
+def kill(process: subprocess.Popen) -> None:
+    """Ends a process and those that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def ran(
+    name: str, command: Sequence[str], timeout_s: float = TIMEOUT_S, running: set[subprocess.Popen] | None = None
+) -> Outcome:
+    """The outcome of a probe's command line, whatever becomes of its process and those that it started.
+
+    running: where the process stands while it runs.
+    """
+    running, start = set() if running is None else running, time.perf_counter()
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -579,13 +610,19 @@ def ran(name: str, command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Outc
         errors="replace",
         start_new_session=True,
     )
+    running.add(process)
     try:
         output, _ = process.communicate(timeout=timeout_s)
         ended = ""
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill(process)
         output, _ = process.communicate()
         ended = f"no end within {timeout_s:g} s"
+    except KeyboardInterrupt:
+        kill(process)
+        raise
+    finally:
+        running.discard(process)
     lines = [line for line in output.splitlines() if line.strip()] or [""]
     said = next((line.removeprefix(FINDING) for line in reversed(lines) if line.startswith(FINDING)), None)
     if not ended and process.returncode < 0:
@@ -598,16 +635,33 @@ def ran(name: str, command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Outc
 
 
 def outcomes(commands: Mapping[str, Sequence[str]], jobs: int, timeout_s: float = TIMEOUT_S) -> Iterator[Outcome]:
-    """The outcomes in the order of the command lines, of which so many run at a time; those of PROBES alone do."""
+    """The outcomes in the order of the command lines, of which so many run at a time; those of PROBES alone do.
+
+    Whoever closes it ends what runs; nothing else is begun.
+    """
     alone = [name for name in commands if name in PROBES and PROBES[name].alone]
-    with ThreadPoolExecutor(jobs) as threads:
-        begun = {name: threads.submit(ran, name, commands[name], timeout_s) for name in commands if name not in alone}
+    running: set[subprocess.Popen] = set()
+    begun: dict[str, Future] = {}
+    threads = ThreadPoolExecutor(jobs)
+    try:
+        for name in commands:
+            if name not in alone:
+                begun[name] = threads.submit(ran, name, commands[name], timeout_s, running)
         for name in [*begun, *alone]:
-            yield begun[name].result() if name in begun else ran(name, commands[name], timeout_s)
+            yield begun[name].result() if name in begun else ran(name, commands[name], timeout_s, running)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in begun.values()):  # a process may just have been started
+            for process in tuple(running):
+                kill(process)
+            time.sleep(0.05)
 
 
 def report(found: Iterator[Outcome], output: Path | None) -> int:
-    """Prints a line for each outcome, and a summary; the exit status."""
+    """Prints a line for each outcome, and a summary; the exit status.
+
+    output: a folder that is there, for what failed probes print.
+    """
     counts = {"ok": 0, "FAILED": 0, "not here": 0}
     for one in found:
         counts[one.verdict] += 1
@@ -616,10 +670,33 @@ def report(found: Iterator[Outcome], output: Path | None) -> int:
             for line in one.output.splitlines()[-LAST_LINES:]:
                 print(f"    | {line}")
             if output:
-                output.mkdir(parents=True, exist_ok=True)
                 (output / f"{one.name}.txt").write_text(one.output)
     print(f"smoke: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}")
     return int(counts["FAILED"] > 0)
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder for what failed probes print, unless it is there.
+
+    Raises:
+        SystemExit: nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        sys.exit(f"smoke: --output {folder}: nothing can be written there ({error.strerror}); name another folder")
+
+
+def command(device: str, name: str) -> list[str]:
+    """The command line of one probe."""
+    return [sys.executable, "-m", "tests.smoke", "--device", device, "--run", name]
 
 
 def arguments() -> argparse.Namespace:
@@ -627,7 +704,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--only", nargs="+", choices=PROBES, metavar="PROBE", help=f"of {', '.join(PROBES)}")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="keeps what failed probes print")
-    parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 4)), help="probes at a time")
+    jobs = max(1, min(4, (os.cpu_count() or 1) // 4))
+    parser.add_argument("--jobs", type=at_least_one, default=jobs, help=f"probes at a time (here: {jobs})")
     parser.add_argument("--run", choices=PROBES, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -643,12 +721,18 @@ def main() -> None:
         return
     if options.device == "cuda" and not envs.cuda_available():
         sys.exit("smoke: this machine has no usable CUDA device; --device cpu runs what needs none")
+    if options.output:
+        make_folder(options.output)
     names = options.only or list(PROBES)
     here = [name for name in names if options.device == "cuda" or not PROBES[name].gpu]
-    program = [sys.executable, "-m", "tests.smoke", "--device", options.device, "--run"]
-    found = outcomes({name: [*program, name] for name in here}, options.jobs)
     away = (Outcome(name, "not here", 0.0, "needs a GPU", "") for name in names if name not in here)
-    sys.exit(report(itertools.chain(found, away), options.output))
+    with contextlib.closing(outcomes({name: command(options.device, name) for name in here}, options.jobs)) as found:
+        try:
+            status = report(itertools.chain(found, away), options.output)
+        except KeyboardInterrupt:
+            print("smoke: stopped", file=sys.stderr)
+            status = STOPPED
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +66,7 @@ EXPECTED = {
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_probe_that_goes_wrong_has_its_line_and_harms_no_other(jobs, tmp_path, capsys):
     start = time.monotonic()
+    (tmp_path / "kept").mkdir()
     status = smoke.report(smoke.outcomes(COMMANDS, jobs, timeout_s=2), tmp_path / "kept")
     assert time.monotonic() - start < 30
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    | ")]
@@ -73,6 +76,77 @@ def test_a_probe_that_goes_wrong_has_its_line_and_harms_no_other(jobs, tmp_path,
     assert lines[len(EXPECTED) :] == ["smoke: 2 ok, 4 FAILED, 1 not here"]
     assert {file.stem for file in (tmp_path / "kept").iterdir()} == {"failing", "crashing", "hanging", "silent"}
     assert (tmp_path / "kept" / "hanging.txt").read_text() == "begun\n"
+
+
+ENDLESS = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+pathlib.Path(sys.argv[1], f"{os.getpid()} {child.pid}").touch()
+time.sleep(300)
+"""
+STARTED = f"""
+import sys
+from tests import smoke
+folder, sys.argv = sys.argv[1], ["smoke", "--device", "cpu", *sys.argv[2:]]
+smoke.command = lambda device, name: [sys.executable, "-c", {ENDLESS!r}, folder]
+smoke.main()
+"""
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there and not a zombie, which nobody here may be the one to wait for."""
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("options", "begun"),
+    [
+        (["--only", "versions", "cubin", "struct", "unsigned", "--jobs", "2"], 2),
+        (["--only", "eager"], 1),  # alone
+    ],
+)
+def test_ctrl_c_ends_what_runs_and_begins_nothing_else(options, begun, tmp_path):
+    process = subprocess.Popen(
+        [*python(STARTED), str(tmp_path), *options], stdout=subprocess.PIPE, stderr=-1, text=True
+    )
+    deadline = time.monotonic() + 60
+    while len(os.listdir(tmp_path)) < begun:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (smoke.STOPPED, "", "smoke: stopped\n")
+    started = [int(pid) for name in os.listdir(tmp_path) for pid in name.split()]
+    assert len(started) == 2 * begun
+    assert not any(map(runs, started))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--jobs", "0"], "argument --jobs: '0' must be a whole number of at least 1"),
+        (["--jobs", "two"], "argument --jobs: 'two' must be a whole number of at least 1"),
+        (["--output", f"{__file__}/kept"], f"smoke: --output {__file__}/kept: nothing can be written there (Not a dir"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_the_first_probe(options, sentence, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["smoke", "--device", "cpu", *options])
+    monkeypatch.setattr(smoke, "outcomes", lambda *given: pytest.fail("begun"))
+    with pytest.raises(SystemExit) as ended:
+        smoke.main()
+    assert sentence in f"{ended.value.code} {capsys.readouterr().err}"
+
+
+def test_a_library_that_lacks_another_is_named(tmp_path, monkeypatch):
+    (tmp_path / "half_installed.py").write_text("import nowhere_to_be_found")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(smoke, "LIBRARIES", ("pytest", "half_installed"))
+    assert smoke.versions("cpu").endswith("; no half_installed (No module named 'nowhere_to_be_found')")
 
 
 def test_a_field_that_comes_as_another_is_named(monkeypatch):
