@@ -1,6 +1,7 @@
 """The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -173,6 +174,29 @@ def test_states_that_differ_are_told_by_their_first_difference():
     assert smoke.differing(one, near, close=1e-3) is None
     other = same | {"episode": torch.tensor([1, 3], dtype=torch.uint32)}
     assert smoke.differing(one, other, close=1.0) == "episode[1]: 2.0 and 3.0, 1 of 2 differ"
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(0.0, "bit for bit"), (1e-5, "within 0.01, bit for bit before step 41"), (1e-3, None), (0.1, None)],
+)
+def test_a_step_that_is_close_says_since_when(size, said, monkeypatch):
+    """Rewards from the 41st step on are off; 1e-3 of them is still close then, and was not in the first step."""
+    begin, number, rows_of = 1 if said is None and size < 0.01 else 41, itertools.count(2), smoke.rows_of
+
+    def off(outputs):
+        rows, calls = rows_of(outputs), next(number)
+        if calls % 2 and calls // 2 >= begin:
+            rows["reward"] = rows["reward"] + size
+        return rows
+
+    monkeypatch.setattr(smoke, "rows_of", off)
+    monkeypatch.setattr(smoke, "closeness", lambda name, device: 1e-4)
+    if said:
+        assert smoke.PROBES["step-pendulum"].run("cpu").endswith(f" episodes, {said}")
+    else:
+        with pytest.raises(AssertionError, match=rf"^step {begin}: reward\[\d+\]: "):
+            smoke.PROBES["step-pendulum"].run("cpu")
 
 
 @pytest.mark.parametrize("name", ["ppo", "step-vehicular_edge", "eager"])

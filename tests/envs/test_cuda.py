@@ -52,7 +52,7 @@ def test_a_batch_that_fills_no_block_has_the_bits_of_the_cpu(name, num_envs, mod
 @pytest.mark.parametrize("options", BUILDS, ids=lambda options: " ".join(map(str, options.values())))
 @pytest.mark.parametrize("name", BLOCKS)
 def test_launches_of_any_size_and_the_cpu_live_the_same_life(name, options):
-    """Two launches of three blocks and one of one change no bit; the CPU rounds its sums in another order."""
+    """Two launches of three blocks and one of one change no bit; the CPU's library may round logarithms otherwise."""
     whole, parts, here = (
         block(name, device, **options | chunk) for device, chunk in (("cuda", {}), ("cuda", {"chunk": 3}), ("cpu", {}))
     )
