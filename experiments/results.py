@@ -134,7 +134,7 @@ class Journal:
         return csv_text([self.columns, *rows])
 
     @contextmanager
-    def leaving(self, planned: Sequence[str], timing: Mapping | None = None) -> Iterator[None]:
+    def leaving(self, planned: Sequence[str] | Mapping[str, Mapping], timing: Mapping | None = None) -> Iterator[None]:
         """Where the time given is over in here, what there is by then is finished, the other planned groups missing."""
         try:
             yield
@@ -144,14 +144,18 @@ class Journal:
             raise
 
     def finish(
-        self, timing: Mapping | None = None, passed: bool | None = None, planned: Sequence[str] | None = None
+        self,
+        timing: Mapping | None = None,
+        passed: bool | None = None,
+        planned: Sequence[str] | Mapping[str, Mapping] | None = None,
     ) -> None:
         """Write the CSV and its provenance, each by rename, and remove the partial file.
 
         passed: the verdict of an experiment that has one; a failed result is never kept as current.
-        planned: all groups that there should be, in the order of their rows; None is those that there are.
+        planned: all groups that there should be, in the order of their rows, perhaps with the fields of each, which
+            the provenance then has of those that are missing; None is the groups that there are.
         """
-        planned = list(self.groups if planned is None else planned)
+        planned = self.groups if planned is None else planned
         missing = [group for group in planned if group not in self.groups]
         self.groups = {group: self.groups[group] for group in planned if group in self.groups} | self.groups
         wall_s, cpu_s = (
@@ -167,6 +171,8 @@ class Journal:
             collected["passed"] = passed
         if missing:
             collected["missing"] = missing
+            if isinstance(planned, Mapping):
+                collected["missing_groups"] = [planned[name] for name in missing]
             collected["groups"] = [[name, len(rows), *rows[0][2:4]] for name, rows in self.groups.items()]
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
         described_by = self.path.with_suffix(".json")
@@ -284,6 +290,11 @@ def read(path: Path) -> tuple[pd.DataFrame, dict]:
         return table_of(content), described
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def missing_groups(described: Mapping) -> list[Mapping]:
+    """The fields of every group that a provenance says is missing, none of them where it does not tell them."""
+    return described.get("missing_groups", [{} for _ in described.get("missing", ())])
 
 
 def table_of(content: bytes) -> pd.DataFrame:

@@ -99,13 +99,13 @@ def throughput_summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def targets(frame: pd.DataFrame, wanted: Sequence[Mapping]) -> pd.DataFrame:
+def targets(frame: pd.DataFrame, wanted: Sequence[Mapping], missing: Sequence[Mapping] = ()) -> pd.DataFrame:
     """How far one machine's rows of throughput.csv reach the targets of an environment's YAML.
 
     A target has name, per ("second" or "CPU-second"), numerator, optionally denominator, and floor. Numerator
-    and denominator name columns and values; of several groups that fit, the fastest counts; threads "all" is
-    the largest among them. Columns: name, unit, value, low, high, floor, status ("reached", "missed" or
-    "not measured").
+    and denominator are selectors (see `fitting`); of several groups that fit, the fastest counts. missing: groups
+    that are not measured yet (see `results.missing_groups`); while one of them would fit, there is no answer. Columns:
+    name, unit, value, low, high, floor, status ("reached", "missed" or "not measured").
     """
     rows = []
     for target in wanted:
@@ -120,8 +120,8 @@ def targets(frame: pd.DataFrame, wanted: Sequence[Mapping]) -> pd.DataFrame:
             "floor": float(target["floor"]),
             "status": "not measured",
         }
-        numerator = fastest(frame, target["numerator"], quantity)
-        denominator = fastest(frame, target["denominator"], quantity) if relative else None
+        numerator = fastest(frame, target["numerator"], quantity, missing)
+        denominator = fastest(frame, target["denominator"], quantity, missing) if relative else None
         if numerator is not None and (denominator is not None or not relative):
             found = ratio(numerator, denominator) if relative else summarise(numerator)[:3]
             row["value"], row["low"], row["high"] = found
@@ -130,16 +130,43 @@ def targets(frame: pd.DataFrame, wanted: Sequence[Mapping]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fastest(frame: pd.DataFrame, selector: Mapping, quantity: str) -> np.ndarray | None:
-    """The `quantity` of each block of the fastest group, by median, that fits; None if none does."""
-    fitting = with_rates(frame)
+def fitting(frame: pd.DataFrame, selector: Mapping) -> pd.DataFrame:
+    """The rows that have a selector's values in its columns; threads "all" is the largest number among the others.
+
+    ValueError for a column that there is not.
+    """
+    for column in selector:
+        if column not in frame:
+            raise ValueError(f"a selector names the column {column!r}; there are {', '.join(frame.columns)}")
+    every = selector.get("threads") == "all"
     for column, value in selector.items():
-        if value != "all":
-            fitting = fitting[fitting[column] == value]
-    for column, value in selector.items():
-        if value == "all":
-            fitting = fitting[fitting[column] == fitting[column].max()]
-    groups = [group[quantity].to_numpy() for _, group in fitting.groupby(GROUP, sort=False, dropna=False)]
+        if not (every and column == "threads"):
+            frame = frame[frame[column] == value]
+    return frame[frame["threads"] == frame["threads"].max()] if every else frame
+
+
+def may_change(frame: pd.DataFrame, selector: Mapping, missing: Sequence[Mapping]) -> bool:
+    """Tells that groups which are missing would be among the rows of a selector, once they are there.
+
+    What is not told of a missing group may be anything.
+    """
+    if not all(missing):
+        return True
+    absent = pd.DataFrame(missing)
+    absent = fitting(absent, {column: value for column, value in selector.items() if column in absent})
+    if selector.get("threads") == "all" and len(present := fitting(frame, selector)):
+        absent = absent[absent["threads"] >= present["threads"].max()]
+    return len(absent) > 0
+
+
+def fastest(
+    frame: pd.DataFrame, selector: Mapping, quantity: str, missing: Sequence[Mapping] = ()
+) -> np.ndarray | None:
+    """The `quantity` of each block of the fastest group, by median, that fits; None if none does, or one is missing."""
+    found = fitting(with_rates(frame), selector)
+    if missing and may_change(frame, selector, missing):
+        return None
+    groups = [group[quantity].to_numpy() for _, group in found.groupby(GROUP, sort=False, dropna=False)]
     return max(groups, key=np.median, default=None)
 
 

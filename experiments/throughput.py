@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from experiments import UserError, block_rungs, command, config, ladder, provena
 from experiments.config import Settings
 from experiments.ladder import Group, Rung
 from experiments.results import Journal
-from experiments.statistics import targets, throughput_summary
+from experiments.statistics import fitting, targets, throughput_summary
 
 LADDERS = {"thread": rungs, "block": block_rungs}  # by kind of environment
 COLUMNS = [
@@ -56,17 +56,14 @@ def planned(name: str, settings: Settings, present: list[str], rungs_asked: list
     return found
 
 
-def fits(group: Group, selector: Mapping) -> bool:
-    """Whether rows of the group are among those that a target's numerator or denominator selects."""
-    wanted = {key: provenance.core_count() if value == "all" else value for key, value in selector.items()}
-    return wanted.items() <= asdict(group).items()
-
-
 def headline(groups: Iterable[Group], settings: Settings, devices: Sequence[str]) -> list[Group]:
     """Of the groups those of some devices that the environment's targets name."""
     targets = settings.throughput.get("targets", ())
     selectors = [target[side] for target in targets for side in ("numerator", "denominator") if side in target]
-    return [one for one in groups if one.device in devices and any(fits(one, selector) for selector in selectors)]
+    groups = [one for one in groups if one.device in devices]
+    frame = pd.DataFrame(map(asdict, groups), columns=[field.name for field in fields(Group)])
+    named = {number for selector in selectors for number in fitting(frame, selector).index}
+    return [one for number, one in enumerate(groups) if number in named]
 
 
 def in_order(
@@ -128,14 +125,17 @@ def label(group: Group) -> str:
     return f"{group.rung} B={group.num_envs} threads={group.threads}{fused} {group.policy} {group.obs}"
 
 
-def report(frame: pd.DataFrame, settings: Settings) -> str:
-    """The rates of every group, and the environment's targets beside what was reached, as lines to print."""
+def report(frame: pd.DataFrame, settings: Settings, missing: Sequence[Mapping] = ()) -> str:
+    """The rates of every group, and the environment's targets beside what was reached, as lines to print.
+
+    missing: what is not measured yet, as for `statistics.targets`.
+    """
     lines = ["million steps per second [95 % interval], and per CPU-second"]
     for row in throughput_summary(frame).itertuples():
         rates = [value / 1e6 for value in (row.rate, row.rate_low, row.rate_high, row.cpu_rate)]
         lines.append("  {:60} {:11.4f} [{:.4f}, {:.4f}] {:11.4f}".format(label(row), *rates))
     lines.append("figures to reach [95 % interval]")
-    for row in targets(frame, settings.throughput.get("targets", ())).itertuples():
+    for row in targets(frame, settings.throughput.get("targets", ()), missing).itertuples():
         value = f" {row.value:,.5g} [{row.low:,.5g}, {row.high:,.5g}]" if row.value == row.value else ""
         lines.append(f"  {row.status:12} {row.name}:{value}, floor {row.floor:,.5g} {row.unit}")
     return "\n".join(lines)
@@ -175,20 +175,20 @@ def main() -> None:
         options.commit,
     )
 
-    method, labels = timing.method(settings.throughput.blocks), list(map(label, todo))
-    with journal.leaving(labels, method):
+    method, whole_run = timing.method(settings.throughput.blocks), {label(one): asdict(one) for one in todo}
+    with journal.leaving(whole_run, method):
         for group in command.progress([one for one in chosen if label(one) not in journal], label, options.deadline):
             reason = too_large(name, group, settings)
             if reason:
                 print(f"{label(group)}: left out, {reason}")
-                labels.remove(label(group))
+                del whole_run[label(group)]
             else:
                 journal.add(label(group), measure(name, group, settings))
     if not journal.groups:
         raise UserError("nothing was measured: no rung that was asked for can run here")
     frame = journal.frame()
-    journal.finish(method, planned=labels)
-    print(report(frame, settings))
+    journal.finish(method, planned=whole_run)
+    print(report(frame, settings, [about for name, about in whole_run.items() if name not in journal]))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,9 @@ def ladder_table(datasets: list, asked: Mapping) -> str:
         row = typeset.Row(environment=asked["environment"], rung=rung(name).label)
         for machine in machines:
             select = {"environment": asked["environment"], "machine": machine, "rung": name}
-            row[machine] = figure(quantities.matching(ladder, select), any_other=name in set(ladder["rung"]))
+            found = quantities.matching(ladder, select)
+            found = found[~found["incomplete"].astype(bool)]
+            row[machine] = figure(found, any_other=name in set(ladder["rung"]))
         rows.append([column.cell(row) for column in columns])
     return typeset.markdown(columns, rows).rstrip()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import paper
-from experiments import statistics
+from experiments import results, statistics
 from paper import typeset
 
 NAN = float("nan")
@@ -80,15 +80,18 @@ def of(datasets: list, select: Mapping) -> list:
 
 
 def matching(frame: pd.DataFrame, select: Mapping) -> pd.DataFrame:
-    """The rows of a frame that fit a selector; threads "all" is the largest number that fits so far."""
-    for column, value in select.items():
-        if column == "experiment":
-            continue
-        if column not in frame:
-            raise ValueError(f"a selector names the column {column!r}; there are {', '.join(frame.columns)}")
-        every = column == "threads" and value == "all"
-        frame = frame[frame[column] == (frame[column].max() if every else value)]
-    return frame
+    """The rows of a frame that fit a selector (see `statistics.fitting`), whose experiment is that of the frame."""
+    return statistics.fitting(frame, without_experiment(select))
+
+
+def without_experiment(select: Mapping) -> dict:
+    return {column: value for column, value in select.items() if column != "experiment"}
+
+
+def unanswered(dataset, select: Mapping) -> bool:
+    """Tells of a throughput run that rows which a selector names are yet to be measured."""
+    missing = results.missing_groups(dataset.provenance)
+    return bool(missing) and statistics.may_change(dataset.frame, without_experiment(select), missing)
 
 
 @paper.once
@@ -96,10 +99,14 @@ def rates(dataset) -> pd.DataFrame:
     """One row per setting of a throughput run: columns of statistics.throughput_summary, `ratio` and `memory_mib`.
 
     ratio: the rate over that of the original in the same run, under the same policy if the original ran it,
-    else under random actions; NaN where the run has no original, and for a rate that counts no live steps.
+    else under random actions; NaN where the run has no original, or not yet the one under that policy, and for a rate
+    that counts no live steps.
     """
     frame = statistics.throughput_summary(dataset.frame)
     originals = frame[frame["rung"] == "original"].groupby("policy")["rate"].max()
+    for one in results.missing_groups(dataset.provenance):
+        if one.get("rung", "original") == "original" and "policy" in one:
+            originals[one["policy"]] = NAN
     frame["ratio"] = frame["rate"] / frame["policy"].map(originals).fillna(originals.get("random", NAN))
     frame.loc[frame["rung"] == paper.NOT_LIVE, "ratio"] = NAN
     frame["memory_mib"] = NAN

@@ -15,16 +15,17 @@ from paper.quantities import (
     rates,
     ratio_to,
     thread_words,
+    unanswered,
     with_interval,
 )
 
 
 def fastest(datasets: list, select: Mapping, by: str = "rate") -> Iterator[tuple]:
-    """(dataset, its summary, the fastest fitting row) for every throughput run that has one."""
+    """(dataset, its summary, the fastest fitting row) for every throughput run that has one, and all that fit."""
     for dataset in of(datasets, select) if select.get("experiment", "throughput") == "throughput" else []:
         frame = rates(dataset)
         fitting = matching(frame, select)
-        if len(fitting):
+        if len(fitting) and not unanswered(dataset, select):
             yield dataset, frame, fitting.loc[fitting[by].idxmax()]
 
 
@@ -54,7 +55,7 @@ def ratio(datasets, select, against):
     """Rate over the rate of another row of the same run."""
     for dataset, frame, row in fastest(datasets, select):
         base = matching(frame, {**select, **against})
-        if len(base):
+        if len(base) and not unanswered(dataset, {**select, **against}):
             yield dataset, *ratio_to(dataset, row, base.loc[base["rate"].idxmax()])
 
 
@@ -77,7 +78,7 @@ def cpu_ratio(datasets, select, against):
     """Rate per CPU-second over that of another row of the same run."""
     for dataset, frame, row in fastest(datasets, select, "cpu_rate"):
         base = matching(frame, {**select, **against})
-        if len(base):
+        if len(base) and not unanswered(dataset, {**select, **against}):
             other = blocks(dataset, base.loc[base["cpu_rate"].idxmax()], "cpu_rate")
             yield dataset, *statistics.ratio(blocks(dataset, row, "cpu_rate"), other)
 
@@ -95,7 +96,7 @@ def bandwidth_share(datasets, select, against):
     """Traffic of the largest batch over the copy bandwidth of that machine for as many bytes."""
     for dataset in of(datasets, select):
         fitting = matching(rates(dataset), select).dropna(subset=["bytes_per_step"])
-        if fitting.empty:
+        if fitting.empty or unanswered(dataset, select):
             continue
         fitting = fitting[fitting["num_envs"] == fitting["num_envs"].max()]
         row = fitting.loc[fitting["rate"].idxmax()]

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 
 import paper
-from experiments import config, statistics
+from experiments import config, results, statistics
 from paper import learning, quantities
 from paper.tables import NO_FIGURE, STATUS, declared, not_measured, source, table
 from paper.typeset import GREATER, LESS, Column, text, times, yes_no
@@ -69,7 +69,7 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
         about = {"environment": environment, "target": target["name"], "aim": aim}
         found = []
         for run in quantities.of(datasets, {"environment": environment}):
-            reached = statistics.targets(run.frame, [target]).iloc[0]
+            reached = statistics.targets(run.frame, [target], results.missing_groups(run.provenance)).iloc[0]
             if reached["status"] != paper.NOT_MEASURED:
                 figure = {name: float(reached[name]) for name in ("value", "low", "high")}
                 words = dict(zip(("shown", "interval"), write(*figure.values()), strict=True))

@@ -3,6 +3,7 @@
 import pandas as pd
 
 import paper
+from experiments import results
 from paper import quantities
 from paper.tables import ONE_MACHINE, RATES, RATIO, RUN, SETTING, in_ladder_order, label, of_runs, table, told_at
 from paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
@@ -26,16 +27,26 @@ def ladder(datasets):
 
 
 def at_one_size(run) -> list[dict]:
-    """The settings of a run at the batch size at which it is told, one for each rung and number of threads."""
-    rows = []
-    for _, group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
+    """The settings of a run at the batch size at which it is told, one for each rung and number of threads.
+
+    Where something is missing of a rung, none is its fastest of all sizes; `incomplete` are those that were missing at
+    this size too, or nearer to the one that is told.
+    """
+    told = told_at(run.provenance["environment"])
+    rows, missing_groups = [], results.missing_groups(run.provenance)
+    for (name, _), group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
         if (group["policy"] == "random").any():
             group = group[group["policy"] == "random"]
         # What was not run at that size (a single original) at the nearest to it.
-        distance = (group["num_envs"] - told_at(run.provenance["environment"])).abs()
+        distance = (group["num_envs"] - told).abs()
         at_size = group[distance == distance.min()]
         chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
-        rows.append({**chosen, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]})
+        about = {"incomplete": False, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]}
+        absent = [one for one in missing_groups if one.get("rung", name) == name and one.get("policy") != "fixed"]
+        if absent:
+            distances = [abs(one.get("num_envs", told) - told) for one in absent]
+            about = {"incomplete": min(distances) <= distance.min(), "peak_rate": NAN, "peak_num_envs": NAN}
+        rows.append({**chosen, **about})
     return rows
 
 
@@ -80,11 +91,15 @@ def family(datasets):
         distance = (rows["num_envs"] - told_at(run.provenance["environment"])).abs()
         found: dict = {"num_envs": rows.loc[distance.idxmin(), "num_envs"]}
         for name in FAMILY.values():
-            of_rung = rows[rows["rung"] == name]
+            of_rung = rows[(rows["rung"] == name) & ~rows["incomplete"]]
             best = of_rung.loc[of_rung["rate"].idxmax()] if len(of_rung) else {}
             found |= {f"{name}_{figure}": best.get(figure) for figure in ("rate", "ratio", "threads")}
-        peak = rows.loc[rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE).idxmax()]
-        return [found | {name: peak[name] for name in ("peak_rate", "peak_num_envs")} | {"peak_rung": peak["rung"]}]
+        peaks = rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE)
+        if run.provenance.get("missing"):  # perhaps the fastest
+            peaks[:] = NAN
+        peak = rows.loc[peaks.idxmax()] if peaks.notna().any() else {}
+        names = {"peak_rate": "peak_rate", "peak_num_envs": "peak_num_envs", "peak_rung": "rung"}
+        return [found | {column: peak.get(name) for column, name in names.items()}]
 
     return of_runs(datasets, "throughput", one_line, by_machine=True)
 

@@ -187,6 +187,37 @@ def test_target_whose_rows_are_missing_is_not_measured(frame, side):
     assert math.isnan(row["value"])
 
 
+NUMERATOR = {"rung": "port-cpu", "num_envs": 64, "threads": 2}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing", "status"),
+    [
+        (target(), [NUMERATOR], "not measured"),
+        (target(), [NUMERATOR | {"threads": 16}], "not measured"),  # then "all" would be those
+        (target(), [NUMERATOR | {"threads": 1}], "reached"),
+        (target(), [NUMERATOR | {"num_envs": 8}], "reached"),
+        (target(numerator={"rung": "port-cpu"}), [NUMERATOR | {"num_envs": 8}], "not measured"),
+        (target(), [{"rung": "original", "num_envs": 1, "threads": 1}], "not measured"),
+        (target(), [{}], "not measured"),  # of which nothing is told
+    ],
+)
+def test_a_target_is_open_while_a_group_that_it_names_is_missing(frame, wanted, missing, status):
+    (row,) = statistics.targets(frame, [wanted], missing).to_dict("records")
+    assert row["status"] == status
+    assert math.isnan(row["value"]) == (status == "not measured")
+
+
+def test_a_piece_without_the_rows_of_all_cores_is_not_judged_on_the_others(frame):
+    (row,) = statistics.targets(frame[frame["threads"] == 1], [target()], [NUMERATOR]).to_dict("records")
+    assert row["status"] == "not measured"
+
+
+def test_a_selector_with_an_unknown_column_is_an_error(frame):
+    with pytest.raises(ValueError, match="a selector names the column 'sheds'; there are environment, rung"):
+        statistics.fitting(frame, {"rung": "port-cpu", "sheds": 1})
+
+
 def test_all_threads_are_the_most_among_the_rows_that_fit(frame):
     """arrays-numpy has 16 threads in the frame, port-cpu 2, whatever the order of the selector's keys."""
     wanted = target(numerator={"threads": "all", "rung": "port-cpu", "num_envs": 64})

@@ -219,7 +219,7 @@ def test_every_target_names_groups_that_are_measured(name, scale):
     for target in settings.throughput.targets:
         for selector in (target[side] for side in ("numerator", "denominator") if side in target):
             found = throughput.groups(selector["rung"], known[selector["rung"]], settings)
-            assert any(throughput.fits(one, selector) for one in found), selector
+            assert len(statistics.fitting(pd.DataFrame(map(vars, found)), selector)), selector
 
 
 @pytest.mark.parametrize("name", envs.names())
@@ -232,6 +232,18 @@ def test_what_headlines_measure_gives_every_target_its_number(name):
     timed = {"dtype": "float32", "bytes_per_step": 1.0, "steps": 1000, "wall_s": 0.25, "cpu_s": 0.25}
     frame = pd.DataFrame([{"environment": name, **vars(one), **timed} for one in chosen])
     assert "not measured" not in set(statistics.targets(frame, settings.throughput.targets)["status"])
+
+
+def test_headlines_and_verdicts_read_a_selector_alike(settings, monkeypatch):
+    """Without a group on all cores, the most threads that were asked for are "all"; an unknown column is an error."""
+    wanted = {"rung": "port-cpu", "threads": "all"}
+    monkeypatch.setattr(provenance, "core_count", lambda: 8)
+    every = [group("port-cpu", threads=1), group("port-cpu", threads=4), group("original", 1, threads=8)]
+    aimed = Settings({"throughput": {"targets": [{"numerator": wanted}]}})
+    assert throughput.headline(every, aimed, ["cpu"]) == [every[1]]
+    aimed = Settings({"throughput": {"targets": [{"numerator": wanted | {"sheds": 1}}]}})
+    with pytest.raises(ValueError, match="a selector names the column 'sheds'"):
+        throughput.headline(every, aimed, ["cpu"])
 
 
 @pytest.mark.parametrize("blocks", [6, 30])
@@ -424,6 +436,22 @@ def test_headlines_are_a_part_that_a_later_run_completes(run, tmp_path, capsys):
     assert f"continuing after {sizes[1]} groups, {len(every) - sizes[1]} are missing" in capsys.readouterr().err
 
 
+def test_a_piece_judges_no_target_of_which_something_is_missing(run, tmp_path, monkeypatch, capsys):
+    """Once all that is named of the CPU is there, its targets are judged, whatever else is missing."""
+    monkeypatch.setattr(envs, "cuda_available", lambda: False)
+    monkeypatch.setattr(provenance, "core_count", lambda: 2)
+    planned, settings = throughput.planned, config.load("cartpole", "quick")
+    run("cartpole", "--headline")
+    assert (
+        "step at 8192 environments, all cores, over Gymnasium's CartPole in one process: 8," in capsys.readouterr().out
+    )
+    frame, described = results.read(tmp_path / "results" / "cartpole" / "throughput.csv")
+    assert results.missing_groups(described)
+    both = next(one for one in planned("cartpole", settings, ["cpu"]) if one.rung == "port-cpu" and one.threads == 2)
+    lines = throughput.report(frame[frame["threads"] == 1], settings, [vars(both)]).splitlines()
+    assert [line for line in lines if "not measured" in line and "all cores, over Gymnasium's CartPole in" in line]
+
+
 def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypatch):
     whole, output = throughput.measure, tmp_path / "results" / "pendulum" / "throughput.csv"
     deadline = []
@@ -439,6 +467,8 @@ def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypat
     assert ended.value.code == command.NOT_FINISHED
     found, described = measured_of(output)
     assert len(found) == 3 == len(described["groups"]) and described["missing"]
+    absent = [Group(**fields) for fields in results.missing_groups(described)]
+    assert list(map(throughput.label, absent)) == described["missing"]
     assert not list(output.parent.glob("*partial*"))
     monkeypatch.undo()
 

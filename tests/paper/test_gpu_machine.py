@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
@@ -80,7 +81,8 @@ def first_piece(tmp_path_factory):
         frame = pd.read_csv(file)
         frame[[throughput.label(row) in named for row in frame.itertuples()]].to_csv(file, index=False)
         described["rows_sha256"] = provenance.hashes([file.name], file.parent)[file.name]
-        described["missing"] = [throughput.label(group) for group in every if throughput.label(group) not in named]
+        absent = [group for group in every if throughput.label(group) not in named]
+        described |= {"missing": list(map(throughput.label, absent)), "missing_groups": list(map(asdict, absent))}
         described_by.write_text(json.dumps(described))
         checksums.sign(folder, [file, described_by])
     return root

@@ -33,6 +33,39 @@ def test_threads_all_is_the_largest_number(datasets):
     assert find(datasets, "rate", rung="port-cpu", num_envs=B, threads="all")[0].value == 300_000
 
 
+def a_piece(datasets, *missing):
+    """The runs of the reader's machine, as one that ended with these groups missing leaves them."""
+    return [
+        dataclasses.replace(run, provenance=run.provenance | {"missing": ["a group"], "missing_groups": list(missing)})
+        for run in datasets
+        if run.origin == "here"
+    ]
+
+
+@pytest.mark.parametrize("quantity", ["rate", "cpu_rate", "threads", "step_time", "call_time", "bandwidth_share"])
+def test_while_a_row_that_is_asked_for_is_missing_there_is_no_answer(datasets, quantity):
+    both = {"rung": "port-cpu", "num_envs": B, "threads": 2}
+    select = {"environment": "cartpole", "rung": "port-cpu", "num_envs": B}
+    assert find(a_piece(datasets, both | {"num_envs": 1}), quantity, **select)
+    assert find(a_piece(datasets, both), quantity, **select, threads=1)
+    assert not find(a_piece(datasets, both), quantity, **select)
+    assert not find(a_piece(datasets, {}), quantity, **select)
+
+
+@pytest.mark.parametrize("quantity", ["ratio", "cpu_ratio"])
+def test_a_ratio_waits_for_either_side(datasets, quantity):
+    select, against = {"rung": "port-cpu", "num_envs": B}, {"rung": "original", "num_envs": 1}
+    assert find(a_piece(datasets, {"rung": "port-cpu", "num_envs": 1}), quantity, against, **select)
+    for name, num_envs in (("port-cpu", B), ("original", 1)):
+        assert not find(a_piece(datasets, {"rung": name, "num_envs": num_envs}), quantity, against, **select)
+
+
+def test_an_original_under_a_policy_that_is_missing_is_not_replaced_by_another(datasets):
+    (run,) = quantities.of(a_piece(datasets, {"rung": "original", "policy": "fixed"}), {})
+    ratios = quantities.rates(run).groupby("policy")["ratio"].count()
+    assert ratios["random"] > 0 and ratios.get("fixed", 0) == 0
+
+
 def test_a_second_core_is_no_speed_per_cpu_second(datasets):
     assert find(datasets, "cpu_rate", rung="port-cpu", num_envs=B)[0].value == 200_000
 

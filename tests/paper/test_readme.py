@@ -108,3 +108,14 @@ def test_what_the_recordings_took_and_of_what(tree):
     # Each took 60 s, of 90 CPU-seconds.
     text = readme.filled(part, readme.recorded(tree)).replace("\u00a0", " ")
     assert "| big | quick | ceilings, throughput | 2 min 00 s | 3 min 00 s |" in text
+
+
+def test_a_rung_of_which_the_size_that_is_told_is_missing_has_no_figure(tree):
+    """One thread of two is there, which is not the fastest that there will be."""
+    rows = handwritten.rates("original", 50, 1) + handwritten.rates("port-cpu", 1000)
+    about = {"rung": "port-cpu", "num_envs": handwritten.B, "threads": 2, "policy": "random"}
+    handwritten.write(tree, "big", "throughput", rows, handwritten.BIG, missing=["both"], missing_groups=[about])
+    readme.update(tree)
+    text = (tree / "README.md").read_text()
+    assert "| cartpole | original, one process | 50.0 |" in text
+    assert "| cartpole | port on CPU, call per step | \u2013 |" in text

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import re
 
@@ -189,6 +190,36 @@ def test_targets_are_judged(datasets):
     assert found[over_original, "measured here"] == "yes"  # 3,000 times, at least 2,000
     assert found[over_vector, "measured here"] == "no"  # 6 times, at least 15
     assert (over_original, "recorded on big, 2026-01-02") not in found  # no such rung there
+
+
+def as_a_piece(datasets, *missing):
+    about = {"missing": ["a group"], "missing_groups": list(missing)}
+    return [dataclasses.replace(run, provenance=run.provenance | about) for run in datasets]
+
+
+def test_targets_of_a_piece_are_judged_when_nothing_they_name_is_missing(datasets):
+    """300,000 on two threads, over 100 of the original and 50,000 of the vector class."""
+
+    def judged(*missing):
+        found = rows("targets", as_a_piece(datasets, *missing) if missing else datasets)
+        return {row["target"] for row in found if row["status"] == "measured here" and "Gymnasium's" in row["target"]}
+
+    both = {"rung": "port-cpu", "num_envs": B, "threads": 2, "policy": "random"}
+    assert len(judged()) == len(judged(both | {"num_envs": 1})) == 2
+    assert judged(both) == set()
+    (left,) = judged({"rung": "original", "num_envs": 1, "threads": 1, "policy": "random"})
+    assert "CartPoleVectorEnv" in left
+
+
+def test_nothing_is_the_fastest_of_all_sizes_while_one_is_missing(datasets):
+    absent = {"rung": "port-cpu", "num_envs": 2**20, "threads": 1, "policy": "random"}
+    frame = tables.ladder(as_a_piece(datasets, absent))
+    assert frame.loc[frame["rung"] == "port-cpu", "peak_rate"].isna().all()
+    assert not frame["incomplete"].any() and frame["peak_rate"].notna().any()
+    family = tables.family(as_a_piece(datasets, absent))
+    assert family["peak_rate"].isna().all() and family["port-cpu_rate"].notna().any()
+    family = tables.family(as_a_piece(datasets, absent | {"num_envs": B}))
+    assert family["port-cpu_rate"].isna().all() and family["port-cpu-fused_rate"].notna().any()
 
 
 def test_a_target_of_all_environments_is_judged_for_each(datasets):
