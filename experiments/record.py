@@ -227,8 +227,8 @@ def run(
     program += ["--commit", commit] if commit else []
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
     print(name_of(step), flush=True)
-    if not (current and missing):  # such a piece is gone on from; anything else nobody must take for current
-        discard(folder, files)
+    if not ((current and missing) or is_signed(folder, files)):  # such a piece is gone on from
+        discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
     status = status_of(program)
     if status not in (0, command.NOT_FINISHED):
         raise UserError(

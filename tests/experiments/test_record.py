@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import envs
-from experiments import ROOT, UserError, checksums, command, config, peer_workers, provenance, record, sources
+from experiments import ROOT, UserError, checksums, command, config, peer_workers, provenance, record, results, sources
 
 
 def sign_all(folder):
@@ -300,16 +300,61 @@ def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_f
     checksums.verify(tmp_path)
 
 
-def test_what_is_measured_anew_is_out_of_the_sums_until_it_is_there(started, tmp_path, monkeypatch):
-    started.described = {"sources": "of before"}
+@pytest.mark.parametrize("change", ["sources", "machine", "scale"])
+@pytest.mark.parametrize("status", [75, 3])
+def test_what_is_measured_anew_stays_signed_until_something_takes_its_place(
+    started, tmp_path, monkeypatch, change, status
+):
+    """A run that ends, in time or not, before its first group leaves the recording of before; the next one replaces."""
+    before = started.described = current("ceilings", None) | {change: None if change == "machine" else "of before"}
     record.run("ceilings", None, "quick", tmp_path, None)
-    record.run("throughput", "cartpole", "quick", tmp_path, None)
+    replaced, runs = record.status_of, []
+
+    def ends_early(program):
+        runs.append(program)
+        (tmp_path / "ceilings.partial.json").write_text("{}")
+        return status
+
+    monkeypatch.setattr(record, "status_of", ends_early)
+    for number in (1, 2):  # not taken for current, though it is signed
+        with pytest.raises((command.OutOfTime, UserError)):
+            record.run("ceilings", None, "quick", tmp_path, None)
+        checksums.verify(tmp_path)
+        assert json.loads((tmp_path / "ceilings.json").read_text()) == before
+        assert (tmp_path / "ceilings.csv").exists() and len(runs) == number
+    monkeypatch.setattr(record, "status_of", replaced)
+    started.described = current("ceilings", None)
+    record.run("ceilings", None, "quick", tmp_path, None)
     checksums.verify(tmp_path)
-    monkeypatch.setattr(record, "status_of", lambda program: 75)  # before its first group was done
-    with pytest.raises(command.OutOfTime):
-        record.run("ceilings", None, "quick", tmp_path, None)
-    checksums.verify(tmp_path)
-    assert list(checksums.read_sums(tmp_path)) == ["cartpole/throughput.csv", "cartpole/throughput.json"]
+    assert json.loads((tmp_path / "ceilings.json").read_text()) == started.described
+
+
+def test_a_piece_takes_the_place_of_a_recording_of_another_machine(tmp_path, monkeypatch):
+    """With the journal itself: nothing of the old rows goes into the new ones, nor is any lost by a kill before."""
+    columns, path = ["value"], tmp_path / "ceilings.csv"
+
+    def measures(memory_gib, *groups, killed=False):
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one", "memory_gib": memory_gib})
+
+        def status_of(program):
+            journal = results.Journal(path, columns, "ceilings", None, "quick", {})
+            for name in groups:
+                journal.add(name, [{"value": memory_gib}])
+            if killed:
+                journal.close()
+                return 137
+            journal.finish(planned=["a", "b"])
+            return 75
+
+        monkeypatch.setattr(record, "status_of", status_of)
+        with pytest.raises(UserError if killed else command.OutOfTime):
+            record.run("ceilings", None, "quick", tmp_path, None)
+        checksums.verify(tmp_path)
+        return path.read_text().split()[1:]
+
+    assert measures(8.0, "a") == ["8.0"]
+    assert measures(8.1, "a", killed=True) == ["8.0"]
+    assert measures(8.1, "b") == ["8.1", "8.1"]
 
 
 def recorded(monkeypatch, folder, *arguments):
