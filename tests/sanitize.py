@@ -87,6 +87,11 @@ class Canaries(TorchFunctionMode):
         return found
 
 
+def target(device: str) -> str:
+    """The architecture that is compiled for: the GPU's own, so that what is in the cache is found; or the newest."""
+    return "sm_{}{}".format(*torch.cuda.get_device_capability()) if device == "cuda" else compile.TARGETS[-1]
+
+
 def small(name: str, device: str, **options):
     """A small batch of an environment, of its own kind."""
     return envs.make(name, device=device, **(SMALL if envs.port(name).kind == "thread" else BLOCKS) | options)
@@ -207,7 +212,9 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
             if changed := around.changed():
                 sys.exit(f"sanitize: {name}: written: {'; '.join(changed)}")
             units = [text for text in launched if text not in before]
-            missing = {kernel for text in units for kernel in compile.entry_points(text) - launched[text]}
+            missing = {
+                kernel for text in units for kernel in compile.entry_points(text, target(device)) - launched[text]
+            }
             if missing or not units:
                 sys.exit(f"sanitize: {name}: never launched: {', '.join(sorted(missing)) or 'any kernel'}")
             print(f"{name}: {sum(len(launched[text]) for text in units)} kernels of {len(units)} units", flush=True)

@@ -68,16 +68,17 @@ class Probe(NamedTuple):
     run: Callable[[str], str]  # from a device to what was found
     gpu: bool = False  # has nothing to say without one
     alone: bool = False  # measures time: nothing else may run
+    steps: bool = True  # of environments or agents: `tests.prebuild` learns from a run of it which kernels it needs
 
 
 PROBES: dict[str, Probe] = {}
 
 
-def probe(gpu: bool = False, alone: bool = False) -> Callable:
+def probe(gpu: bool = False, alone: bool = False, steps: bool = True) -> Callable:
     """Adds a function to PROBES under its name, with hyphens."""
 
     def add(run):
-        PROBES[run.__name__.replace("_", "-")] = Probe(run, gpu, alone)
+        PROBES[run.__name__.replace("_", "-")] = Probe(run, gpu, alone, steps)
         return run
 
     return add
@@ -91,7 +92,7 @@ def require(true: object, otherwise: str) -> None:
 # ---- what is here, and whether kernels load ------------------------------------------------------
 
 
-@probe()
+@probe(steps=False)
 def versions(device: str) -> str:
     """Python, libraries, compilers, driver and GPU, and which libraries of the tests cannot be imported, and why."""
     from experiments import provenance
@@ -104,7 +105,7 @@ def versions(device: str) -> str:
         found.append(str(error))
     found += [str(machine[part]) for part in ("compiler", "gpu", "driver") if machine[part]]
     if device == "cuda":
-        found.append(f"CUDA {torch.version.cuda}, {target()}")
+        found.append(f"CUDA {torch.version.cuda}, {sanitize.target(device)}")
     return "; ".join([", ".join(found), *filter(None, map(lacking, LIBRARIES))])
 
 
@@ -115,10 +116,6 @@ def lacking(library: str) -> str:
     except Exception as error:
         return f"no {library} ({error})"
     return ""
-
-
-def target() -> str:
-    return "sm_{}{}".format(*torch.cuda.get_device_capability())
 
 
 def require_nvrtc(device: str) -> None:
@@ -136,19 +133,19 @@ def default_unit(name: str) -> str:
     return next(text for (mode, dtype, _), text in units.items() if (mode, dtype) == ("SameStep", "float32"))
 
 
-@probe()
+@probe(steps=False)
 def cubin(device: str) -> str:
     """A unit's binary is whole, and loads from its file; if not from that, does it from bytes?"""
     text = default_unit(ONE)
     require_nvrtc(device)
-    file = compile.cubin_file(text, target() if device == "cuda" else compile.TARGETS[-1])
+    file = compile.cubin_file(text, sanitize.target(device))
     binary = file.read_bytes()
     require(compile.end_of_tables(binary) <= len(binary), f"{file.name} is cut off: {len(binary)} bytes")
     if device == "cpu":
         return f"whole, {len(binary):,} bytes; not loaded"
     import cupy
 
-    kernel = sorted(compile.entry_points(text, target()))[0]
+    kernel = sorted(compile.entry_points(text, sanitize.target(device)))[0]
     try:
         cupy.RawModule(path=str(file)).get_function(kernel)
     except Exception as error:
@@ -159,16 +156,16 @@ def cubin(device: str) -> str:
     return f"loads from its file, {len(binary):,} bytes"
 
 
-@probe()
+@probe(steps=False)
 def kernels(device: str) -> str:
     """All kernels of every environment's default unit are found by their names."""
     require_nvrtc(device)
     count = 0
     for name in envs.names():
         text = default_unit(name)
-        found = compile.entry_points(text, target() if device == "cuda" else compile.TARGETS[-1])
+        found = compile.entry_points(text, sanitize.target(device))
         if device == "cuda":
-            module = compile.cuda_module(text, target())
+            module = compile.cuda_module(text, sanitize.target(device))
             found = [module.get_function(kernel).num_regs for kernel in found]
         require(found, f"{name} has no kernel")
         count += len(found)
@@ -223,7 +220,7 @@ def echo_unit(text: str) -> tuple[str, list[tuple[str, str]]]:
     return "\n".join(lines), wanted
 
 
-@probe()
+@probe(steps=False)
 def struct(device: str) -> str:
     """Every field of both structs reaches a kernel of either kind with its value, passed as all kernels' are."""
     found = []
@@ -243,7 +240,7 @@ def struct(device: str) -> str:
 
                 launch.cuda(text, *both, 1, 1, torch.device("cuda", 0))("echo")()
                 torch.cuda.synchronize()
-                pointer = compile.cuda_module(text, target()).get_global("echoed")
+                pointer = compile.cuda_module(text, sanitize.target(device)).get_global("echoed")
                 echoed = cupy.ndarray(len(given), np.uint64, pointer).get().tolist()
             else:
                 launch.cpu(text, *both, 1, 1)("echo")()
@@ -254,7 +251,7 @@ def struct(device: str) -> str:
     return ", ".join(found)
 
 
-@probe()
+@probe(steps=False)
 def unsigned(device: str) -> str:
     """Tensors of unsigned types can be filled, copied, cast, compared, and moved."""
     types = (torch.uint16, torch.uint32, torch.uint64)
@@ -455,14 +452,14 @@ def under(tool: str, *options: str) -> str:
     return done.stdout
 
 
-@probe(gpu=True)
+@probe(gpu=True, steps=False)
 def compute_sanitizer(device: str) -> str:
     """NVIDIA's compute-sanitizer watches an empty kernel and finds nothing."""
     require(sanitize.CLEAN.search(under("compute-sanitizer", "--tool", "memcheck")), "no summary without findings")
     return "memcheck works"
 
 
-@probe(gpu=True)
+@probe(gpu=True, steps=False)
 def ncu(device: str) -> str:
     """Nsight Compute counts cycles of an empty kernel."""
     counter = "sm__cycles_elapsed.max"
@@ -470,7 +467,7 @@ def ncu(device: str) -> str:
     return "counters can be read"
 
 
-@probe(gpu=True)
+@probe(gpu=True, steps=False)
 def profiler(device: str) -> str:
     """torch's profiler sees what the device does."""
     from torch.profiler import ProfilerActivity, profile
@@ -487,7 +484,7 @@ def profiler(device: str) -> str:
 # ---- times: alone --------------------------------------------------------------------------------
 
 
-@probe(gpu=True, alone=True)
+@probe(gpu=True, alone=True, steps=False)
 def graph_node(device: str) -> str:
     """What an empty kernel costs in a CUDA graph, beside the time that the tightest aim leaves for a step."""
     from experiments import ceilings, config

@@ -35,6 +35,20 @@ def test_a_kernel_that_is_left_out_is_named(monkeypatch):
         sanitize.exercise("cpu", ["pendulum"])
 
 
+def test_kernels_are_looked_for_in_binaries_of_the_device_itself(monkeypatch):
+    """Another architecture's would be compiled anew for each unit."""
+    asked, entry_points = set(), compile.entry_points
+    monkeypatch.setattr(compile, "entry_points", lambda text, target: asked.add(target) or entry_points(text, target))
+    monkeypatch.setattr(sanitize, "target", lambda device: {"cpu": "sm_80"}[device])
+    sanitize.exercise("cpu", [sanitize.AGENTS])
+    assert asked == {"sm_80"}
+
+
+def test_the_target_is_the_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (12, 0))
+    assert (sanitize.target("cuda"), sanitize.target("cpu")) == ("sm_120", compile.TARGETS[-1])
+
+
 def test_canaries_change_nothing_where_nothing_is_written_beside_a_tensor():
     assert sanitize.exercise("cpu", [sanitize.AGENTS], canaries=True) > 0
 

@@ -1,6 +1,5 @@
 """The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
 
-import contextlib
 import itertools
 import os
 import signal
@@ -199,17 +198,71 @@ def test_a_step_that_is_close_says_since_when(size, said, monkeypatch):
             smoke.PROBES["step-pendulum"].run("cpu")
 
 
-@pytest.mark.parametrize("name", ["ppo", "step-vehicular_edge", "eager"])
+QUICK = {"ppo", "step-vehicular_edge", "eager", "struct"}
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in HERE])
 def test_what_is_compiled_beforehand_is_what_a_probe_launches(name, monkeypatch):
     monkeypatch.setitem(TILES, "cpu", TILES["cuda"])
     launched, load = {}, launch.cpu
     monkeypatch.setattr(launch, "cpu", lambda text, *given: launched.setdefault(text) or load(text, *given))
     smoke.PROBES[name].run("cpu")
     monkeypatch.undo()
-    with prebuild.noted() as noted, contextlib.suppress(Exception):  # kernels that do nothing find nothing right
-        smoke.PROBES[name].run("cpu")
-    assert launched and launched.keys() <= noted.keys()
+    with prebuild.noted() as noted:
+        if smoke.PROBES[name].steps:
+            prebuild.attempt(name)
     assert launch.cpu is load
+    assert bool(noted) == smoke.PROBES[name].steps
+    assert bool(launched) == (smoke.PROBES[name].steps or name == "struct")
+    assert launched.keys() <= (noted | prebuild.listed()).keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in smoke.PROBES if name not in HERE])
+def test_what_a_probe_launches_on_a_gpu_only_is_compiled_beforehand_too(name):
+    if name == "compact" and "COMPACT" not in smoke.default_unit(smoke.ONE):
+        pytest.skip("the step kernel has one form")
+    with prebuild.noted() as noted:
+        if smoke.PROBES[name].steps:
+            prebuild.attempt(name)
+    assert bool(noted) == smoke.PROBES[name].steps
+
+
+@pytest.mark.parametrize("text", ["sm_80", "sm_120", "sm_90a"])
+def test_binaries_are_made_for_any_architecture(text, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["prebuild", "--target", text])
+    assert prebuild.arguments().target == text
+
+
+def test_another_word_is_no_architecture(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["prebuild", "--target", "H200"])
+    with pytest.raises(SystemExit):
+        prebuild.arguments()
+    assert "'H200' must be sm_ and the digits of a compute capability, as in sm_90" in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_written_is_told_before_anything_is_done(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file" / "cubins"))
+    monkeypatch.setattr(sys, "argv", ["prebuild"])
+    monkeypatch.setattr(compile, "nvrtc", lambda: None)
+    monkeypatch.setattr(prebuild, "launch_everything", lambda: pytest.fail("begun"))
+    with pytest.raises(compile.CompilerError, match="file/cubins, which cannot be written to"):
+        prebuild.main()
+
+
+def test_of_a_probe_only_what_it_finds_wrong_is_passed_over(monkeypatch):
+    def wrong(device):
+        raise AssertionError("three is not four")
+
+    def broken(device):
+        raise TypeError("no number")
+
+    monkeypatch.setattr(smoke, "PROBES", {"wrong": smoke.Probe(wrong), "broken": smoke.Probe(broken)})
+    prebuild.attempt("wrong")
+    with pytest.raises(TypeError, match="no number"):
+        prebuild.attempt("broken")
 
 
 @pytest.mark.skipif(envs.cuda_available(), reason="has a GPU")
