@@ -39,6 +39,9 @@ def main() -> None:
     folder = options.output or Path("results", "recorded", options.machine)
     known = envs.names()
     environments = options.environments or known
+    for place in (folder, *folder.parents, *(folder / name for name in environments)):
+        if place.exists() and not place.is_dir():
+            raise UserError(f"--output: {place} is a file, and a folder is needed there")
     for name in environments:
         if name not in known:
             raise UserError(f"--environments: there is no environment {name!r}; there are {', '.join(known)}")
@@ -255,11 +258,17 @@ def status_of(program: Sequence[str]) -> int:
 
 
 def described_in(output: Path) -> dict:
-    """The provenance of a result, empty where there is none."""
+    """The provenance of a result, empty where there is none; UserError where it is damaged."""
+    file = output.with_suffix(".json")
     try:
-        return json.loads(output.with_suffix(".json").read_text())
-    except (OSError, ValueError):
+        described = json.loads(file.read_text())
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError):
+        described = None
+    if not isinstance(described, dict):
+        raise UserError(f"{file} is damaged; restore it, or remove it and {output.name} to measure anew")
+    return described
 
 
 def keep_larger_scale(output: Path, described: dict, scale: str) -> None:

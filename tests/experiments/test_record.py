@@ -454,6 +454,28 @@ def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_
     checksums.verify(tmp_path)
 
 
+@pytest.mark.parametrize("content", ['{"scale": "qu', "", "null", "[]", "\udcff"])
+def test_a_damaged_provenance_is_named_and_nothing_is_measured(started, tmp_path, content):
+    kept = tmp_path / "ceilings.json"
+    (tmp_path / "ceilings.csv").write_text("rows\n")
+    kept.write_bytes(content.encode(errors="surrogateescape"))
+    message = r"ceilings\.json is damaged; restore it, or remove it and ceilings\.csv to measure anew"
+    with pytest.raises(UserError, match=message):
+        record.run("ceilings", None, "quick", tmp_path, None)
+    assert started == [] and (tmp_path / "ceilings.csv").read_text() == "rows\n"
+
+
+@pytest.mark.parametrize("place", ["", "below", "cartpole"])
+def test_a_file_where_a_folder_is_needed_is_told_before_anything_is_measured(started, tmp_path, monkeypatch, place):
+    folder = tmp_path / "taken" / place if place == "below" else tmp_path / "taken"
+    file = folder / place if place == "cartpole" else tmp_path / "taken"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    with pytest.raises(UserError, match=f"--output: {file} is a file, and a folder is needed there"):
+        recorded(monkeypatch, folder, "--environments", "cartpole", "--experiments", "ceilings", "throughput")
+    assert started == []
+
+
 def test_a_quick_run_does_not_replace_a_full_recording(tmp_path):
     kept = tmp_path / "ceilings.json"
     kept.write_text(json.dumps({"scale": "full"}))
