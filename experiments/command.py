@@ -13,6 +13,7 @@ from experiments import SCALES, UserError
 from experiments.config import nearest
 
 DEVICES = ("cpu", "cuda")
+GRACE_S = 60.0  # by which what is begun in time may be predicted to end late
 NOT_FINISHED = 75  # exit status where the time given was over: the same command goes on
 
 
@@ -40,6 +41,7 @@ def add_minutes(arguments: argparse.ArgumentParser) -> None:
         "--minutes",
         type=moment,
         dest="deadline",
+        metavar="MINUTES",
         default=math.inf,
         help=f"begin nothing after so many; with something left the status is {NOT_FINISHED} (default: no end)",
     )
@@ -92,11 +94,19 @@ def devices(asked: list[str] | None) -> list[str]:
     return [device for device in DEVICES if device in asked]
 
 
-def progress(items: Iterable, label: Callable[[object], str], deadline: float = math.inf) -> Iterator:
+def progress(
+    items: Iterable,
+    label: Callable[[object], str],
+    deadline: float = math.inf,
+    seconds: Callable[[object], float] = lambda item: 0.0,
+) -> Iterator:
     """Hand out the items: under a bar on a terminal, with one plain line each in a log.
 
+    seconds: the time that an item is predicted to take, where that is known.
+
     Raises:
-        OutOfTime: the deadline (see `add_minutes`) has passed and there are items left.
+        OutOfTime: the deadline (see `add_minutes`) has passed and there are items left, or the next one is predicted to
+            end more than GRACE_S after it.
     """
     items = list(items)
     on_terminal = sys.stderr.isatty()
@@ -105,7 +115,8 @@ def progress(items: Iterable, label: Callable[[object], str], deadline: float = 
 
         bar = tqdm(items, file=sys.stderr)
     for number, item in enumerate(bar if on_terminal else items, 1):
-        if time.monotonic() >= deadline:
+        now = time.monotonic()
+        if now >= deadline or now + seconds(item) > deadline + GRACE_S:
             raise OutOfTime(f"{label(item)} is next, {len(items) - number + 1} are left")
         if on_terminal:
             bar.set_description(label(item))

@@ -54,8 +54,9 @@ def main() -> None:
     if options.dry_run:
         print("\n".join(listing(steps, options.scale, present, options.minutes)))
         return
+    begun = False
     for step in steps:
-        run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline)
+        begun |= run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline, begun)
     print(f"recorded in {folder}, signed in {folder / SUMS}")
 
 
@@ -110,10 +111,12 @@ def listing(steps: Sequence[Step], scale: str, present: list[str], minutes: floa
         if found is None:
             lines.append(f"{'':>8}  {named}: its time is not known beforehand")
         for number, (label, seconds) in enumerate(found or ()):
-            if spent_s >= 60 * minutes:
+            starting_s = START_S if number == 0 else 0.0
+            late = spent_s > 0 and spent_s + starting_s + seconds > 60 * minutes + command.GRACE_S
+            if spent_s >= 60 * minutes or late:
                 lines.append(f"---- piece {pieces} takes at most {spent_s / 60:.1f} min; the next begins")
-                pieces, spent_s, number = pieces + 1, 0.0, 0
-            seconds += START_S if number == 0 else 0  # each piece starts its processes anew
+                pieces, spent_s, starting_s = pieces + 1, 0.0, START_S  # each piece starts its processes anew
+            seconds += starting_s
             spent_s += seconds
             lines.append(f"{seconds:6.1f} s  {named}: {label}")
     return [*lines, f"---- piece {pieces} takes at most {spent_s / 60:.1f} min, with nothing compiled before"]
@@ -194,10 +197,12 @@ def run(
     commit: str | None,
     deadline: float = math.inf,
     headline: str | None = None,
-) -> None:
-    """Run one experiment's command line into the folder, unless its result there is of the present code.
+    begun: bool = False,
+) -> bool:
+    """Run one experiment's command line into the folder, unless its result there is of the present code; was it run?
 
-    headline: only what targets name, of this device.
+    headline: only what targets name, of this device. begun: something has run since the deadline was set, so that even
+    the first group waits if it is predicted to end too late.
 
     Raises:
         OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done. What it has measured by then
@@ -209,17 +214,17 @@ def run(
     library = LIBRARIES[config.kind(environment)] if experiment in AGAINST_ORIGINALS else None
     if library and importlib.util.find_spec(library.lower()) is None:
         print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
-        return
+        return False
     wanted = [label for label, _ in groups_of(step, scale, command.devices(None))] if headline else None
     if wanted == []:
         print(f"{name_of(step)}: no target names a group of {headline}", flush=True)
-        return
+        return False
     described = described_in(output)
     current = is_current(described, experiment, environment, scale)
     missing = described.get("missing", []) if wanted is None else set(described.get("missing", [])) & set(wanted)
     if current and not missing and is_signed(folder, files):
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
-        return
+        return False
     keep_larger_scale(output, described, scale)
     left_s = deadline - time.monotonic()
     if left_s <= 0:
@@ -229,6 +234,7 @@ def run(
     program += ["--headline", "--devices", headline] if headline else []
     program += ["--commit", commit] if commit else []
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
+    program += ["--strict-minutes"] if begun and left_s < math.inf and experiment == "throughput" else []
     print(name_of(step), flush=True)
     if not ((current and missing) or is_signed(folder, files)):  # such a piece is gone on from
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
@@ -241,6 +247,7 @@ def run(
         sign(folder, files)
     if status == command.NOT_FINISHED:
         raise command.OutOfTime(f"{name_of(step)} has begun")
+    return True
 
 
 def status_of(program: Sequence[str]) -> int:

@@ -147,6 +147,11 @@ def main() -> None:
     arguments.add_argument(
         "--headline", action="store_true", help="only what the targets name; a run without this option does the rest"
     )
+    arguments.add_argument(
+        "--strict-minutes",
+        action="store_true",
+        help=f"do not begin the first group either if it is predicted to end {command.GRACE_S:.0f} s after --minutes",
+    )
     options = arguments.parse_args()
     name = options.environment
     settings = config.load(name, options.scale)
@@ -175,15 +180,23 @@ def main() -> None:
         options.commit,
     )
 
+    left = [one for one in chosen if label(one) not in journal]
+    seconds, measured = dict(predicted(name, settings, left)), False
+
+    def predicted_s(group: Group) -> float:
+        """Of a group that may wait; where nothing is measured yet, one that always waited would never be."""
+        return seconds[label(group)] if measured or options.strict_minutes else 0.0
+
     method, whole_run = timing.method(settings.throughput.blocks), {label(one): asdict(one) for one in todo}
     with journal.leaving(whole_run, method):
-        for group in command.progress([one for one in chosen if label(one) not in journal], label, options.deadline):
+        for group in command.progress(left, label, options.deadline, predicted_s):
             reason = too_large(name, group, settings)
             if reason:
                 print(f"{label(group)}: left out, {reason}")
                 del whole_run[label(group)]
             else:
                 journal.add(label(group), measure(name, group, settings))
+                measured = True
     if not journal.groups:
         raise UserError("nothing was measured: no rung that was asked for can run here")
     frame = journal.frame()

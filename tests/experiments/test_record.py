@@ -402,6 +402,38 @@ def test_a_dry_run_tells_what_headlines_take_and_starts_nothing(started, tmp_pat
     assert started == [] and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("seconds", "pieces"),
+    [
+        ([400, 40, 100, 1], [448, 109]),  # 8 s to start; 100 more would end 68 after the eight minutes
+        ([400, 40, 90, 1], [538, 9]),
+        ([700, 1], [708, 9]),
+        ([50, 700, 1], [58, 708, 9]),
+    ],
+)
+def test_a_dry_run_cuts_where_measuring_would(monkeypatch, seconds, pieces):
+    groups = [(str(number), float(each)) for number, each in enumerate(seconds)]
+    monkeypatch.setattr(record, "groups_of", lambda *step: groups)
+    lines = record.listing([record.Step("throughput", "cartpole")], "quick", ["cpu"], 8)
+    found = [float(minutes[1]) for line in lines if (minutes := re.search(r"takes .*?([\d.]+) min", line))]
+    assert found == pytest.approx([each / 60 for each in pieces], abs=0.06)
+
+
+def test_after_the_first_step_of_a_recording_no_group_may_end_late(started, tmp_path, monkeypatch):
+    """Nor without a limit of time is anything said of it."""
+    asked = ["--experiments", "throughput", "--environments", "cartpole", "pendulum"]
+    recorded(monkeypatch, tmp_path, *asked, "--minutes", "8")
+    recorded(monkeypatch, tmp_path, *asked)
+    assert ["--strict-minutes" in program for program in started] == [False, True, False, False]
+
+
+def test_minutes_are_asked_for_as_such(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["record", "--help"])
+    with pytest.raises(SystemExit):
+        record.main()
+    assert "--minutes MINUTES" in capsys.readouterr().out
+
+
 def test_what_cannot_be_predicted_is_listed_without_a_time(started, tmp_path, monkeypatch, capsys):
     recorded(
         monkeypatch, tmp_path, "--dry-run", "--environments", "cartpole", "--experiments", "ceilings", "correctness"

@@ -452,6 +452,38 @@ def test_a_piece_judges_no_target_of_which_something_is_missing(run, tmp_path, m
     assert [line for line in lines if "not measured" in line and "all cores, over Gymnasium's CartPole in" in line]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "options", "measured"),
+    [
+        ([400, 50, 100, 1], [], 2),  # 450 s of 480 are over, and 100 more would end 70 after them
+        ([400, 50, 80, 1], [], 3),
+        ([700, 1], [], 1),  # or such a group would never be measured
+        ([700, 1], ["--strict-minutes"], 0),
+        ([470, 60, 20], ["--strict-minutes"], 2),
+    ],
+)
+def test_no_group_is_begun_that_is_predicted_to_end_too_late(run, tmp_path, monkeypatch, seconds, options, measured):
+    now, planned, fake = [0.0], throughput.planned, throughput.measure
+    took = {}
+
+    def measure(name, wanted, settings):
+        now[0] += took[throughput.label(wanted)]
+        return fake(name, wanted, settings)
+
+    def predicted(name, settings, groups):
+        took.update(zip(map(throughput.label, groups), seconds, strict=True))
+        return list(took.items())
+
+    monkeypatch.setattr(throughput, "planned", lambda *options: planned(*options)[: len(seconds)])
+    monkeypatch.setattr(throughput, "in_order", lambda groups, *options: groups)
+    monkeypatch.setattr(throughput, "predicted", predicted)
+    monkeypatch.setattr(throughput, "measure", measure)
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    with contextlib.suppress(SystemExit):
+        run("pendulum", "--devices", "cpu", "--minutes", "8", *options)
+    assert len(run.measured) == measured
+
+
 def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypatch):
     whole, output = throughput.measure, tmp_path / "results" / "pendulum" / "throughput.csv"
     deadline = []
