@@ -1,4 +1,4 @@
-"""The first two minutes on a GPU: small probes, each in a process of its own, and one line for each.
+"""The first minutes on a GPU: small probes, each in a process of its own, and one line for each.
 
     python -m tests.smoke                    all of them; status 1 if one fails
     python -m tests.smoke --device cpu       what can be run without a GPU

@@ -1,4 +1,4 @@
-"""The first two minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
+"""The first minutes on a GPU, as far as they go without one; and what becomes of a probe that goes wrong."""
 
 import itertools
 import os
