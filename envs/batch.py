@@ -21,13 +21,23 @@ from .vectorised import Vectorised
 
 FETCH_EVERY = 8  # as in batch.cuh: steps between fetches of reset numbers in a fused rollout
 SINGLE_THREAD_BELOW = 16384  # environments; below, waking a second thread costs more than it saves
-STEP_BLOCK = 256  # threads of a GPU's block that steps, as in batch_cuda.cuh, where that many fill every multiprocessor
+BLOCK = 256  # threads of a GPU's block at most, as in batch_cuda.cuh
+WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
 
 
 def step_block(num_envs: int, tile: int, device: torch.device) -> int:
     """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
-    fills = num_envs >= STEP_BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
-    return STEP_BLOCK if fills else tile
+    fills = num_envs >= BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
+    return BLOCK if fills else tile
+
+
+def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
+    """Threads of a block with a network in its shared memory: enough that the blocks which find room have WARPS."""
+    room = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor // network_bytes
+    threads = tile
+    while threads < BLOCK and room * threads < 32 * WARPS:
+        threads *= 2
+    return threads
 
 
 class BatchedEnv(Vectorised):
@@ -180,8 +190,7 @@ class BatchedEnv(Vectorised):
         self._call = structs.struct("Call", text)
         kernel = self._lookup(text)
         self._lookups = {0: kernel}  # by the width of an MLP, which has a unit of its own; 0: none
-        on_gpu = self.device.type == "cuda"
-        together = step_block(self.num_envs, self._tile, self.device) // self._tile if on_gpu else 1
+        together = self._tiles_together("step")
         self._steps = {
             dtype: kernel(f"step_{str(dtype).removeprefix('torch.')}", together) for dtype in self._actions.types
         }
@@ -193,6 +202,16 @@ class BatchedEnv(Vectorised):
         if self.device.type == "cpu":
             return launch.cpu(text, self._batch, self._call, self._tiles, self.threads)
         return launch.cuda(text, self._batch, self._call, self._tiles, self._tile, self.device)
+
+    def _tiles_together(self, name: str, hidden: int = 0) -> int:
+        """Tiles that a block of a GPU holds."""
+        if self.device.type == "cpu" or not (hidden or name == "step"):
+            return 1
+        if not hidden:
+            return step_block(self.num_envs, self._tile, self.device) // self._tile
+        outputs, inputs = self.port.policy_shape
+        network_bytes = 4 * 2 * (hidden * (hidden + inputs + outputs + 2) + outputs + 4)
+        return network_block(network_bytes, self._tile, self.device) // self._tile
 
     def _present(self):
         """What `step` returns, made once."""
@@ -211,7 +230,7 @@ class BatchedEnv(Vectorised):
         if (name, hidden) not in self._kernels:
             if hidden not in self._lookups:
                 self._lookups[hidden] = self._lookup(self._unit(hidden))
-            self._kernels[name, hidden] = self._lookups[hidden](name)
+            self._kernels[name, hidden] = self._lookups[hidden](name, self._tiles_together(name, hidden))
         structs.fill(self._call, **arguments)
         self._kernels[name, hidden]()
 

@@ -16,6 +16,8 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
         text: the translation unit.
         batch, call: the ctypes structs of `batch.cuh`; read at every run.
         tiles, threads: a pool of threads shares the tiles.
+
+    A lookup takes `together` as that of a GPU does, and makes no use of it.
     """
     library = compile.library(text)
     pointers = ctypes.addressof(batch), ctypes.addressof(call)
@@ -83,7 +85,7 @@ def cuda(
 
 
 class _Stream:
-    """A stream as CuPy takes one, by its address; to make a `cupy.cuda.Stream` takes about as long as the launch."""
+    """A stream as CuPy's kernels read one, by its address; to make a `cupy.cuda.Stream` takes as long as to launch."""
 
     ptr = 0
 

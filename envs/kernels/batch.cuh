@@ -1,8 +1,9 @@
 // The batched environment around one Environment, written once for every environment and both compilers.
 //
-// B environments form groups of equal size, one seed each; a group is cut into tiles of at most TILE environments. A tile is a
-// thread block on the GPU (one thread per environment) and one call's worth of vector loops on the CPU. Tiles share nothing, so
-// no result depends on the block, the thread count or the order.
+// B environments form groups of equal size, one seed each; a group is cut into tiles of at most TILE environments. A tile is one
+// call's worth of vector loops on the CPU, and on the GPU a thread block, or a part of one, with a thread per environment. What
+// ends in a block may be counted in any of its tiles; else tiles share nothing, so no result depends on the block, the thread
+// count or the order.
 #pragma once
 #include "episodes.cuh"
 
@@ -33,7 +34,7 @@ struct Batch {
     float* final_obs;      // [B, OBS] of the last ended episode
     float* episode_return; // [B]
     int* episode_length;   // [B]
-    i64* totals;           // [3, tiles] episodes, steps in them, return in units of 2^-20: integers, so that order cannot matter
+    i64* totals;           // [3, tiles] episodes, steps in them, return in units of 2^-20: integers, whose sum over tiles has no order
     double* extremes;      // [4, tiles] shortest, longest, lowest and highest return
     i64* clock;            // [tiles] batched steps since the seed
     real* bounds;          // [BOUNDS] reset box

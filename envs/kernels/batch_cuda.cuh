@@ -1,15 +1,37 @@
-// The GPU form: one thread per environment, one block per tile; of a step, one block per tile or per several.
+// The GPU form: one thread per environment. A block holds one tile; one that steps, or whose policy is an MLP, may hold several.
 #pragma once
 
-enum { STEP_BLOCK = 256 };  // threads at most
+enum { BLOCK = 256 };  // threads at most
 // Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
-// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP, which kernel.cuh may define) 64 and 128.
+// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP, which kernel.cuh may define) 64 and 128. Before sm_80 a
+// multiprocessor holds fewer threads than that.
 #ifndef LONG_STEP
 #define LONG_STEP 0
 #endif
-#define BOUNDS(THREADS, BLOCKS) __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 ? 1 : (BLOCKS))
-#define KERNEL extern "C" __global__ void BOUNDS(TILE, (LONG_STEP ? 512 : 768) / TILE)
-#define STEP extern "C" __global__ void BOUNDS(STEP_BLOCK, LONG_STEP ? 4 : 5)
+#define BOUNDS(THREADS, BLOCKS) \
+    __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 || __CUDA_ARCH__ < 800 ? 1 : (BLOCKS))
+#define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
+#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP ? 4 : 5)
+
+// Where a thread is, in a block of one tile or of SEVERAL; every warp lies in one.
+template <bool SEVERAL>
+struct Thread {
+    i64 first, tile;  // of the block, of the thread
+    bool inside;      // the last block may have tiles to spare
+    int lane;
+    Span span;
+    bool live;        // has an environment
+    i64 i;
+
+    FN Thread(const Batch& b)
+        : first(SEVERAL ? i64(blockIdx.x) * (blockDim.x / TILE) : blockIdx.x), tile(SEVERAL ? first + threadIdx.x / TILE : first),
+          inside(!SEVERAL || tile < b.tiles), lane(SEVERAL ? threadIdx.x % TILE : threadIdx.x),
+          span(span_of(b, inside ? tile : first)), live(inside && lane < span.count), i(span.base + lane) {}
+    FN i64 clock(const Batch& b) const { return b.clock[inside ? tile : first]; }
+    FN void add_to_clock(const Batch& b, int steps) const {
+        if (inside && lane == 0) b.clock[tile] += steps;
+    }
+};
 
 // The first state of an environment's episode of that number.
 FN void first_state(const Batch& b, const Span& span, int lane, u32 episode, real* s) {
@@ -38,7 +60,7 @@ FN Episodes over_warp(Episodes episodes) {
 
 // Adds the episodes of a block's threads to a tile's totals: within each warp, then warp by warp, always in the same order.
 FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
-    __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (STEP_BLOCK / 32)];
+    __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (BLOCK / 32)];
     Episodes* of_warp = reinterpret_cast<Episodes*>(storage);
     if (!__syncthreads_or(episodes.count != 0)) return;
     if (__any_sync(0xffffffffu, episodes.count != 0)) episodes = over_warp(episodes);
@@ -121,55 +143,50 @@ FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episo
 #endif
 template <typename Given>
 FN void step_block(const Batch& b, const Call& call) {
-    const int thread = threadIdx.x, lane = thread % TILE;
-    const i64 first = i64(blockIdx.x) * (blockDim.x / TILE), tile = first + thread / TILE;  // every warp lies in one tile
-    const bool inside = tile < b.tiles;
-    const Span span = span_of(b, inside ? tile : first);
-    const i64 i = span.base + lane;
-    const bool live = inside && lane < span.count;
+    const Thread<true> at(b);
     const Given* actions = static_cast<const Given*>(call.input);
     Episodes episodes;
     if (COMPACT && AUTORESET == SAME_STEP) {
-        __shared__ u16 gathered[STEP_BLOCK];
+        __shared__ u16 gathered[BLOCK];
         __shared__ int count;
         Before e;
         Given action;
-        if (thread == 0) count = 0;
-        if (inside && lane == 0) b.clock[tile] += 1;
-        if (live) {
-            e = before_step(b, i);
-            action = actions[i];
+        if (threadIdx.x == 0) count = 0;
+        at.add_to_clock(b, 1);
+        if (at.live) {
+            e = before_step(b, at.i);
+            action = actions[at.i];
         }
         __syncthreads();  // all loads are on their way before the first is waited for
-        if (live) {
-            if (advance(b, i, action, e)) {
-                gathered[atomicAdd(&count, 1)] = u16(thread);
+        if (at.live) {
+            if (advance(b, at.i, action, e)) {
+                gathered[atomicAdd(&count, 1)] = u16(threadIdx.x);
             } else if (!VIEW) {
-                observe(e.s, b.obs + i * OBS);
+                observe(e.s, b.obs + at.i * OBS);
             }
         }
         __syncthreads();
         const int ended = count;
-        if (thread >= 32 || ended == 0) return;
+        if (threadIdx.x >= 32 || ended == 0) return;
 #pragma unroll 1
-        for (int k = thread; k < ended; k += 32) {  // all is read before anything is written, so that no read waits for another
-            const int at = gathered[k] % TILE;
-            const Span there = span_of(b, first + gathered[k] / TILE);
-            const i64 j = there.base + at;
-            const u32 episode = b.episode[j] + 1;
+        for (int k = threadIdx.x; k < ended; k += 32) {  // reads before writes, so that no read waits for another
+            const int lane = gathered[k] % TILE;
+            const Span span = span_of(b, at.first + gathered[k] / TILE);
+            const i64 i = span.base + lane;
+            const u32 episode = b.episode[i] + 1;
             real next[STATE];
-            load(b, j, e.s);
-            first_state(b, there, at, episode, next);
-            finish_episode(b, j, e.s, episodes);
-            b.episode[j] = episode;
-            begin(b, j, next);
+            load(b, i, e.s);
+            first_state(b, span, lane, episode, next);
+            finish_episode(b, i, e.s, episodes);
+            b.episode[i] = episode;
+            begin(b, i, next);
         }
         episodes = over_warp(episodes);
-        if (thread == 0) episodes.store(b, first);
+        if (threadIdx.x == 0) episodes.store(b, at.first);
     } else {
-        if (live) step_one(b, span, lane, actions[i], episodes);
-        if (inside && lane == 0) b.clock[tile] += 1;
-        add_to_tile(b, first, episodes);
+        if (at.live) step_one(b, at.span, at.lane, actions[at.i], episodes);
+        at.add_to_clock(b, 1);
+        add_to_tile(b, at.first, episodes);
     }
 }
 
@@ -254,157 +271,5 @@ KERNEL random_actions(const Batch b, const Call call) {
 #endif
 
 #if AUTORESET == 1
-FN void observe_kept(const real* s, float* obs, bool narrow) {
-    Environment::observe(s, obs);
-#pragma unroll
-    for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
-}
-
-FN void write_bfloat16(u16* row, const float* obs) {
-#pragma unroll
-    for (int j = 0; j < OBS; j++) row[j] = bfloat16(obs[j]);
-}
-
-#if HIDDEN
-FN Chosen choose(const Call& call, const float* numbers, const Span& span, int lane, u32 t, const float* obs, float& log_prob) {
-    float scores[SCORES];
-    u32 words[4] = {span.index + lane, 0, t, STREAM_SAMPLING};
-    network<SCORES>(numbers, obs, scores);
-    if (!call.greedy) philox(words[0], words[1], words[2], words[3], span.key);
-    return sample(scores, numbers + LOG_STD_AT, call.greedy, words[0], words[1], log_prob);
-}
-#endif
-
-// K steps with the state in registers. Reset numbers are fetched ahead, all lanes of a warp together, so that a lane whose
-// episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
-template <int POLICY, bool TRAJECTORY>
-FN void rollout_tile(const Batch& b, const Call& call) {
-    constexpr bool BY_LENGTH = Episodes::PER_STEP != 0;
-    const i64 tile = blockIdx.x, clock = b.clock[tile];
-    const Span span = span_of(b, tile);
-    const int lane = threadIdx.x, steps = int(call.steps);
-    const i64 i = span.base + lane;
-    Episodes episodes;
-#if HIDDEN
-    __shared__ alignas(16) float numbers[NUMBERS];
-    for (int n = lane; n < (call.value ? NUMBERS : CRITIC_AT); n += TILE) numbers[n] = call.weights[n];
-    __syncthreads();
-#endif
-    const unsigned warp = __ballot_sync(0xffffffffu, lane < span.count);
-    if (lane < span.count) {
-        real next[STATE];
-        float obs[OBS], weights[SCORES * OBS], bias[SCORES];
-        const Before before = before_step(b, i);
-        Before e = before;
-        const u32 begun = b.episode[i];
-        u32 episode = begun, fetched = begun;
-        Chosen action = 0;
-        RandomPolicy random(span, lane, clock);  // unless it is the policy, none of it is computed
-        const bool narrow = TRAJECTORY && call.obs_bfloat16;
-        if (POLICY == LINEAR) {
-#pragma unroll
-            for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];
-#pragma unroll
-            for (int a = 0; a < SCORES; a++) bias[a] = call.bias[a];
-        }
-        i64 row = i;  // of [K, B]
-        for (int k = 0;; row += b.num_envs) {
-            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, obs, narrow);
-            if (POLICY == RANDOM) action = random.action(u32(clock) + k);
-            if (POLICY == LINEAR) action = linear_action(obs, weights, bias);
-#if HIDDEN
-            float log_prob;
-            action = choose(call, numbers, span, lane, u32(clock) + k, obs, log_prob);
-            if (TRAJECTORY) {
-                call.log_prob[row] = log_prob;
-                if (call.value) network<1>(numbers + CRITIC_AT, obs, call.value + row);
-            }
-#endif
-            if (TRAJECTORY) {
-                call.actions[row] = Stored(action);
-                if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
-                else write_row(call.obs + row * OBS, obs);
-            }
-            if (k == steps - 1) break;
-            if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
-                fetched = episode + 1;
-                first_state(b, span, lane, fetched, next);
-            }
-            float reward;
-            bool terminated;
-            // The random policy's actions lie in the space.
-            Environment::step(e.s, POLICY == RANDOM ? Action(action) : admitted(taken(action)), reward, terminated);
-            e.length += 1;
-            if (RUNNING_RETURN) e.running += reward;
-            const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
-            if (TRAJECTORY) {
-                call.reward[row] = reward;
-                call.terminated[row] = terminated;
-                call.truncated[row] = truncated;
-#if HIDDEN
-                if (call.value) {
-                    call.bootstrap[row] = 0.0f;
-                    if (truncated && !terminated) {
-                        observe_kept(e.s, obs, narrow);
-                        network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
-                    }
-                }
-#endif
-            }
-            if (ended) {
-                episodes.add(e.length, return_of(e.running, e.length, terminated));
-                episode += 1;
-                e.length = 0;
-                e.running = 0.0f;
-                if (episode != fetched) {  // a second reset since the fetch: computed on the spot
-                    first_state(b, span, lane, episode, e.s);
-                } else {
-#pragma unroll
-                    for (int j = 0; j < STATE; j++) e.s[j] = next[j];
-                }
-            }
-            k += 1;
-            if (POLICY == RANDOM) random.go_on(span, lane, clock, k);
-        }
-        if (BY_LENGTH) {  // both need no adding up from step to step
-            episodes.count = episode - begun;
-            episodes.steps = i64(before.length) + (steps - 1) - e.length;
-        }
-        save(b, i, e.s);
-        b.elapsed[i] = e.length;
-        b.episode[i] = episode;
-        if (RUNNING_RETURN) b.running_return[i] = e.running;
-        step_one(b, span, lane, taken(action), episodes);
-        if (TRAJECTORY) {
-            call.reward[row] = b.reward[i];
-            call.terminated[row] = b.terminated[i];
-            call.truncated[row] = b.truncated[i];
-#if HIDDEN
-            if (call.value) {
-                call.bootstrap[row] = 0.0f;
-                if (b.truncated[i] && !b.terminated[i]) {
-#pragma unroll
-                    for (int j = 0; j < OBS; j++) obs[j] = kept(b.final_obs[i * OBS + j], narrow);
-                    network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
-                }
-                load(b, i, e.s);
-                observe_kept(e.s, obs, narrow);
-                network<1>(numbers + CRITIC_AT, obs, call.value + row + b.num_envs);
-            }
-#endif
-        }
-    }
-    __syncthreads();
-    if (lane == 0) b.clock[tile] = clock + steps;
-    add_to_tile(b, tile, episodes);
-}
-#if HIDDEN
-KERNEL rollout_mlp_statistics(const Batch b, const Call call) { rollout_tile<MLP, false>(b, call); }
-KERNEL rollout_mlp_trajectory(const Batch b, const Call call) { rollout_tile<MLP, true>(b, call); }
-#else
-KERNEL rollout_random_statistics(const Batch b, const Call call) { rollout_tile<RANDOM, false>(b, call); }
-KERNEL rollout_random_trajectory(const Batch b, const Call call) { rollout_tile<RANDOM, true>(b, call); }
-KERNEL rollout_linear_statistics(const Batch b, const Call call) { rollout_tile<LINEAR, false>(b, call); }
-KERNEL rollout_linear_trajectory(const Batch b, const Call call) { rollout_tile<LINEAR, true>(b, call); }
-#endif
+#include "rollout_cuda.cuh"
 #endif

@@ -228,6 +228,7 @@ def cubin_file(text: str, target: str) -> Path:
         CompilerError: NVRTC is missing, or its own message.
     """
     version = ".".join(map(str, nvrtc().getVersion()))
+    # "whole": a cache may hold binaries from before their last byte was put back.
     key = hashlib.sha256("\0".join([text, target, version, "whole", *NVRTC_FLAGS]).encode()).hexdigest()[:32]
     path = cache_folder() / f"{key}.cubin"
     if not path.exists():

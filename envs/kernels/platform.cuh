@@ -146,7 +146,8 @@ FN float logarithm(float x) {
 }
 
 // a / b of the tangent below, correctly rounded. Its divisors lie between 1 and 2.5 and its quotients are at most 1, so a GPU
-// needs neither the question nor the branch of its own division, and one correction is enough for every x.
+// needs neither the question nor the branch of its own division. One correction is enough for every x, whichever neighbour of
+// 1 / b the GPU's estimate is, but for one x near 6e-8, where b = 2 - 2^-23: there it has to be the nearest, as in its own division.
 FN float quotient(float a, float b) {
 #ifdef __CUDACC__
     float r;

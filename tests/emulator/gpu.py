@@ -60,7 +60,7 @@ class Device(str):
         reciprocal_ulp: units in the last place by which approximate reciprocals are off: -1, 0 or 1.
     """
 
-    type, index = "cuda", 0
+    type, index, block = "cuda", 0, None
 
     def __new__(cls, order: str = "ascending", fault: tuple[str, str] | None = None, reciprocal_ulp: int = 0):
         device = super().__new__(cls, "cpu")
@@ -93,21 +93,21 @@ def make(
         order, fault, reciprocal_ulp: of `Device`.
     """
     device = Device(order, fault, reciprocal_ulp)
+    device.block = block
     with _blocks_of(block) if block else contextlib.nullcontext():
         return envs.make(name, num_envs, device=device, **options)
 
 
 @contextlib.contextmanager
 def _blocks_of(threads: int) -> Iterator[None]:
-    """Within it batches are made for blocks of so many threads: of those that step, or lanes."""
+    """Within it batches of blocks are made for so many lanes."""
     allocate = block.BlockEnv._allocate
 
     def with_lanes(self, *args):
         self.layout = dataclasses.replace(self.layout, lanes=threads)
         allocate(self, *args)
 
-    step_block = mock.patch.object(batch, "step_block", return_value=threads)
-    with step_block, mock.patch.object(block.BlockEnv, "_allocate", with_lanes):
+    with mock.patch.object(block.BlockEnv, "_allocate", with_lanes):
         yield
 
 
@@ -128,12 +128,19 @@ def installed() -> Iterator[None]:
 
         return mock.patch.object(module, name, either)
 
-    properties = SimpleNamespace(shared_memory_per_block_optin=SHARED_BYTES, multi_processor_count=MULTIPROCESSORS)
+    properties = SimpleNamespace(
+        shared_memory_per_block_optin=SHARED_BYTES,
+        shared_memory_per_multiprocessor=SHARED_BYTES + 1024,
+        multi_processor_count=MULTIPROCESSORS,
+    )
     with contextlib.ExitStack() as stack:
         for module in (vectorised, agents.rollout, agents.normaliser):
             stack.enter_context(standing_in(module, "find_device", lambda device: device, 0))
         stack.enter_context(standing_in(checks, "available_memory", lambda device: 2**36, 0))
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))
+        for name in ("step_block", "network_block"):
+            real = getattr(batch, name)
+            stack.enter_context(standing_in(batch, name, lambda *args, real=real: args[2].block or real(*args), 2))
         stack.enter_context(standing_in(launch, "constant", constant, 2))
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
         for make in ("zeros", "empty"):

@@ -1,10 +1,16 @@
 """What only a GPU can show: batches that fill no block, streams, graphs of blocks, one memory for several libraries."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 
 import envs
+from envs import launch
+from envs.kernels import compile, structs
 from tests.envs.batches import MODES, NAMES, copies, make, random_step, same, spread
+from tests.envs.test_functions import TANGENTS, apply
 
 pytestmark = pytest.mark.gpu
 
@@ -106,6 +112,29 @@ def test_kernels_wait_for_what_torch_s_current_stream_does_before(name):
     for action in late:
         eager.step(action)
     assert same(eager.state(), env.state())
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_a_thread_that_has_done_nothing_on_the_gpu_yet_may_step(name):
+    env, other = (block(name) if name in BLOCKS else make(name, device="cuda") for _ in range(2))
+    action = env.random_actions()[0]
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(env.step, action).result()
+    other.step(action)
+    torch.cuda.synchronize()
+    assert same(env.state(), other.state())
+
+
+def test_tangents_have_the_bits_of_the_cpu():
+    """Also where the quotient hangs on the reciprocal of 2 - 2^-23."""
+    first, last = np.array([1e-9, 10.5], dtype=np.float32).view(np.int32).tolist()
+    x = np.append(np.arange(first, last, 211, dtype=np.int32).view(np.float32), np.float32(5.96046519e-08))
+    there = [torch.from_numpy(x).cuda(), torch.empty(len(x), device="cuda")]
+    arrays = structs.struct("Arrays", TANGENTS, x=there[0], y=there[1], count=len(x))
+    text = "#define REAL float\n" + compile.expand(compile.KERNELS / "platform.cuh") + TANGENTS
+    launch.cuda(text, arrays, arrays, 1, 1, there[0].device)("tangents")()
+    assert torch.equal(there[1].cpu(), torch.from_numpy(apply("tanh_of", x)))
 
 
 @pytest.mark.parametrize("name", BLOCKS)

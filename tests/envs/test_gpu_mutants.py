@@ -43,12 +43,12 @@ FAULTS = {
         "numbers[n] = call.weights[n];\n    __syncwarp();",
     ),
     "a clock that is moved on before all have read it": (
-        "    __syncthreads();\n    if (lane == 0) b.clock[tile] = clock + steps;",
-        "    if (lane == 0) b.clock[tile] = clock + steps;",
+        "    __syncthreads();\n    at.add_to_clock(b, steps);",
+        "    at.add_to_clock(b, steps);",
     ),
     # shared memory
-    "ended environments counted from anywhere": ("if (thread == 0) count = 0;", ""),
-    "half of a network copied": ("n += TILE) numbers[n]", "n += 2 * TILE) numbers[n]"),
+    "ended environments counted from anywhere": ("if (threadIdx.x == 0) count = 0;", ""),
+    "half of a network copied": ("n += blockDim.x) numbers[n]", "n += 2 * blockDim.x) numbers[n]"),
     "sums of every other warp": ("if (threadIdx.x % 32 == 0) of_warp", "if (threadIdx.x % 64 == 0) of_warp"),
     # operations of a warp
     "a sum over half of a warp": ("int distance = 16; distance", "int distance = 8; distance"),
@@ -59,18 +59,18 @@ FAULTS = {
     "a sum where all lanes have an episode": ("if (__any_sync(0xffffffffu, epi", "if (__all_sync(0xffffffffu, epi"),
     "a sum where all threads have an episode": ("__syncthreads_or(episodes", "__syncthreads_and(episodes"),
     # bounds
-    "a step beyond the batch": ("const bool live = inside && lane < span.count;", "const bool live = inside;"),
-    "a step of tiles that are not there": ("const bool inside = tile < b.tiles;", "const bool inside = true;"),
+    "a step beyond the batch": ("live(inside && lane < span.count)", "live(inside)"),
+    "a step of tiles that are not there": ("inside(!SEVERAL || tile < b.tiles)", "inside(true)"),
     "a reset beyond the batch": ("if (threadIdx.x >= span.count || (mask", "if ((mask"),
-    "a roll-out beyond the batch": ("if (lane < span.count) {\n        real next", "{\n        real next"),
+    "a roll-out beyond the batch": ("if (at.live) {\n        real next", "{\n        real next"),
     "random actions beyond the batch": (
         "if (threadIdx.x >= span.count) return;\n    const i64 clock",
         "const i64 clock",
     ),
     # indices
-    "a clock moved on by every lane": ("lane == 0) b.clock[tile] += 1;", "true) b.clock[tile] += 1;"),
-    "ended environments beside their places": ("= u16(thread);", "= u16(thread ^ 1);"),
-    "ended environments of a block's first tile alone": ("first + gathered[k] / TILE", "first"),
+    "a clock moved on by every lane": ("lane == 0) b.clock[tile] += steps;", "true) b.clock[tile] += steps;"),
+    "ended environments beside their places": ("= u16(threadIdx.x);", "= u16(threadIdx.x ^ 1);"),
+    "ended environments of a block's first tile alone": ("at.first + gathered[k] / TILE", "at.first"),
     "only the first ended environments of a block": ("k < ended; k += 32", "k < 32 && k < ended; k += 32"),
     "an approximate division": ("return fused(r, fused(-b, q, a), q);", "return a * r;"),
 }

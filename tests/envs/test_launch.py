@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from envs import launch
+from envs import batch, launch
 from envs.kernels import compile, structs
 
 SOURCE = "struct Numbers {\n    i64 number;\n};"
@@ -78,3 +78,30 @@ def test_arguments_are_read_when_a_kernel_is_launched(launches):
         number.number = value
         run()
     assert [int.from_bytes(arguments[0], "little") for _, _, arguments, _ in launches] == [3, 4]
+
+
+@pytest.mark.parametrize("name", ["BLOCK", "FETCH_EVERY"])
+def test_python_and_the_kernels_have_the_same_constants(name):
+    text = (compile.KERNELS / "batch.cuh").read_text() + (compile.KERNELS / "batch_cuda.cuh").read_text()
+    assert f"enum {{ {name} = {getattr(batch, name)} }};" in text
+
+
+@pytest.fixture
+def properties(monkeypatch):
+    """Of a device with 10 multiprocessors, each with 100 kB of shared memory."""
+    found = SimpleNamespace(multi_processor_count=10, shared_memory_per_multiprocessor=100_000)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+
+
+@pytest.mark.parametrize(("num_envs", "threads"), [(1, 64), (2559, 64), (2560, 256), (10**6, 256)])
+def test_a_step_takes_large_blocks_where_they_fill_the_gpu(properties, num_envs, threads):
+    assert batch.step_block(num_envs, 64, torch.device("cuda", 0)) == threads
+
+
+@pytest.mark.parametrize(
+    ("network_bytes", "threads"),
+    [(20_000, 64), (25_000, 64), (30_000, 128), (37_000, 128), (60_000, 256), (99_000, 256)],
+)
+def test_blocks_with_a_network_hold_eight_warps_to_a_multiprocessor(properties, network_bytes, threads):
+    assert batch.network_block(network_bytes, 64, torch.device("cuda", 0)) == threads
+    assert 100_000 // network_bytes * threads >= 256

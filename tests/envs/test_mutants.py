@@ -166,8 +166,8 @@ MUTANTS = {
     "a car starts nearer": (CAR, "bounds[0], bounds[1]", "bounds[0], real(0.5) * (bounds[0] + bounds[1])", "car start"),
     "a pendulum starts slower": (PENDULUM, "-bounds[1], bounds[1]", "real(-0.8), real(0.8)", "pendulum start"),
     "numbers shared by environments": (CPU, "w.word[0][k] = span.index + positions[k]", "w.word[0][k] = 0", "streams"),
-    "numbers shared by tiles": (BATCH, "u32(b.first_index + begin)", "u32(b.first_index)", "random policy"),
-    "numbers that ignore the first index": (BATCH, "u32(b.first_index + begin)", "u32(begin)", "split"),
+    "numbers shared by tiles": (BATCH, "u32(b.first_index) + begin", "u32(b.first_index)", "random policy"),
+    "numbers that ignore the first index": (BATCH, "u32(b.first_index) + begin", "begin", "split"),
     "one seed for all groups": (BATCH, "b.seeds[group]", "b.seeds[0]", "groups"),
     "halves of a word exchanged": (BATCH, "t & 1 ? 16 : 0", "t & 1 ? 0 : 16", "random policy of three"),
     # ends and beginnings of episodes

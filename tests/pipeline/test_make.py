@@ -76,7 +76,7 @@ def test_without_a_target_make_names_all_of_them(tree):
             ["report", "SCALE=full", "ARGS=--dry-run"],
             "-m snakemake --cores all --config scale=full --dry-run",
         ),
-        (["test"], "-m pytest --numprocesses logical --maxprocesses 8"),
+        (["test"], "-m pytest --numprocesses logical --maxprocesses 8 -m not slow"),
         (["sanitize", "ARGS=--only cartpole"], "-m tests.sanitize --only cartpole"),
         (["record", "MACHINE=desk"], "-m experiments.record --machine desk --scale full"),
     ],

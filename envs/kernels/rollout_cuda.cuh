@@ -1,0 +1,156 @@
+// Fused steps on a GPU.
+#pragma once
+
+FN void observe_kept(const real* s, float* obs, bool narrow) {
+    Environment::observe(s, obs);
+#pragma unroll
+    for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
+}
+
+FN void write_bfloat16(u16* row, const float* obs) {
+#pragma unroll
+    for (int j = 0; j < OBS; j++) row[j] = bfloat16(obs[j]);
+}
+
+#if HIDDEN
+FN Chosen choose(const Call& call, const float* numbers, const Span& span, int lane, u32 t, const float* obs, float& log_prob) {
+    float scores[SCORES];
+    u32 words[4] = {span.index + lane, 0, t, STREAM_SAMPLING};
+    network<SCORES>(numbers, obs, scores);
+    if (!call.greedy) philox(words[0], words[1], words[2], words[3], span.key);
+    return sample(scores, numbers + LOG_STD_AT, call.greedy, words[0], words[1], log_prob);
+}
+#endif
+
+// K steps with the state in registers. Reset numbers are fetched ahead, all lanes of a warp together, so that a lane whose
+// episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
+template <int POLICY, bool TRAJECTORY>
+FN void rollout_tile(const Batch& b, const Call& call) {
+    constexpr bool BY_LENGTH = Episodes::PER_STEP != 0;
+    const Thread<HIDDEN != 0> at(b);
+    const Span& span = at.span;
+    const i64 clock = at.clock(b), i = at.i;
+    const int lane = at.lane, steps = int(call.steps);
+    Episodes episodes;
+#if HIDDEN
+    __shared__ alignas(16) float numbers[NUMBERS];
+    for (int n = threadIdx.x; n < (call.value ? NUMBERS : CRITIC_AT); n += blockDim.x) numbers[n] = call.weights[n];
+    __syncthreads();
+#endif
+    const unsigned warp = __ballot_sync(0xffffffffu, at.live);
+    if (at.live) {
+        real next[STATE];
+        float obs[OBS], weights[SCORES * OBS], bias[SCORES];
+        const Before before = before_step(b, i);
+        Before e = before;
+        const u32 begun = b.episode[i];
+        u32 episode = begun, fetched = begun;
+        Chosen action = 0;
+        RandomPolicy random(span, lane, clock);  // unless it is the policy, none of it is computed
+        const bool narrow = TRAJECTORY && call.obs_bfloat16;
+        if (POLICY == LINEAR) {
+#pragma unroll
+            for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];
+#pragma unroll
+            for (int a = 0; a < SCORES; a++) bias[a] = call.bias[a];
+        }
+        i64 row = i;  // of [K, B]
+        for (int k = 0;; row += b.num_envs) {
+            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, obs, narrow);
+            if (POLICY == RANDOM) action = random.action(u32(clock) + k);
+            if (POLICY == LINEAR) action = linear_action(obs, weights, bias);
+#if HIDDEN
+            float log_prob;
+            action = choose(call, numbers, span, lane, u32(clock) + k, obs, log_prob);
+            if (TRAJECTORY) {
+                call.log_prob[row] = log_prob;
+                if (call.value) network<1>(numbers + CRITIC_AT, obs, call.value + row);
+            }
+#endif
+            if (TRAJECTORY) {
+                call.actions[row] = Stored(action);
+                if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
+                else write_row(call.obs + row * OBS, obs);
+            }
+            if (k == steps - 1) break;
+            if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
+                fetched = episode + 1;
+                first_state(b, span, lane, fetched, next);
+            }
+            float reward;
+            bool terminated;
+            // The random policy's actions lie in the space.
+            Environment::step(e.s, POLICY == RANDOM ? Action(action) : admitted(taken(action)), reward, terminated);
+            e.length += 1;
+            if (RUNNING_RETURN) e.running += reward;
+            const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
+            if (TRAJECTORY) {
+                call.reward[row] = reward;
+                call.terminated[row] = terminated;
+                call.truncated[row] = truncated;
+#if HIDDEN
+                if (call.value) {
+                    call.bootstrap[row] = 0.0f;
+                    if (truncated && !terminated) {
+                        observe_kept(e.s, obs, narrow);
+                        network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
+                    }
+                }
+#endif
+            }
+            if (ended) {
+                episodes.add(e.length, return_of(e.running, e.length, terminated));
+                episode += 1;
+                e.length = 0;
+                e.running = 0.0f;
+                if (episode != fetched) {  // a second reset since the fetch: computed on the spot
+                    first_state(b, span, lane, episode, e.s);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < STATE; j++) e.s[j] = next[j];
+                }
+            }
+            k += 1;
+            if (POLICY == RANDOM) random.go_on(span, lane, clock, k);
+        }
+        if (BY_LENGTH) {  // both need no adding up from step to step
+            episodes.count = episode - begun;
+            episodes.steps = i64(before.length) + (steps - 1) - e.length;
+        }
+        save(b, i, e.s);
+        b.elapsed[i] = e.length;
+        b.episode[i] = episode;
+        if (RUNNING_RETURN) b.running_return[i] = e.running;
+        step_one(b, span, lane, taken(action), episodes);
+        if (TRAJECTORY) {
+            call.reward[row] = b.reward[i];
+            call.terminated[row] = b.terminated[i];
+            call.truncated[row] = b.truncated[i];
+#if HIDDEN
+            if (call.value) {
+                call.bootstrap[row] = 0.0f;
+                if (b.truncated[i] && !b.terminated[i]) {
+#pragma unroll
+                    for (int j = 0; j < OBS; j++) obs[j] = kept(b.final_obs[i * OBS + j], narrow);
+                    network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
+                }
+                load(b, i, e.s);
+                observe_kept(e.s, obs, narrow);
+                network<1>(numbers + CRITIC_AT, obs, call.value + row + b.num_envs);
+            }
+#endif
+        }
+    }
+    __syncthreads();
+    at.add_to_clock(b, steps);
+    add_to_tile(b, at.first, episodes);
+}
+#if HIDDEN
+KERNEL rollout_mlp_statistics(const Batch b, const Call call) { rollout_tile<MLP, false>(b, call); }
+KERNEL rollout_mlp_trajectory(const Batch b, const Call call) { rollout_tile<MLP, true>(b, call); }
+#else
+KERNEL rollout_random_statistics(const Batch b, const Call call) { rollout_tile<RANDOM, false>(b, call); }
+KERNEL rollout_random_trajectory(const Batch b, const Call call) { rollout_tile<RANDOM, true>(b, call); }
+KERNEL rollout_linear_statistics(const Batch b, const Call call) { rollout_tile<LINEAR, false>(b, call); }
+KERNEL rollout_linear_trajectory(const Batch b, const Call call) { rollout_tile<LINEAR, true>(b, call); }
+#endif
