@@ -53,7 +53,7 @@ class Group:
 
 
 def groups(scale: str, present: list[str]) -> Iterator[Group]:
-    """What to measure on each device: copies as large as its memory allows, then the rest."""
+    """Groups of each device: copies as large as its memory allows, then the rest."""
     for device in present:
         listed = device == "cuda" and not torch.cuda.is_available()  # for a prediction, where there is no GPU
         free = math.inf if listed else available_memory(torch.device(device))
@@ -197,8 +197,8 @@ def label(group: Group) -> str:
 
 
 def predicted(scale: str, present: list[str]) -> list[tuple[str, float]]:
-    """What measuring the groups takes at most, in seconds, by label."""
-    return [(label(group), ladder.SET_UP_S + timing.longest_s(BLOCKS[scale])) for group in groups(scale, present)]
+    """Seconds that measuring each group takes by estimate, by label."""
+    return [(label(group), ladder.SET_UP_S + timing.expected_s(BLOCKS[scale])) for group in groups(scale, present)]
 
 
 def main() -> None:

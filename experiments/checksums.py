@@ -53,7 +53,7 @@ def discard(folder: Path, files: list[Path]) -> None:
 
 
 def is_signed(folder: Path, files: list[Path]) -> bool:
-    """Whether files of a folder are there as they were signed."""
+    """Tells of files of a folder that they are there as they were signed."""
     signed = read_sums(folder)
     paths = [file.relative_to(folder).as_posix() for file in files]
     return all(path in signed and provenance.is_file_with(folder / path, signed[path]) for path in paths)

@@ -1,4 +1,4 @@
-"""What the experiments' command lines share: options, devices, progress, and how a mistake ends a run."""
+"""Parts that the experiments' command lines share: options, devices, progress, and how a mistake ends a run."""
 
 import argparse
 import math

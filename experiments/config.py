@@ -77,7 +77,7 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
 
 
 def kind(environment: str, folder: Path = FOLDER) -> str:
-    """What kind of port the settings are of: "thread" or "block"."""
+    """Kind of port that the settings are of: "thread" or "block"."""
     return parse(folder / f"{environment}.yaml").get("kind", "thread")
 
 

@@ -81,12 +81,12 @@ def every_step(experiments: Sequence[str], environments: Sequence[str]) -> list[
 
 
 def headline(environments: Sequence[str], present: Sequence[str]) -> list[Step]:
-    """What targets name: of the GPU in all environments, then of the CPU."""
+    """Steps of what targets name: of the GPU in all environments, then of the CPU."""
     return [Step("throughput", name, device) for device in reversed(present) for name in environments]
 
 
 def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, float]] | None:
-    """The groups of a step with the seconds that each takes at most; None where that is not known beforehand."""
+    """The groups of a step with the seconds that each takes by estimate; None where there is none beforehand."""
     from experiments import ceilings, throughput  # here, because whoever verifies a folder needs no torch
 
     if step.experiment == "ceilings":
@@ -114,12 +114,12 @@ def listing(steps: Sequence[Step], scale: str, present: list[str], minutes: floa
             starting_s = START_S if number == 0 else 0.0
             late = spent_s > 0 and spent_s + starting_s + seconds > 60 * minutes + command.GRACE_S
             if spent_s >= 60 * minutes or late:
-                lines.append(f"---- piece {pieces} takes at most {spent_s / 60:.1f} min; the next begins")
+                lines.append(f"---- piece {pieces} takes about {spent_s / 60:.1f} min; the next begins")
                 pieces, spent_s, starting_s = pieces + 1, 0.0, START_S  # each piece starts its processes anew
             seconds += starting_s
             spent_s += seconds
             lines.append(f"{seconds:6.1f} s  {named}: {label}")
-    return [*lines, f"---- piece {pieces} takes at most {spent_s / 60:.1f} min, with nothing compiled before"]
+    return [*lines, f"---- piece {pieces} takes about {spent_s / 60:.1f} min, with nothing compiled before"]
 
 
 def name_of(step: Step) -> str:
@@ -199,10 +199,13 @@ def run(
     headline: str | None = None,
     begun: bool = False,
 ) -> bool:
-    """Run one experiment's command line into the folder, unless its result there is of the present code; was it run?
+    """Run one experiment's command line into the folder, unless its result there is of the present code.
 
     headline: only what targets name, of this device. begun: something has run since the deadline was set, so that even
     the first group waits if it is predicted to end too late.
+
+    Returns:
+        True where it was run, False where there was nothing to do.
 
     Raises:
         OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done. What it has measured by then
@@ -288,7 +291,7 @@ def keep_larger_scale(output: Path, described: dict, scale: str) -> None:
 
 
 def is_current(described: dict, experiment: str, environment: str | None, scale: str) -> bool:
-    """Is a result of this scale, this machine and the files as they are now?"""
+    """Tells of a result that it is of this scale, this machine and the files as they are now."""
     return (
         described.get("scale") in (scale, None)
         and described.get("sources") == provenance.hashes(sources.of(f"experiments.{experiment}", environment))

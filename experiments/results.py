@@ -135,7 +135,7 @@ class Journal:
 
     @contextmanager
     def leaving(self, planned: Sequence[str] | Mapping[str, Mapping], timing: Mapping | None = None) -> Iterator[None]:
-        """Where the time given is over in here, what there is by then is finished, the other planned groups missing."""
+        """Finish what there is where the time given is over in here, the other planned groups missing."""
         try:
             yield
         except OutOfTime:
@@ -319,7 +319,7 @@ class Dataset:
 
 
 def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> list[Dataset]:
-    """What there is of an experiment: measured here first, then every recorded machine by name.
+    """Datasets of an experiment: measured here first, then every recorded machine by name.
 
     environment: None for ceilings, which belong to a machine alone. Recorded folders are checked against
     their SHA256SUMS before use (ChecksumError). An empty list means "not measured".

@@ -100,7 +100,7 @@ def throughput_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def targets(frame: pd.DataFrame, wanted: Sequence[Mapping], missing: Sequence[Mapping] = ()) -> pd.DataFrame:
-    """How far one machine's rows of throughput.csv reach the targets of an environment's YAML.
+    """Reach of one machine's rows of throughput.csv towards the targets of an environment's YAML.
 
     A target has name, per ("second" or "CPU-second"), numerator, optionally denominator, and floor. Numerator
     and denominator are selectors (see `fitting`); of several groups that fit, the fastest counts. missing: groups

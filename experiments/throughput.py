@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def groups(rung_name: str, rung: Rung, settings: Settings) -> list[Group]:
-    """What the settings say to measure of a rung, each once, smallest batch first in each sweep."""
+    """Groups of a rung that the settings ask for, each once, smallest batch first in each sweep."""
     scale, cores = settings.throughput, provenance.core_count()
     found: dict[Group, None] = {}
     for sweep in scale.get("rungs", {}).get(rung_name, [{}]):
@@ -77,13 +77,13 @@ def in_order(
 
 
 def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tuple[str, float]]:
-    """What measuring the groups takes at most, in seconds, with nothing compiled yet; by label."""
+    """Seconds that measuring each group takes by estimate, with nothing compiled yet; by label."""
     rungs_of, compiled, found = ladder_of(name), set(), []
     for group in groups:
         first = group.rung.startswith("port") and group.rung not in compiled
         compiled.add(group.rung)
         compiling_s = ladder.COMPILE_S[group.device] if first else 0.0
-        timed_s = timing.longest_s(settings.throughput.blocks)
+        timed_s = timing.expected_s(settings.throughput.blocks)
         found.append((label(group), rungs_of.set_up_s(group) + compiling_s + timed_s))
     return found
 

@@ -1,4 +1,4 @@
-"""How long something takes: warm-up, blocks, wall and CPU seconds.
+"""Time that something takes: warm-up, blocks, wall and CPU seconds.
 
 A block calls `run` a fixed number of times, chosen once so that it lasts `min_block_s`, with the device
 synchronised before the clock starts and before it stops. Blocks are thrown away until three in a row agree
@@ -80,7 +80,7 @@ def calls_per_block(
     min_block_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """How many calls last `min_block_s`, from a quarter of that time, doubling from one call."""
+    """Number of calls that last `min_block_s`, from a quarter of that time, doubling from one call."""
     calls = 1
     while True:
         synchronize()
@@ -95,7 +95,7 @@ def calls_per_block(
 
 
 def warm_up(rate: Callable[[], float]) -> bool:
-    """Call `rate` until its last three values agree within 5 %, a limited number of times; did they?"""
+    """Call `rate` until its last three values agree within 5 %, a limited number of times; tells if they did."""
     rates = []
     while len(rates) < MAX_WARM_UP_BLOCKS:
         rates.append(rate())
@@ -105,10 +105,11 @@ def warm_up(rate: Callable[[], float]) -> bool:
     return False
 
 
-def longest_s(blocks: int) -> float:
-    """Seconds that `measure` takes at most of work whose calls are short against a block.
+def expected_s(blocks: int) -> float:
+    """Seconds that `measure` takes by estimate of work whose calls are short against a block.
 
-    Finding their number takes a block's time at most; then come the longest warm-up and the blocks.
+    Finding their number counts as a block; then come the longest warm-up and the blocks. It is no bound: work that
+    has become slower since its calls were counted takes as much longer.
     """
     return (1 + MAX_WARM_UP_BLOCKS + blocks) * MIN_BLOCK_S
 

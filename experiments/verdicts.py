@@ -1,4 +1,4 @@
-"""What comparisons come to: the rows of correctness.csv, for environments of either kind."""
+"""Verdicts on comparisons: the rows of correctness.csv, for environments of either kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def equal(place: tuple, quantity: str, different: np.ndarray, allowed: int = 0) 
 
 
 def alike(place: tuple, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict:
-    """Whether two samples are of one distribution; where every value is the same, there is only that to compare."""
+    """A row on two samples being of one distribution; where every value is the same, there is only that to compare."""
     if np.ptp(theirs) == 0:
         return equal(place, f"{name}: always {theirs[0]:g}", ours != theirs[0])
     difference, low, high = mean_difference(ours, theirs)
