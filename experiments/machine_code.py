@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -309,7 +310,7 @@ def predicted(machine: Machine, issued: float, step_bytes: float) -> tuple[float
 
 @functools.cache
 def ends(name: str, threads: int, fetch: int) -> dict[str, float]:
-    """How often episodes end under the random policy, counted on the CPU over two horizons after a first one.
+    """Ends of episodes under the random policy, counted on the CPU over two horizons after a first one.
 
     Returns:
         Shares: "ended", "cut" of warps and steps in which a lane's episode ends, or is only cut off; "fetched" of warps
@@ -339,7 +340,7 @@ def ends(name: str, threads: int, fetch: int) -> dict[str, float]:
 
 
 def rates(name: str, text: str, threads: int) -> dict[str, float]:
-    """How often in a warp and step each kind of region runs, of an environment's unit in blocks of so many threads."""
+    """The times that each kind of region runs in a warp and step, of a unit in blocks of so many threads."""
     declared = envs.port(name)
     hidden, fetch = (number_in(text, word) for word in ("define HIDDEN", "FETCH_EVERY ="))
     of_a_word = 1 if declared.continuous else 32 if declared.action.n == 2 else 2
@@ -373,10 +374,13 @@ def step_bytes(name: str, kernel: str, kind: str) -> float:
     return sum(row.nbytes for row in rows.values()) / (STEPS * ENVS) + (NETWORK_BYTES if "mlp" in kernel else 0)
 
 
-def rows_of(target: str) -> list[dict]:
-    """One row for each kernel of CASES, of every environment and form."""
+def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool = True) -> list[dict]:
+    """One row for each kernel of CASES, of every environment (or of those named) and form.
+
+    disassembled: with the instructions issued, for which nvdisasm is needed, and the rate.
+    """
     machine, rows = MACHINES[target], []
-    for name in envs.names():
+    for name in names or envs.names():
         units = envs.units(name)
         for kinds, pattern in CASES[envs.port(name).kind]:
             kind = next(kind for kind in kinds if ("SameStep", "float32", kind) in units)
@@ -384,7 +388,7 @@ def rows_of(target: str) -> list[dict]:
             without = [one for one, kernels in SWITCHES.items() if kernels in pattern and f"ifndef {one}" in unit]
             forms = {"": unit} | {f"{one} 0": f"#define {one} 0\n{unit}" for one in without}
             for form, text in forms.items():
-                for kernel, counts in counted(name, text, pattern, target).items():
+                for kernel, counts in counted(name, text, pattern, target, disassembled).items():
                     blocks = occupancy(machine, *(counts[key] for key in ("threads", "registers", "shared")))
                     counts |= {"blocks": blocks, "warps": blocks * counts["threads"] // WARP}
                     if counts["issued"]:
@@ -395,11 +399,11 @@ def rows_of(target: str) -> list[dict]:
     return rows
 
 
-def counted(name: str, text: str, pattern: str, target: str) -> dict[str, dict]:
+def counted(name: str, text: str, pattern: str, target: str, disassembled: bool) -> dict[str, dict]:
     """Instructions, registers, shared memory, spills, threads and instructions issued of the kernels that match."""
     binary, report = with_lines(text, target)
     parts, regions = sections(binary), regions_of(flat(text))
-    listing = listings(binary) if envs.port(name).kind == "thread" else {}
+    listing = listings(binary) if disassembled and envs.port(name).kind == "thread" else {}
     found = {}
     for part in report.split("Compiling entry function ")[1:]:
         kernel = re.match(r"'(\w+)'", part)[1]
@@ -423,15 +427,35 @@ def bytes_in(report: str, words: str) -> int:
 
 
 def rows_of_revision(revision: str, target: str) -> list[dict]:
-    """The same rows of an older revision, counted by this module over that revision's `envs`."""
+    """The same rows of an older revision, counted by this module over that revision's `envs`.
+
+    Raises:
+        SystemExit: git has no such revision, or its kernels cannot be counted; says which.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", revision, "envs"], cwd=ROOT, capture_output=True, check=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tree:
-            tree.extractall(folder, filter="data")
+        unpack(revision, folder)
         paths = os.pathsep.join([folder, *sys.path])
         command = [sys.executable, "-P", __file__, "--rows", folder, "--target", target]
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE)
+    if done.returncode != 0:
+        sys.exit(f"--before {revision}: its kernels cannot be counted (above)")
     return json.loads(done.stdout)
+
+
+def unpack(revision: str, folder: str) -> None:
+    """Puts a revision's `envs` into a folder.
+
+    Raises:
+        SystemExit: git is not installed, or has no such revision.
+    """
+    try:
+        archive = subprocess.run(["git", "archive", revision, "--", "envs"], cwd=ROOT, capture_output=True)
+    except FileNotFoundError:
+        sys.exit(f"--before {revision}: git, which has it, is not installed")
+    if archive.returncode != 0:
+        sys.exit(f"--before {revision}: git has no envs of it: {archive.stderr.decode(errors='replace').strip()}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(folder, filter="data")
 
 
 # ---- table ----------------------------------------------------------------------------------------------------------
@@ -474,13 +498,29 @@ def table(rows: list[dict], before: list[dict]) -> str:
 
 
 def page(rows: list[dict], before: list[dict], target: str, revision: str | None) -> str:
-    """What stands between the marks of the README."""
+    """The text between the marks of the README, with them."""
     machine, version = MACHINES[target], ".".join(map(str, compile.nvrtc().getVersion()))
     slots = f"{machine.multiprocessors} multiprocessors of {machine.schedulers} schedulers at"
     chip = f"{machine.title}: {slots} {machine.clock_hz / 1e9:.2f} GHz, memory at {machine.bandwidth / 1e12:.1f} TB/s"
     arrow = f" What stands before an arrow is of revision {revision}." if revision else ""
     said = f"**Predicted, never run**: kernels for {target}, compiled by NVRTC {version}, on one {chip}.{arrow}"
     return f"{MARKS[0]}\n{said}\n\n{table(rows, before)}\n{MARKS[1]}"
+
+
+def around(file: Path) -> tuple[str, str]:
+    """The text above and below the marks of a file.
+
+    Raises:
+        SystemExit: it cannot be read, or has not the two marks, each once and in order.
+    """
+    try:
+        text = file.read_text()
+    except OSError as error:
+        sys.exit(f"--write {file}: it cannot be read ({error.strerror})")
+    found = re.fullmatch(f"(.*){re.escape(MARKS[0])}.*{re.escape(MARKS[1])}(.*)", text, re.DOTALL)
+    if not found or any(text.count(mark) != 1 for mark in MARKS):
+        sys.exit(f"--write {file}: the table goes between {MARKS[0]} and {MARKS[1]}, each of which it must have once")
+    return found[1], found[2]
 
 
 def main() -> None:
@@ -490,6 +530,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="README", help="put the table between its marks in this file")
     parser.add_argument("--rows", metavar="FOLDER", help="print the rows of the envs in FOLDER, as JSON")
     options = parser.parse_args()
+    disassembler()  # without it nothing is worth compiling
+    if options.write:
+        around(options.write)
     if options.rows:
         if not Path(envs.__file__).is_relative_to(options.rows):
             sys.exit(f"envs is not of {options.rows} but {envs.__file__}")
@@ -498,8 +541,8 @@ def main() -> None:
     before = rows_of_revision(options.before, options.target) if options.before else []
     text = page(rows_of(options.target), before, options.target, options.before)
     if options.write:
-        above, rest = options.write.read_text().split(MARKS[0])
-        options.write.write_text(above + text + rest.split(MARKS[1])[1])
+        above, below = around(options.write)
+        options.write.write_text(above + text + below)
     else:
         print(text)
 

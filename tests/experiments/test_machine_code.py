@@ -2,6 +2,8 @@
 
 import functools
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,73 @@ def test_without_nvdisasm_it_says_where_to_get_one(monkeypatch):
         machine_code.disassembler()
 
 
+@pytest.fixture
+def command(monkeypatch):
+    """Runs the command line as far as it goes with an nvdisasm that is never asked and without compiling."""
+
+    def run(*options, nvdisasm=True):
+        monkeypatch.setattr(machine_code.shutil, "which", lambda name, path: "/bin/false" if nvdisasm else None)
+        monkeypatch.setattr(machine_code, "rows_of", lambda *given: pytest.fail("compiled"))
+        monkeypatch.setattr(sys, "argv", ["machine_code", *map(str, options)])
+        with pytest.raises(SystemExit) as ended:
+            machine_code.main()
+        return ended.value.code
+
+    return run
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_a_revision_that_there_is_not_is_named_with_what_git_says(command):
+    said = command("--before", "nosuch")
+    assert said.startswith("--before nosuch: git has no envs of it: fatal: ") and "nosuch" in said[40:]
+
+
+def test_without_git_it_says_so(command, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command("--before", "HEAD") == "--before HEAD: git, which has it, is not installed"
+
+
+@pytest.mark.parametrize("options", [[], ["--before", "nosuch"], ["--rows", "/nowhere"]])
+def test_nvdisasm_is_looked_for_before_anything_is_compiled(options, command):
+    assert command(*options, nvdisasm=False).startswith("no nvdisasm on PATH")
+
+
+def test_a_revision_whose_kernels_cannot_be_counted_is_named(command, monkeypatch):
+    monkeypatch.setattr(machine_code, "unpack", lambda revision, folder: None)  # no envs there: it takes those here
+    assert command("--before", "HEAD") == "--before HEAD: its kernels cannot be counted (above)"
+
+
+BEGIN, END = machine_code.MARKS
+
+
+@pytest.mark.parametrize("text", ["no marks", f"{BEGIN} only", f"{END} {BEGIN}", f"{BEGIN}{BEGIN} twice {END}"])
+def test_a_file_without_marks_is_told_what_it_must_have(text, command, tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text(text)
+    assert command("--write", file) == (
+        f"--write {file}: the table goes between {BEGIN} and {END}, each of which it must have once"
+    )
+    assert file.read_text() == text
+
+
+def test_a_file_that_is_not_there_is_named(command, tmp_path):
+    assert (
+        command("--write", tmp_path / "none")
+        == f"--write {tmp_path / 'none'}: it cannot be read (No such file or directory)"
+    )
+
+
+def test_a_table_takes_the_place_of_the_one_between_the_marks(monkeypatch, tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text(f"above\n{BEGIN}\nolder\n{END}\nbelow\n")
+    monkeypatch.setattr(machine_code, "disassembler", lambda: "")
+    monkeypatch.setattr(machine_code, "rows_of", lambda target: [])
+    monkeypatch.setattr(machine_code, "page", lambda *given: f"{BEGIN}\nnew\n{END}")
+    monkeypatch.setattr(sys, "argv", ["machine_code", "--write", str(file)])
+    machine_code.main()
+    assert file.read_text() == f"above\n{BEGIN}\nnew\n{END}\nbelow\n"
+
+
 def test_every_region_is_found_in_the_kernels():
     names = envs.names("thread")[:2]
     texts = [envs.units(name)["SameStep", "float32", kind] for name in names for kind in ("copy", "mlp")]
@@ -165,27 +234,46 @@ def test_numbers_of_lines_do_not_change_the_machine_code():
     assert kernels and all(lined[name] == plain[name] for name in kernels)
 
 
+def shown(name: str, version: str) -> dict[str, dict[str, str]]:
+    """An environment's rows of the committed table as they are now, by kernel and form; cells by column."""
+    text = README.read_text().split(machine_code.MARKS[0])[1].split(machine_code.MARKS[1])[0]
+    assert "Predicted, never run" in text
+    if f"NVRTC {version}," not in text:
+        pytest.skip(f"the table is of another NVRTC than {version}, which is installed")
+    heads, _, *rows = (
+        [cell.split("→")[-1].strip() for cell in row[1:-1].split("|")] for row in re.findall(r"^\|.*\|$", text, re.M)
+    )
+    return {row[1].replace("`", ""): dict(zip(heads[2:], row[2:], strict=True)) for row in rows if row[0] == name}
+
+
 @pytest.mark.parametrize(
     "name", ["cartpole", *(pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block"))]
 )
 def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
     """Registers and instructions of some kernels of each launch form; and threads of a block, as compiled for."""
-    text = README.read_text().split(machine_code.MARKS[0])[1]
-    assert "Predicted, never run" in text
-    if f"NVRTC {nvrtc}," not in text:
-        pytest.skip(f"the table is of another NVRTC than {nvrtc}, which is installed")
-    shown = {}
-    for line in text.split("\n"):
-        cells = [cell.split("→")[-1].strip().replace(",", "") for cell in line.strip("| ").split("|")]
-        if cells[0] == name:
-            shown[cells[1].replace("`", "")] = int(cells[2]), int(cells[3])
     monkeypatch.setattr(compile, "cubin", functools.cache(compile.cubin))
     unit, pattern = default_unit(name)
     parts = machine_code.sections(compile.cubin(unit, TARGET)[0])
     used = {row["kernel"]: row for row in compile.resources(unit, TARGET) if re.fullmatch(pattern, row["kernel"])}
+    table = shown(name, nvrtc)
     assert used
     for kernel, row in used.items():
-        assert shown[kernel] == (machine_code.instructions(parts[f".text.{kernel}"]), row["registers"])
+        count = machine_code.instructions(parts[f".text.{kernel}"])
+        assert (table[kernel]["instructions"], table[kernel]["registers"]) == (f"{count:,}", str(row["registers"]))
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
         declared = "STEP_BLOCK =" if kernel.startswith("step_") else "#define (?:TILE|LANES)"
         assert threads == machine_code.number_in(unit, declared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", envs.names())
+def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
+    """Every kernel, case and form, in the columns that need no nvdisasm."""
+    columns = ("instructions", "registers", "shared, bytes", "spills", "blocks", "warps")
+    present = {
+        ", ".join(filter(None, (row["kernel"], row["form"]))): {of: machine_code.COLUMNS[of](row) for of in columns}
+        for row in machine_code.rows_of(TARGET, [name], disassembled=False)
+    }
+    table = shown(name, nvrtc)
+    assert present
+    assert present == {kernel: {of: cells[of] for of in columns} for kernel, cells in table.items()}
