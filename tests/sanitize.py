@@ -75,7 +75,7 @@ class Canaries(TorchFunctionMode):
         return torch.arange(self.MARGIN, device=device).mul(101).add(90).to(torch.uint8)
 
     def changed(self) -> list[str]:
-        """What was written beside: how far from the tensor the nearest byte is, and the tensor; forgets them all."""
+        """Tells the tensors beside which something was written, and how far the nearest byte is; forgets them all."""
         found = []
         for of, around in self._kept:
             pattern = self._pattern(around.device)
@@ -224,7 +224,7 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
 
 
 def watched(tool: str, program: str, names: list[str]) -> bool:
-    """Whether a tool finds nothing in a process that runs what is named."""
+    """Tells if a tool finds nothing in a process that runs what is named."""
     command = [program, "--tool", tool, "--error-exitcode", "1"]
     command += [sys.executable, "-m", "tests.sanitize", "--unwatched", "--only", *names]
     # Memory that torch keeps for itself would hide what lies beside a tensor: each then has an allocation of its own.
@@ -240,7 +240,7 @@ def watched(tool: str, program: str, names: list[str]) -> bool:
 
 
 def program(tool: str) -> str | None:
-    """Where a tool of the CUDA toolkit is, None where it is not installed."""
+    """The path of a tool of the CUDA toolkit, None where it is not installed."""
     return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
 
 

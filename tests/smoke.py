@@ -486,7 +486,7 @@ def profiler(device: str) -> str:
 
 @probe(gpu=True, alone=True, steps=False)
 def graph_node(device: str) -> str:
-    """What an empty kernel costs in a CUDA graph, beside the time that the tightest aim leaves for a step."""
+    """The cost of an empty kernel in a CUDA graph, beside the time that the tightest aim leaves for a step."""
     from experiments import ceilings, config
 
     rows = ceilings.measure(ceilings.Group("graph-node", device, None, 1), 6)
@@ -503,7 +503,7 @@ def graph_node(device: str) -> str:
 
 @probe(alone=True)
 def eager(device: str) -> str:
-    """What the host spends on one step of one environment."""
+    """The host's time for one step of one environment."""
     steps, found = 1000, []
     for name in [kind[0] for kind in map(envs.names, envs.KINDS) if kind]:
         env = envs.make(name, 1, device, check_actions=False)

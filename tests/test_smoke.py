@@ -94,7 +94,7 @@ smoke.main()
 
 
 def runs(process: int) -> bool:
-    """Whether a process is there and not a zombie, which nobody here may be the one to wait for."""
+    """Tells if a process is there and no zombie, which nobody may have waited for yet."""
     try:
         with open(f"/proc/{process}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"

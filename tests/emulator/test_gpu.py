@@ -14,7 +14,7 @@ WARP = np.arange(32)
 def run(
     body: str, threads: int = 64, blocks: int = 1, order: str = "ascending", shared: int = 0, **device
 ) -> list[int]:
-    """What a kernel wrote to `out` [blocks, threads]; `n` is a thread's index."""
+    """The numbers that a kernel wrote to `out` [blocks, threads]; `n` is a thread's index."""
     text = f"""
         struct Rows {{ int* all; }};
         extern "C" __global__ void __launch_bounds__(128) kernel(const Rows rows) {{

@@ -113,7 +113,7 @@ def expected(name: str) -> list:
 
 
 def shows(name: str, order: str, fault: tuple[str, str] | None) -> bool:
-    """Whether a run in the GPU's form is stopped, or differs from that in the CPU's."""
+    """Tells if a run in the GPU's form is stopped, or differs from that in the CPU's."""
     try:
         return not equal(expected(name), played(gpu.make(name, B, block=256, order=order, fault=fault, **OPTIONS)))
     except gpu.EmulationError:

@@ -39,7 +39,7 @@ def pair(name: str, block: int = 64, order: str = "ascending", num_envs: int = B
 
 
 def equal(one, other) -> bool:
-    """Whether two results are equal bit for bit, where they are not a number too."""
+    """Tells if two results are equal bit for bit, where they are not a number too."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):
