@@ -83,8 +83,8 @@ class Region(NamedTuple):
 
 REGIONS = [
     Region("span_of", r"if \(.*\bb\.tiles\b", "never"),
-    Region("", r"if \(\w+ >= 32 \|\| ended == 0\) return", "first warp", rest=True),
-    Region("", r"for \(int k = \w+; k < ended; k \+= 32\)", "rounds", loop=True),
+    Region("", r"if \([\w.]+ >= 32 \|\| ended == 0\) return", "first warp", rest=True),
+    Region("", r"for \(int k = [\w.]+; k < ended; k \+= 32\)", "rounds", loop=True),
     Region("", r"\bif \((ended\b|advance\()", "ended"),
     Region("add_to_tile", r"if \(__any_sync", "ended"),
     Region("add_to_tile", r"if \(!__syncthreads_or", "block", rest=True),
