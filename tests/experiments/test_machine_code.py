@@ -268,12 +268,19 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", envs.names())
 def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
-    """Every kernel, case and form, in the columns that need no nvdisasm."""
-    columns = ("instructions", "registers", "shared, bytes", "spills", "blocks", "warps")
+    """Every kernel, case and form, in the columns that need no nvdisasm.
+
+    NVRTC gives the largest kernels an instruction or a register more or less from one process to the next.
+    """
+    about, exactly = ("instructions", "registers"), ("shared, bytes", "spills", "blocks", "warps")
     present = {
-        ", ".join(filter(None, (row["kernel"], row["form"]))): {of: machine_code.COLUMNS[of](row) for of in columns}
+        ", ".join(filter(None, (row["kernel"], row["form"]))): row
         for row in machine_code.rows_of(TARGET, [name], disassembled=False)
     }
     table = shown(name, nvrtc)
-    assert present
-    assert present == {kernel: {of: cells[of] for of in columns} for kernel, cells in table.items()}
+    assert present and present.keys() == table.keys()
+    for kernel, row in present.items():
+        cells = table[kernel]
+        assert {of: machine_code.COLUMNS[of](row) for of in exactly} == {of: cells[of] for of in exactly}, kernel
+        near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=1, rel=2e-4) for of in about}
+        assert {of: row[of] for of in about} == near, kernel
