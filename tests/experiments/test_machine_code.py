@@ -261,7 +261,7 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         count = machine_code.instructions(parts[f".text.{kernel}"])
         assert (table[kernel]["instructions"], table[kernel]["registers"]) == (f"{count:,}", str(row["registers"]))
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
-        declared = "STEP_BLOCK =" if kernel.startswith("step_") else "#define (?:TILE|LANES)"
+        declared = r"{ BLOCK =" if kernel.startswith("step_") else "#define (?:TILE|LANES)"
         assert threads == machine_code.number_in(unit, declared)
 
 
