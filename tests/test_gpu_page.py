@@ -1,4 +1,4 @@
-"""What docs/gpu.md tells to type can be typed, and it explains every line of the smoke test."""
+"""Commands of docs/gpu.md can be typed, and it explains every line of the smoke test."""
 
 import importlib
 import importlib.util

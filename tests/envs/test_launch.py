@@ -28,7 +28,7 @@ class Card(contextlib.nullcontext):
 
 @pytest.fixture
 def launches(monkeypatch):
-    """What kernels were launched with; device 0 is the current one, and the stream of device n has address 7 + n."""
+    """The launches made; device 0 is the current one, and the stream of device n has address 7 + n."""
     found = []
 
     def function(grid, block, arguments, **options):
