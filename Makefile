@@ -52,7 +52,7 @@ lint: $(READY)
 
 record: $(READY)
 	@test -n '$(MACHINE)' || $(call fail,give this machine a name: make record MACHINE=xeon-2core)
-	$(RUN) -m experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
+	$(RUN) -m lockstep.experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
 
 # Each peer has an environment of its own; one that cannot be installed takes no other down with it, and its log
 # tells the experiments why. NO_TRAIN: PufferLib without its learner.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from experiments import SCALES, record, sources
+from lockstep.experiments import SCALES, record, sources
 
 # ---- Configuration and discovery ---------------------------------------------------------------------------
 
@@ -18,12 +18,12 @@ if SCALE not in SCALES:
 if unknown := sorted(set(config) - {"scale"}):
     raise WorkflowError(f"--config takes scale and nothing else, not: {', '.join(unknown)}")
 
-# An environment is a folder with a port, and a YAML of the same name.
-PORTS = {port.parent.name for port in Path("envs").glob("*/port.py")}
+# An environment is a folder with a kernel, and a YAML of the same name.
+PORTS = set(sources.environments(Path()))
 SETTINGS = {settings.stem for settings in Path("experiments").glob("*.yaml")} - {"schema"}
 ENVIRONMENTS = sorted(PORTS & SETTINGS)
 for name in sorted(PORTS ^ SETTINGS):
-    logger.warning(f"{name} is left out: it needs both envs/{name}/port.py and experiments/{name}.yaml")
+    logger.warning(f"{name} is left out: it needs both a folder of that name in envs/ and experiments/{name}.yaml")
 
 RESULTS = {
     name: [f"results/{name}/{experiment}.csv" for experiment in record.experiments_of(name)] for name in ENVIRONMENTS
@@ -69,7 +69,7 @@ for name in ENVIRONMENTS:
 rule throughput:
     """Steps per second of an environment: every rung of the ladder, every batch size."""
     input:
-        sources=lambda wildcards: sources.of(f"experiments.{wildcards.experiment}", wildcards.environment),
+        sources=lambda wildcards: sources.of(f"lockstep.experiments.{wildcards.experiment}", wildcards.environment),
         packages="environment.yml",
     output:
         rows="results/{environment}/{experiment,throughput}.csv",
@@ -86,7 +86,7 @@ rule throughput:
     params:
         scale=SCALE,
     shell:
-        "python -m experiments.{wildcards.experiment} {wildcards.environment} --scale {params.scale}"
+        "python -m lockstep.experiments.{wildcards.experiment} {wildcards.environment} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"
 
 
@@ -152,7 +152,7 @@ use rule throughput as compilation with:
 rule ceilings:
     """What this machine can do at most: copy bandwidth, fp32 rate, cost of a launch."""
     input:
-        sources=sources.of("experiments.ceilings"),
+        sources=sources.of("lockstep.experiments.ceilings"),
         packages="environment.yml",
     output:
         rows="results/ceilings.csv",
@@ -169,7 +169,7 @@ rule ceilings:
     params:
         scale=SCALE,
     shell:
-        "python -m experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
+        "python -m lockstep.experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
 
 
 # ---- Paper -------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ rule report:
         rows=MEASURED,
         provenance=[rows.replace(".csv", ".json") for rows in MEASURED],
         recorded=RECORDED,
-        sources=sources.of("paper.build"),
+        sources=sources.of("lockstep.paper.build"),
         paper=PAPER,
         packages="environment.yml",
     output:
@@ -195,4 +195,4 @@ rule report:
     conda:
         "environment.yml"
     shell:
-        "python -m paper.build --output {output.page} 2>&1 | tee {log}"
+        "python -m lockstep.paper.build --output {output.page} 2>&1 | tee {log}"

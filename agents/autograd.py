@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping
 
 import torch
+from lockstep.envs.checks import require_memory
 from torch.nn.functional import mse_loss
-
-from envs.checks import require_memory
 
 from .distribution import Distribution
 from .experience import over, wide

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
+from lockstep.envs.port import nearest
 
-import envs
-from envs.port import nearest
+from lockstep import envs
 
 from . import checkpoint, config, evaluation, training
 
@@ -57,8 +57,8 @@ def _finite(word: str) -> float:
 
 
 def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
-    """`python -m agents.<name> <environment>`: trains, then plays episodes in the original."""
-    program = f"python -m agents.{name}"
+    """`python -m lockstep.agents.<name> <environment>`: trains, then plays episodes in the original."""
+    program = f"python -m lockstep.agents.{name}"
     parser = Parser(
         prog=program,
         description=f"Train {name.upper()} on an environment. torchrun spreads the environments over processes.",
@@ -111,7 +111,9 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
     except training.Interrupted as error:
         if int(os.environ.get("RANK", 0)) == 0:
             size = os.environ.get("WORLD_SIZE", "1")
-            start = program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m agents.{name}"
+            start = (
+                program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m lockstep.agents.{name}"
+            )
             rest = [environment, "--device", device, "--resume", str(error.path)]
             rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
             rest += [] if episodes == evaluation.EPISODES else ["--episodes", str(episodes)]

@@ -1,9 +1,8 @@
 """Which distribution is for which action space."""
 
 import numpy as np
-
-from envs.checks import choice
-from envs.spaces import Box, Discrete
+from lockstep.envs.checks import choice
+from lockstep.envs.spaces import Box, Discrete
 
 from .boxes import Beta, Gaussian, Squashed
 from .discrete import Categorical, MultiCategorical

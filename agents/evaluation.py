@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from lockstep.envs.checks import integer
 
-import envs
-from envs.checks import integer
+from lockstep import envs
 
 EPISODES = 100
 FIRST_SEED = 10_000  # of evaluation; training takes small seeds, so that the two never meet

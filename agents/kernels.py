@@ -5,10 +5,9 @@ import functools
 from pathlib import Path
 
 import torch
-
-from envs import launch
-from envs.checks import integer
-from envs.kernels import compile, structs
+from lockstep.envs import launch
+from lockstep.envs.checks import integer
+from lockstep.envs.kernels import compile, structs
 
 SOURCE = Path(__file__).with_name("rollout.cuh")
 ITEMS = 256  # numbers of Philox in a thread block, and in a vector loop on the CPU

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-
-from envs.kernels import compile, structs
+from lockstep.envs.kernels import compile, structs
 
 from .boxes import Gaussian
 from .discrete import Categorical

@@ -7,10 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from lockstep.envs.checks import require_memory
+from lockstep.envs.policies import HIDDEN
 from torch import nn
-
-from envs.checks import require_memory
-from envs.policies import HIDDEN
 
 from .distribution import Distribution
 from .normaliser import normalised

@@ -7,9 +7,8 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-
-from envs.checks import find_device, integer
-from envs.kernels import structs
+from lockstep.envs.checks import find_device, integer
+from lockstep.envs.kernels import structs
 
 from .kernels import COLUMNS, lookup, struct
 from .rollout import per_part, require

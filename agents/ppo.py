@@ -4,7 +4,7 @@ One iteration is roll-out (T steps of B environments), advantage estimation and 
 each is a captured graph, and between log points the host waits for nothing; on the CPU the same code runs eagerly,
 with roll-out and gradient in C++ where a kernel carries the policy.
 
-    python -m agents.ppo cartpole --recipe solve --seed 1 --output runs/cartpole
+    python -m lockstep.agents.ppo cartpole --recipe solve --seed 1 --output runs/cartpole
 """
 
 import copy
@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Mapping
 
 import torch
+from lockstep.envs.spaces import AutoresetMode
 
-import envs
-from envs.spaces import AutoresetMode
+from lockstep import envs
 
 from . import checkpoint, command_line, contract, distributions, learner, training
 from .autograd import Autograd

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as distributed
-
-from envs.checks import find_device
+from lockstep.envs.checks import find_device
 
 
 class Ranks:

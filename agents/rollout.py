@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-
-from envs.checks import find_device, integer
-from envs.kernels import structs
+from lockstep.envs.checks import find_device, integer
+from lockstep.envs.kernels import structs
 
 from .kernels import COLUMNS, ITEMS, lookup, struct, threads_for
 

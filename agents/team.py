@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-
-from envs.spaces import Box, Discrete
+from lockstep.envs.spaces import Box, Discrete
 
 from . import contract
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-import envs
+from lockstep import envs
 
 from . import checkpoint, config, evaluation, recipes
 from .log import Log

@@ -1,6 +1,6 @@
 """Reinforcement-learning environments as batched ports.
 
-The folder is the list: an environment is a folder with a `port.py`.
+The folder is the list: an environment is a folder with a `kernel.cuh`, in the folder of its family.
 """
 
 import contextlib
@@ -52,8 +52,12 @@ def names(kind: str | None = None) -> list[str]:
             block of threads ("block": large states, PettingZoo originals).
     """
     choice("kind", kind, (None, *KINDS))
-    found = sorted(path.parent.name for path in _FOLDER.glob("*/port.py"))
-    return [name for name in found if kind is None or _part(name, "port").PORT.kind == kind]
+    return [name for name in sorted(_folders()) if kind is None or _part(name, "port").PORT.kind == kind]
+
+
+def _folders() -> dict[str, Path]:
+    """The folders of environments, which lie in those of their families, by name: each has a kernel."""
+    return {kernel.parent.name: kernel.parent for kernel in _FOLDER.rglob("kernel.cuh")}
 
 
 def folder(name: str) -> Path:
@@ -64,18 +68,20 @@ def folder(name: str) -> Path:
     """
     if not isinstance(name, str):
         raise ValueError(f"an environment is named by a string, got {name!r}; known: {', '.join(names())}")
-    if name not in names():
-        raise ValueError(f"no environment {name!r}{nearest(name, names())}")
-    return _FOLDER / name
+    found = _folders()
+    if name not in found:
+        raise ValueError(f"no environment {name!r}{nearest(name, sorted(found))}")
+    return found[name]
 
 
 def _part(name: str, role: str):
-    return importlib.import_module(f".{name}.{role}", __name__)
+    inside = ".".join(folder(name).relative_to(_FOLDER).parts)
+    return importlib.import_module(f".{inside}.{role}", __name__)
 
 
 def port(name: str):
     """What an environment's `port.py` declares: a `Port`, or what its kind has in place of one."""
-    return _part(folder(name).name, "port").PORT
+    return _part(name, "port").PORT
 
 
 def make(name: str, num_envs: int, device="cpu", **options):
@@ -101,7 +107,7 @@ def original(name: str):
         ImportError: Gymnasium or PettingZoo is not installed.
     """
     try:
-        return _part(folder(name).name, "original")
+        return _part(name, "original")
     except ModuleNotFoundError as error:
         raise ImportError(f"the original of {name!r} needs {error.name}: pip install {error.name}") from error
 
@@ -131,8 +137,8 @@ def arrays_form(name: str):
         ValueError: the environment has none.
     """
     if not has_arrays(name):
-        raise ValueError(f"{name!r} has no array form (envs/{name}/arrays.py)")
-    return _part(folder(name).name, "arrays")
+        raise ValueError(f"{name!r} has no array form ({folder(name).name}/arrays.py)")
+    return _part(name, "arrays")
 
 
 def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0, **options):

@@ -2,7 +2,7 @@
 
 import functools
 
-import envs
+from lockstep import envs
 
 
 def __getattr__(name: str):

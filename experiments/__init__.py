@@ -1,4 +1,4 @@
-"""Experiments: each module with a `main` is one command line, `python -m experiments.<name> --help`."""
+"""Experiments: each module with a `main` is one command line, `python -m lockstep.experiments.<name> --help`."""
 
 from pathlib import Path
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-
-from envs.checks import available_memory
-from envs.kernels import compile
-from experiments import command, ladder, provenance, timing
-from experiments.results import Journal
+from lockstep.envs.checks import available_memory
+from lockstep.envs.kernels import compile
+from lockstep.experiments import command, ladder, provenance, timing
+from lockstep.experiments.results import Journal
 
 COLUMNS = ["quantity", "device", "size_bytes", "threads", "block", "amount", "unit", "wall_s"]
 MIB = 2**20

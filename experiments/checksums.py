@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from experiments import UserError, provenance
+from lockstep.experiments import UserError, provenance
 
 SUMS = "SHA256SUMS"
 

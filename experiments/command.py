@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from experiments import SCALES, UserError
-from experiments.config import nearest
+from lockstep.experiments import SCALES, UserError
+from lockstep.experiments.config import nearest
 
 DEVICES = ("cpu", "cuda")
 GRACE_S = 60.0  # by which what is begun in time may be predicted to end late
@@ -23,7 +23,7 @@ class OutOfTime(Exception):
 
 def parser(experiment: str, description: str, *, environment: bool = True) -> argparse.ArgumentParser:
     """The options every experiment has: environment, --scale, --output, --devices, --commit, --minutes."""
-    arguments = argparse.ArgumentParser(prog=f"python -m experiments.{experiment}", description=description)
+    arguments = argparse.ArgumentParser(prog=f"python -m lockstep.experiments.{experiment}", description=description)
     if environment:
         arguments.add_argument("environment", help="a folder of envs/, for example cartpole")
     default = output_path(experiment, "<environment>" if environment else None)
@@ -85,7 +85,7 @@ def chosen(what: str, known: Iterable[str], asked: Sequence[str] | None) -> list
 
 def devices(asked: list[str] | None) -> list[str]:
     """The devices to run on: those asked for, or all present; UserError where cuda is asked for in vain."""
-    import envs
+    from lockstep import envs
 
     if asked is None:
         return ["cpu", "cuda"] if envs.cuda_available() else ["cpu"]
@@ -141,7 +141,7 @@ def run(main: Callable[[], None]) -> None:
         print(f"not finished, the time is over: {rest}; the same command continues from here", file=sys.stderr)
         raise SystemExit(NOT_FINISHED) from None
     except Exception as error:
-        from envs.kernels.compile import CompilerError  # not at the top: torch comes with it, and seconds
+        from lockstep.envs.kernels.compile import CompilerError  # not at the top: torch comes with it, and seconds
 
         if not isinstance(error, UserError | CompilerError):
             raise

@@ -6,10 +6,11 @@ tests compile all of them.
 
 import sys
 
-import envs
-from envs.kernels import compile
-from experiments import command, config
-from experiments.results import Journal
+from lockstep.envs.kernels import compile
+from lockstep.experiments import command, config
+from lockstep.experiments.results import Journal
+
+from lockstep import envs
 
 DEFAULT = ("SameStep", "float32")  # autoreset mode and type
 COLUMNS = [

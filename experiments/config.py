@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
-
-from experiments import SCALES, UserError
+from lockstep.experiments import SCALES, UserError
 
 FOLDER = Path(__file__).parent
 RULES = {"type": "must be of type", "minimum": "must be at least", "exclusiveMinimum": "must be above"}

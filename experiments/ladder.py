@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-
-from envs.checks import available_memory
-from experiments import timing
-from experiments.config import Settings
+from lockstep.envs.checks import available_memory
+from lockstep.experiments import timing
+from lockstep.experiments.config import Settings
 
 ON_CPU = {"threaded": True}
 ON_CUDA = {"device": "cuda"}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
-from experiments import UserError, command, config, curves, learning_workers, results, timing
-from experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
-from experiments.results import Journal
+from lockstep.experiments import UserError, command, config, curves, learning_workers, results, timing
+from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
+from lockstep.experiments.results import Journal
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
@@ -70,7 +70,7 @@ class Bench:
 
 def recipe_of(environment: str) -> dict:
     """What agents/recipes/<environment>.yaml says; UserError where it is missing or says what it may not."""
-    from agents import recipes  # here, because the paper reads learning.csv without torch
+    from lockstep.agents import recipes  # here, because the paper reads learning.csv without torch
 
     try:
         return recipes.load(environment)
@@ -156,8 +156,7 @@ def label(group: Group) -> str:
 def measure(group: Group, bench: Bench) -> list[dict]:
     """The rows of a group, whole."""
     import torch
-
-    from agents import ppo
+    from lockstep.agents import ppo
 
     settings = ppo.config_of(bench.environment, **group.ppo)
     settings = dataclasses.replace(settings, threads=group.threads or settings.threads or bench.threads)
@@ -182,8 +181,8 @@ def measure(group: Group, bench: Bench) -> list[dict]:
 
 def warm_up(group: Group, bench: Bench, settings) -> None:
     """One iteration of what will be timed in this process, or, of a run to solve, a whole run of another seed."""
-    from agents import ppo
-    from experiments.learning_workers import lockstep
+    from lockstep.agents import ppo
+    from lockstep.experiments.learning_workers import lockstep
 
     same = (group.part == "solve", group.device, dataclasses.replace(settings, seed=0))
     if group.variant in ("first", "cold", "at once") or same in bench.warm:
@@ -204,7 +203,7 @@ def by_kind(group: Group) -> Callable:
 
 def about(group: Group, bench: Bench, settings) -> dict:
     """A row with all columns, of which those that are the same for a whole group are filled in."""
-    from agents import recipes
+    from lockstep.agents import recipes
 
     filled = {"environment": bench.environment, "part": group.part, "agent": group.agent, "variant": group.variant}
     filled |= {"device": group.device, "status": curves.MEASURED}
@@ -233,7 +232,7 @@ def scored(bench: Bench, settings, policies: list[Mapping], **options) -> list[d
 
 def curve(group: Group, bench: Bench, settings) -> list[dict]:
     """The points of one run, and its final row."""
-    from experiments.learning_workers import lockstep
+    from lockstep.experiments.learning_workers import lockstep
 
     rows, policies, run = lockstep.curve(bench.environment, settings, group.device, group.points)
     points = scored(bench, settings, policies, episodes=group.episodes)
@@ -245,7 +244,7 @@ def curve(group: Group, bench: Bench, settings) -> list[dict]:
 
 def final(group: Group, bench: Bench, settings) -> list[dict]:
     """One row: the score after the steps, or the seconds, that a run has."""
-    from experiments.learning_workers import lockstep
+    from lockstep.experiments.learning_workers import lockstep
 
     if group.seconds:
         row, policy = lockstep.for_seconds(bench.environment, settings, group.device, group.seconds)
@@ -257,7 +256,7 @@ def final(group: Group, bench: Bench, settings) -> list[dict]:
 
 def solve(group: Group, bench: Bench, settings) -> list[dict]:
     """One row: the time of one seed, in this process once it is warm, or in a new one; or a row per member."""
-    from experiments.learning_workers import lockstep
+    from lockstep.experiments.learning_workers import lockstep
 
     if "members" in group.ppo:
         return lockstep.together(bench.environment, settings, group.device, bench.solved)
@@ -276,7 +275,7 @@ def verdict(row: Mapping, solved: float) -> int | None:
 
 
 def rate(group: Group, bench: Bench, settings) -> list[dict]:
-    from experiments.learning_workers import lockstep
+    from lockstep.experiments.learning_workers import lockstep
 
     rows, run = lockstep.rates(bench.environment, settings, group.device, group.blocks)
     return [row | {"parameters": lockstep.numbers(run)} for row in rows]
@@ -288,7 +287,7 @@ def constant(group: Group, bench: Bench) -> list[dict]:
         return [{"score": bench.reference["score"], "status": curves.PUBLISHED, "reason": bench.reference["source"]}]
     if not bench.scorer.present:
         raise NotMeasured(UNSCORED)
-    from agents import evaluation
+    from lockstep.agents import evaluation
 
     return [{"score": float(evaluation.random_policy(bench.environment).returns.mean())}]
 
@@ -319,16 +318,16 @@ def main() -> None:
     learning = config.at_scale(recipe["learning"], options.scale)
     present = command.devices(options.devices)
     todo = groups(learning, present)
-    from agents import ppo
+    from lockstep.agents import ppo
 
     try:
         resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
     except ValueError as error:
         raise UserError(str(error)) from error
     import torch
+    from lockstep.experiments.scoring import Scorer
 
-    import envs
-    from experiments.scoring import Scorer
+    from lockstep import envs
 
     agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
     asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}

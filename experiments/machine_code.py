@@ -1,6 +1,6 @@
 """Predicted speed of the GPU kernels from their machine code; needs no GPU, and nothing it says was run on one.
 
-    python -m experiments.machine_code [--before REVISION] [--target sm_90] [--write envs/kernels/README.md]
+    python -m lockstep.experiments.machine_code [--before REVISION] [--target sm_90] [--write envs/kernels/README.md]
 
 A kernel is compiled with the numbers of its lines and disassembled by nvdisasm. Instructions between two jumps run
 together; how often they do in a warp and step follows from the lines that most of them come from, by REGIONS. The issue
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from lockstep.envs.kernels import compile
 
-import envs
-from envs.kernels import compile
+from lockstep import envs
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = ("<!-- predicted: begin -->", "<!-- predicted: end -->")
@@ -524,7 +524,9 @@ def around(file: Path) -> tuple[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.machine_code", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m lockstep.experiments.machine_code", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--before", metavar="REVISION", help="an older revision to compare with")
     parser.add_argument("--target", choices=MACHINES, default="sm_90", help="the GPU architecture (default: sm_90)")
     parser.add_argument("--write", type=Path, metavar="README", help="put the table between its marks in this file")

@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
-
-from experiments import UserError, command, config, originals, provenance
-from experiments.config import Settings
-from experiments.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
-from experiments.results import Journal
+from lockstep.experiments import UserError, command, config, originals, provenance
+from lockstep.experiments.config import Settings
+from lockstep.experiments.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
+from lockstep.experiments.results import Journal
 
 COLUMNS = [
     *("environment", "level", "form", "device", "traffic", "policy", "trained_on", "penalty_weight"),
@@ -76,7 +75,11 @@ def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, 
 
 def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Episode]]:
     """The same of an agent of each seed; on the CPU side by side."""
-    from experiments.offloading_agent import Run, trained, trained_beside_others  # only here are networks needed
+    from lockstep.experiments.offloading_agent import (  # only here are networks needed
+        Run,
+        trained,
+        trained_beside_others,
+    )
 
     sizes = asked.total_steps, asked.pool, group.scenarios
     runs = [Run(group.traffic, group.trained_on, seed, group.device, *sizes) for seed in range(asked.seeds)]

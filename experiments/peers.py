@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-
-from experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
-from experiments.peer_workers import Group, Task
-from experiments.results import Journal
-from experiments.statistics import Ratio, ratio, summarise, with_rates
+from lockstep.experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
+from lockstep.experiments.peer_workers import Group, Task
+from lockstep.experiments.results import Journal
+from lockstep.experiments.statistics import Ratio, ratio, summarise, with_rates
 
 KEY = ["environment", "peer", "mode", "num_envs", "threads", "fused_steps"]
 ABOUT = ["version", "how", "dtype", "differences", "status", "reason", "live_share", "first_call_s"]
@@ -264,7 +263,7 @@ def main() -> None:
     whole = command.output_path("peers", name)
     if options.peers and not options.output:
         raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
-    import envs  # here, because the paper reads peers.csv without torch
+    from lockstep import envs  # here, because the paper reads peers.csv without torch
 
     task = Task(name, envs.port(name).gymnasium_id, settings.seed)
     chosen = command.chosen("peer", peer_workers.names(), options.peers)

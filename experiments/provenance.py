@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from experiments import ROOT
+from lockstep.experiments import ROOT
 
 FORMAT = 1
 PACKAGES = ("torch", "numpy", "pandas", "gymnasium", "snakemake", "matplotlib", "nbconvert")

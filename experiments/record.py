@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
-from experiments.checksums import SUMS, discard, is_signed, sign
+from lockstep.experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
+from lockstep.experiments.checksums import SUMS, discard, is_signed, sign
 
 OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
@@ -34,7 +34,7 @@ EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *
 
 def main() -> None:
     options = arguments()
-    import envs  # here, because whoever verifies a folder needs no torch
+    from lockstep import envs  # here, because whoever verifies a folder needs no torch
 
     folder = options.output or Path("results", "recorded", options.machine)
     known = envs.names()
@@ -87,7 +87,7 @@ def headline(environments: Sequence[str], present: Sequence[str]) -> list[Step]:
 
 def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, float]] | None:
     """The groups of a step with the seconds that each takes by estimate; None where there is none beforehand."""
-    from experiments import ceilings, throughput  # here, because whoever verifies a folder needs no torch
+    from lockstep.experiments import ceilings, throughput  # here, because whoever verifies a folder needs no torch
 
     if step.experiment == "ceilings":
         return ceilings.predicted(scale, present)
@@ -103,7 +103,7 @@ def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, flo
 
 def listing(steps: Sequence[Step], scale: str, present: list[str], minutes: float) -> list[str]:
     """Lines that tell what would be measured, in order, cut into pieces of so many minutes as measuring would be."""
-    from experiments.ladder import START_S
+    from lockstep.experiments.ladder import START_S
 
     lines, pieces, spent_s = [], 1, 0.0
     for step in steps:
@@ -162,7 +162,7 @@ def why_not(experiment: str, environment: str) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.record", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lockstep.experiments.record", description=__doc__.split("\n")[0])
     parser.add_argument("--machine", type=machine_name, required=True, help="for example xeon-2core")
     parser.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     parser.add_argument("--environments", nargs="+", help="default: all")
@@ -232,7 +232,7 @@ def run(
     left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise command.OutOfTime(f"{name_of(step)} is next")
-    program = [sys.executable, "-m", f"experiments.{experiment}", *([environment] if environment else [])]
+    program = [sys.executable, "-m", f"lockstep.experiments.{experiment}", *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
     program += ["--headline", "--devices", headline] if headline else []
     program += ["--commit", commit] if commit else []
@@ -243,9 +243,7 @@ def run(
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
     status = status_of(program)
     if status not in (0, command.NOT_FINISHED):
-        raise UserError(
-            f"experiments.{experiment} ended with status {status} (see above); the same command goes on from there"
-        )
+        raise UserError(f"{experiment} ended with status {status} (see above); the same command goes on from there")
     if all(file.exists() for file in files):
         sign(folder, files)
     if status == command.NOT_FINISHED:
@@ -294,7 +292,7 @@ def is_current(described: dict, experiment: str, environment: str | None, scale:
     """Tells of a result that it is of this scale, this machine and the files as they are now."""
     return (
         described.get("scale") in (scale, None)
-        and described.get("sources") == provenance.hashes(sources.of(f"experiments.{experiment}", environment))
+        and described.get("sources") == provenance.hashes(sources.of(f"lockstep.experiments.{experiment}", environment))
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
     )

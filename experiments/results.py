@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-
-from experiments import ROOT, UserError, provenance, sources
-from experiments.checksums import verify
-from experiments.command import OutOfTime
-from experiments.timing import cpu_seconds
+from lockstep.experiments import ROOT, UserError, provenance, sources
+from lockstep.experiments.checksums import verify
+from lockstep.experiments.command import OutOfTime
+from lockstep.experiments.timing import cpu_seconds
 
 HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
 CHANGED = "recorded, code changed since"
@@ -209,7 +208,7 @@ def locked(path: Path) -> io.TextIOBase:
 
 def current_key(experiment: str, environment: str | None, scale: str | None, config: Mapping) -> dict:
     """The key (see provenance.key) that a run of the experiment would have now."""
-    paths = sources.of(f"experiments.{experiment}", environment)
+    paths = sources.of(f"lockstep.experiments.{experiment}", environment)
     # Through JSON, so that it compares equal to one that was read from a file.
     return json.loads(json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths))))
 

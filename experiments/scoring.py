@@ -13,9 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
-
-from agents import evaluation, ppo
-from experiments import provenance
+from lockstep.agents import evaluation, ppo
+from lockstep.experiments import provenance
 
 SEED_OF_SAMPLES = 1
 

@@ -8,9 +8,10 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments import ROOT
+from lockstep.experiments import ROOT
 
 BY_FOLDER = ("experiments/peer_workers",)  # packages that find their modules by folder, and import none of them
+PACKAGE = "lockstep"  # whose modules are the folders of the repository
 RECIPES = "agents/recipes"  # a package that reads one file per environment
 
 
@@ -29,9 +30,9 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
         if folder / "__init__.py" in files:
             files |= set().union(*(imported(name_of(file, root), root) for file in code(folder)))
     if any(file.is_relative_to(root / "envs") for file in files):
-        folders = ["kernels"] + ([environment] if environment else [])
+        folders = [root / "envs" / "kernels", *([environments(root)[environment]] if environment else [])]
         for folder in folders:
-            for file in code(root / "envs" / folder):
+            for file in code(folder):
                 files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
     if environment:
         files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
@@ -40,6 +41,11 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
+
+
+def environments(root: Path = ROOT) -> dict[str, Path]:
+    """The folders of environments by name: each has a kernel."""
+    return {kernel.parent.name: kernel.parent for kernel in (root / "envs").rglob("kernel.cuh")}
 
 
 def code(folder: Path) -> list[Path]:
@@ -85,13 +91,14 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
 
 def file_of(module: str, root: Path) -> Path | None:
     """The file of a module of ours, None for any other, and for a folder without __init__.py."""
-    if not module:
+    package, *inside = module.split(".")
+    if package != PACKAGE or not inside:  # the front door imports whatever is asked for
         return None
-    path = root.joinpath(*module.split("."))
+    path = root.joinpath(*inside)
     candidates = (path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in candidates if file.is_file()), None)
 
 
 def name_of(file: Path, root: Path) -> str:
     parts = file.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join([PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)])

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-
-from experiments.statistics import ks_two_sample, mean_difference
+from lockstep.experiments.statistics import ks_two_sample, mean_difference
 
 COLUMNS = [
     *("environment", "level", "pair", "device", "dtype", "quantity", "cases", "error", "tolerance"),

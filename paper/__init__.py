@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ROOT, UserError, record, results
-from experiments.results import Dataset
+from lockstep.experiments import ROOT, UserError, record, results
+from lockstep.experiments.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
 NOT_MEASURED = results.MISSING

@@ -1,7 +1,7 @@
 """The animation in README.md: each task under a policy written by hand, stepped by its port, drawn by Gymnasium.
 
-python -m paper.animation            rewrite paper/animation.gif
-python -m paper.animation --check    fail if it does not show what the code does
+python -m lockstep.paper.animation            rewrite paper/animation.gif
+python -m lockstep.paper.animation --check    fail if it does not show what the code does
 """
 
 import argparse
@@ -12,11 +12,11 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import torch
+from lockstep.envs.classic_control import render
+from lockstep.experiments import ROOT, UserError, command
 from PIL import Image, ImageDraw, ImageFont
 
-import envs
-from envs import render
-from experiments import ROOT, UserError, command
+from lockstep import envs
 
 FILE = Path("paper", "animation.gif")
 STEPS, FRAME_MS = 200, 40
@@ -133,12 +133,12 @@ def update(root: Path = ROOT) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="python -m paper.animation", description=__doc__.split("\n")[0])
+    arguments = argparse.ArgumentParser(prog="python -m lockstep.paper.animation", description=__doc__.split("\n")[0])
     arguments.add_argument("--check", action="store_true", help="change nothing, fail if anything would change")
     if not arguments.parse_args().check:
         update()
     elif stale():
-        raise UserError(f"{FILE.as_posix()} does not show what the code does; run python -m paper.animation")
+        raise UserError(f"{FILE.as_posix()} does not show what the code does; run python -m lockstep.paper.animation")
 
 
 if __name__ == "__main__":

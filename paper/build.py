@@ -1,6 +1,6 @@
 """The paper as one HTML file: runs the notebook, shows its tables and figures, numbers what it shows.
 
-    python -m paper.build --output results/report.html
+    python -m lockstep.paper.build --output results/report.html
 
 Beside the page it writes every table as tables/<name>.csv and .md, every figure as figures/<name>.svg and
 .png; CSV and SVG are also inside the page, so that a page that was mailed still has them. The page loads
@@ -22,15 +22,15 @@ import nbformat
 from IPython.display import HTML
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments.results import write_whole
+from lockstep.paper import figures, quantities, tables, typeset
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 from traitlets import default
 from traitlets.config import Config
 
-import paper
-from experiments import ROOT, UserError, command
-from experiments.results import write_whole
-from paper import figures, quantities, tables, typeset
+from lockstep import paper
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")
 CONTENTS = "<!-- contents -->"  # in the notebook: where the title ends and the table of contents belongs
@@ -282,7 +282,7 @@ def writing(output: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="python -m paper.build", description=__doc__.split("\n")[0])
+    arguments = argparse.ArgumentParser(prog="python -m lockstep.paper.build", description=__doc__.split("\n")[0])
     arguments.add_argument(
         "--output", type=Path, default=Path("results", "report.html"), help="default: results/report.html"
     )

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-
-from agents import recipes
-from experiments import SCALES, curves, statistics
-from paper import NOT_MEASURED, once
-from paper.typeset import missing
+from lockstep.agents import recipes
+from lockstep.experiments import SCALES, curves, statistics
+from lockstep.paper import NOT_MEASURED, once
+from lockstep.paper.typeset import missing
 
 NAN = float("nan")
 OURS, RANDOM, REFERENCE = "lockstep", "random", "reference"

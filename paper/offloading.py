@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from lockstep.paper import quantities
 
-import paper
-from paper import quantities
+from lockstep import paper
 
 POLICIES = {  # in their order: label, colour, marker
     "local": ("local", "#8a8a8a", "s"),

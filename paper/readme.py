@@ -1,7 +1,7 @@
 """Fills the generated parts of README.md from recorded results.
 
-    python -m paper.readme            rewrite them, and results/recorded/headline.svg
-    python -m paper.readme --check    fail if they are not what the recorded results say
+    python -m lockstep.paper.readme            rewrite them, and results/recorded/headline.svg
+    python -m lockstep.paper.readme --check    fail if they are not what the recorded results say
 
 A generated part lies between `<!-- generated: headline -->` and `<!-- end generated -->`.
 """
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.paper import figures, quantities, rung, tables, typeset
+from lockstep.paper.learning import OURS
 
-import paper
-from experiments import ROOT, UserError, command
-from paper import figures, quantities, rung, tables, typeset
-from paper.learning import OURS
+from lockstep import paper
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE = Path("results", "recorded", "headline.svg")
@@ -160,7 +160,7 @@ def drawing(datasets: list) -> str | None:
 
 
 def stale(root: Path = ROOT) -> list[str]:
-    """The files that `python -m paper.readme` would change."""
+    """The files that `python -m lockstep.paper.readme` would change."""
     datasets, readme, figure = recorded(root), root / "README.md", root / FIGURE
     text, shown = readme.read_text(encoding="utf-8"), drawing(datasets)
     changed = ["README.md"] if filled(text, datasets) != text else []
@@ -181,12 +181,14 @@ def update(root: Path = ROOT) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="python -m paper.readme", description=__doc__.split("\n")[0])
+    arguments = argparse.ArgumentParser(prog="python -m lockstep.paper.readme", description=__doc__.split("\n")[0])
     arguments.add_argument("--check", action="store_true", help="change nothing, fail if anything would change")
     if not arguments.parse_args().check:
         update()
     elif changed := stale():
-        raise UserError(f"{' and '.join(changed)} not up to date with results/recorded; run python -m paper.readme")
+        raise UserError(
+            f"{' and '.join(changed)} not up to date with results/recorded; run python -m lockstep.paper.readme"
+        )
 
 
 if __name__ == "__main__":

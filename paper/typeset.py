@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-import paper
+from lockstep import paper
 
 DASH, MINUS, TIMES, SPACE = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
 GREATER, LESS = "\N{GREATER-THAN OR EQUAL TO}", "\N{LESS-THAN OR EQUAL TO}"

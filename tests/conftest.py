@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    import envs
+    from lockstep import envs
 
     if not envs.cuda_available():
         for item in marked:

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from lockstep.agents.normaliser import ReturnScale
+from lockstep.agents.rollout import Advantage, Noise, Order
+from lockstep.envs import launch
+from lockstep.envs.kernels import compile
+from lockstep.envs.policies import HIDDEN
+from lockstep.envs.vectorised import MODES
 from torch.overrides import TorchFunctionMode
 
-import envs
-from agents.normaliser import ReturnScale
-from agents.rollout import Advantage, Noise, Order
-from envs import launch
-from envs.kernels import compile
-from envs.policies import HIDDEN
-from envs.vectorised import MODES
+from lockstep import envs
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from lockstep.envs import launch
+from lockstep.envs.kernels import compile, structs
 
-import envs
-from envs import launch
-from envs.kernels import compile, structs
+from lockstep import envs
 from tests import sanitize
 
 ROOT = Path(__file__).parents[1]
@@ -95,7 +95,7 @@ def require(true: object, otherwise: str) -> None:
 @probe(steps=False)
 def versions(device: str) -> str:
     """Python, libraries, compilers, driver and GPU, and which libraries of the tests cannot be imported, and why."""
-    from experiments import provenance
+    from lockstep.experiments import provenance
 
     machine = provenance.machine()
     found = [f"{name} {version}" for name, version in provenance.packages().items()]
@@ -422,7 +422,7 @@ def shared_memory(device: str) -> str:
 @probe()
 def ppo(device: str) -> str:
     """A few iterations of PPO: on a GPU captured in graphs, with the bits of those that are not; on a CPU run twice."""
-    from agents.ppo import PPO, Config
+    from lockstep.agents.ppo import PPO, Config
 
     small, trained = {"num_envs": 8, "horizon": 16, "total_steps": 128 * 20, "epochs": 2, "minibatches": 2}, []
     for captured in ("on", "off") if device == "cuda" else ("auto", "auto"):
@@ -487,7 +487,7 @@ def profiler(device: str) -> str:
 @probe(gpu=True, alone=True, steps=False)
 def graph_node(device: str) -> str:
     """The cost of an empty kernel in a CUDA graph, beside the time that the tightest aim leaves for a step."""
-    from experiments import ceilings, config
+    from lockstep.experiments import ceilings, config
 
     rows = ceilings.measure(ceilings.Group("graph-node", device, None, 1), 6)
     node_s = statistics.median(row["wall_s"] / row["amount"] for row in rows)
@@ -554,7 +554,7 @@ def compact(device: str) -> str:
 
 def replay(form: Callable, name: str, num_envs: int, device: str) -> tuple[Callable[[], None], int]:
     """A call of a graph of random steps, and how many steps it makes."""
-    from experiments import rungs
+    from lockstep.experiments import rungs
 
     env = form(num_envs=num_envs, device=device, obs="view" if envs.port(name).observes_state else "copy")
     env.reset(seed=0)

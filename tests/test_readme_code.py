@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import envs
+from lockstep import envs
 
 ROOT = Path(__file__).parents[1]
 EDGE = "vehicular_edge"

@@ -1,7 +1,7 @@
 """Ports in Stable-Baselines3: a `VecEnv` over a batch on the CPU.
 
     from stable_baselines3 import PPO
-    from envs.adapters import sb3
+    from lockstep.envs.adapters import sb3
 
     PPO("MlpPolicy", sb3.make("cartpole", num_envs=64)).learn(100_000)
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import envs
+from lockstep import envs
 
 from ..spaces import AutoresetMode
 
@@ -21,7 +21,7 @@ try:
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
 except ModuleNotFoundError as error:
-    raise ImportError(f"envs.adapters.sb3 needs {error.name}: pip install stable-baselines3") from error
+    raise ImportError(f"lockstep.envs.adapters.sb3 needs {error.name}: pip install stable-baselines3") from error
 
 
 def make(name: str, num_envs: int, **options) -> "SB3VecEnv":

@@ -1,6 +1,6 @@
 """Ports in TorchRL: an `EnvBase` over a batch that never leaves its device.
 
-    from envs.adapters import torchrl
+    from lockstep.envs.adapters import torchrl
 
     env = torchrl.make("cartpole", num_envs=8192, device="cuda")
     env.rollout(100, break_when_any_done=False)  # batch size [8192, 100]
@@ -10,7 +10,7 @@ Discrete actions are integers (TorchRL's `Categorical`), not one-hot.
 
 import torch
 
-import envs
+from lockstep import envs
 
 from ..spaces import AutoresetMode, Discrete
 
@@ -19,7 +19,7 @@ try:
     from torchrl.data import Bounded, Categorical, Composite, TensorSpec, Unbounded
     from torchrl.envs import EnvBase
 except ModuleNotFoundError as error:
-    raise ImportError(f"envs.adapters.torchrl needs {error.name}: pip install torchrl") from error
+    raise ImportError(f"lockstep.envs.adapters.torchrl needs {error.name}: pip install torchrl") from error
 
 
 def make(name: str, num_envs: int, device="cpu", check_actions: bool = False, **options) -> "TorchRLEnv":

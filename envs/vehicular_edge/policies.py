@@ -9,8 +9,7 @@ Nodes are numbered through: client i is i, then come servers, edges and the clou
 from collections.abc import Callable, Mapping
 
 import numpy as np
-
-from envs import noise as philox
+from lockstep.envs import noise as philox
 
 from . import one_slot
 from .tables import Array

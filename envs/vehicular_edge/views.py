@@ -9,8 +9,7 @@ from functools import cached_property
 from types import ModuleType
 
 import numpy as np
-
-from envs import noise
+from lockstep.envs import noise
 
 from .params import BITS, Params
 from .tables import Array, Tables, tables

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from experiments import ROOT, peer_workers
-from experiments.peer_workers import last_error
+from lockstep.experiments import ROOT, peer_workers
+from lockstep.experiments.peer_workers import last_error
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 900  # for one job, compilation included

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
-
-from agents import config as configuration
-from agents import evaluation, ppo, training
-from experiments import timing
-from experiments.learning_workers import CHECKS, Job, serve
-from experiments.scoring import policy_of
+from lockstep.agents import config as configuration
+from lockstep.agents import evaluation, ppo, training
+from lockstep.experiments import timing
+from lockstep.experiments.learning_workers import CHECKS, Job, serve
+from lockstep.experiments.scoring import policy_of
 
 TITLE = "lockstep"
 PACKAGE = "torch"

@@ -7,8 +7,8 @@ other, values always limited, a truncated episode taken for a terminated one.
 
 import time
 
-from experiments import timing
-from experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
+from lockstep.experiments import timing
+from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "rejax"
 PACKAGE = "rejax"

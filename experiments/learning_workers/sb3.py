@@ -9,8 +9,8 @@ import itertools
 import math
 import time
 
-from experiments import timing
-from experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
+from lockstep.experiments import timing
+from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "sb3"
 PACKAGE = "stable-baselines3"
@@ -103,9 +103,8 @@ def solve(job: Job, seed: int) -> dict:
     hundred forwards of torch each, a few percent of the time. The score afterwards is of Gymnasium's environments.
     """
     import torch
+    from lockstep.agents import evaluation
     from stable_baselines3.common.callbacks import BaseCallback
-
-    from agents import evaluation
 
     start = time.perf_counter()
     env = vector(job, seed)

@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO as in sb3.py, on the port through envs/adapters/sb3.py."""
 
-from experiments.learning_workers import Job, sb3, serve
+from lockstep.experiments.learning_workers import Job, sb3, serve
 
 TITLE = "sb3-adapter"
 PACKAGE = sb3.PACKAGE
@@ -8,7 +8,7 @@ HOW = "PPO on the port through envs.adapters.sb3"
 
 
 def vector(job: Job, seed: int):
-    from envs.adapters import sb3 as adapter
+    from lockstep.envs.adapters import sb3 as adapter
 
     return adapter.make(job.environment, job.ppo["num_envs"], seed=seed)
 

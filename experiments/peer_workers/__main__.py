@@ -10,8 +10,8 @@ import os
 import sys
 import time
 
-from experiments import timing
-from experiments.peer_workers import Group, NotMeasured, Task, last_error, worker
+from lockstep.experiments import timing
+from lockstep.experiments.peer_workers import Group, NotMeasured, Task, last_error, worker
 
 
 def measure(peer, task: Task, group: Group, blocks: int, min_block_s: float) -> dict:

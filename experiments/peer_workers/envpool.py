@@ -6,7 +6,7 @@ The differences of its tasks were found by stepping Gymnasium's classes from the
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from experiments.peer_workers import Group, Loop, NextStep, Task, drawn_actions
+from lockstep.experiments.peer_workers import Group, Loop, NextStep, Task, drawn_actions
 
 TITLE = "EnvPool"
 PACKAGES = ("envpool", "gymnasium", "numpy")

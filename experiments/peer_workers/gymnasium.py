@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from experiments.peer_workers import Group, Loop, NextStep, NotMeasured, Task, drawn_actions
+from lockstep.experiments.peer_workers import Group, Loop, NextStep, NotMeasured, Task, drawn_actions
 
 TITLE = "Gymnasium"
 PACKAGES = ("gymnasium", "numpy")

@@ -6,8 +6,8 @@ The differences of its tasks were found by stepping Gymnasium's classes from the
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from experiments import provenance
-from experiments.peer_workers import Group, Loop, Task
+from lockstep.experiments import provenance
+from lockstep.experiments.peer_workers import Group, Loop, Task
 
 TITLE = "gymnax"
 PACKAGES = ("gymnax", "jax", "jaxlib", "numpy")

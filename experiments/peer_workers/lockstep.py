@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from experiments.peer_workers import DRAWN_BATCHES, Group, Loop, Task, cycled
+from lockstep.experiments.peer_workers import DRAWN_BATCHES, Group, Loop, Task, cycled
 
 TITLE = "Lockstep"
 PACKAGES = ("torch", "numpy")
@@ -23,7 +23,7 @@ def groups(sizes: Mapping[int, list[int]]) -> list[Group]:
 
 @contextmanager
 def loop(task: Task, group: Group) -> Iterator[Loop]:
-    import envs
+    from lockstep import envs
 
     env = envs.make(task.environment, group.num_envs, device="cpu", seed=task.seed, threads=group.threads)
     env.reset(seed=task.seed)

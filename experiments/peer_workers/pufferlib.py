@@ -6,7 +6,7 @@ Its build downloads raylib and Box2D, so that it does not install everywhere.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from experiments.peer_workers import Group, Loop, Task, drawn_actions
+from lockstep.experiments.peer_workers import Group, Loop, Task, drawn_actions
 
 TITLE = "PufferLib"
 PACKAGES = ("pufferlib", "gymnasium", "numpy")

@@ -14,12 +14,12 @@ from types import ModuleType
 
 import matplotlib as mpl
 import pandas as pd
+from lockstep.paper import offloading, quantities, rung
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-import paper
-from paper import offloading, quantities, rung
+from lockstep import paper
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 WIDTH = 7.2  # inches, the width of the report's column
@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 def module(name: str) -> ModuleType:
     """The module of a figure: draw, caption, alt."""
-    return importlib.import_module(f"paper.figures.{name}")
+    return importlib.import_module(f"{__name__}.{name}")
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """The ladder of the vehicular edge at a glance: one line per rung."""
 
+from lockstep.paper import tables
+from lockstep.paper.figures import ladder
 from matplotlib.figure import Figure
-
-from paper import tables
-from paper.figures import ladder
 
 caption = (
     "The ladder of vehicular edge computing, from the original to fused slots: live slots of all environments per "

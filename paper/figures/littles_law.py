@@ -1,9 +1,8 @@
 """Little's law of every queue: its mean backlog against arrivals times delay."""
 
+from lockstep.paper import offloading
+from lockstep.paper.figures import grid, label_status, legend, log_axes
 from matplotlib.figure import Figure
-
-from paper import offloading
-from paper.figures import grid, label_status, legend, log_axes
 
 caption = (
     "Little's law: the mean backlog of every queue in which something arrived, as the original held it, against its "

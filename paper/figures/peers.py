@@ -1,12 +1,11 @@
 """Other libraries beside the port, over the batch size."""
 
+from lockstep.experiments import peers as experiment
+from lockstep.paper import quantities
+from lockstep.paper.figures import by_machine, curve, label_outside, legend, log_axes
+from lockstep.paper.tables.peers import MODES
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
-
-from experiments import peers as experiment
-from paper import quantities
-from paper.figures import by_machine, curve, label_outside, legend, log_axes
-from paper.tables.peers import MODES
 
 caption = (
     "Peers side by side over the batch size, on the CPU of one machine: live environment steps per second, medians "

@@ -1,9 +1,8 @@
 """Throughput over the batch size, for every rung of the ladder."""
 
+from lockstep.paper import quantities
+from lockstep.paper.figures import by_machine, curve, label_outside, legend, log_axes, series
 from matplotlib.figure import Figure
-
-from paper import quantities
-from paper.figures import by_machine, curve, label_outside, legend, log_axes, series
 
 caption = (
     "Throughput over the batch size. Live environment steps per second, resets and limits included: medians "

@@ -1,7 +1,7 @@
 """Of the operations of a step, and of fleets."""
 
-from paper import edge, typeset
-from paper.quantities import NAN, alone, estimate, matching, of, quantity, rate_words, with_interval
+from lockstep.paper import edge, typeset
+from lockstep.paper.quantities import NAN, alone, estimate, matching, of, quantity, rate_words, with_interval
 
 
 @quantity(with_interval(typeset.short_time))

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from experiments import peers, shares
-from paper import typeset
-from paper.quantities import NAN, estimate, matching, of, quantity, with_interval
+from lockstep.experiments import peers, shares
+from lockstep.paper import typeset
+from lockstep.paper.quantities import NAN, estimate, matching, of, quantity, with_interval
 
 
 @quantity(with_interval(typeset.times))

@@ -1,8 +1,9 @@
 """Of correctness and compilation."""
 
-import paper
-from paper import edge, typeset
-from paper.quantities import NAN, alone, judged, matching, of, out_of, quantity
+from lockstep.paper import edge, typeset
+from lockstep.paper.quantities import NAN, alone, judged, matching, of, out_of, quantity
+
+from lockstep import paper
 
 
 @quantity(alone(typeset.percent))

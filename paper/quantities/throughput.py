@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from experiments import statistics
-from paper import typeset
-from paper.quantities import (
+from lockstep.experiments import statistics
+from lockstep.paper import typeset
+from lockstep.paper.quantities import (
     NAN,
     blocks,
     copy_bandwidth,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
-
-from experiments import curves
-from paper import learning, typeset
-from paper.quantities import NAN, alone, estimate, matching, of, out_of, quantity, rate_words, with_interval
+from lockstep.experiments import curves
+from lockstep.paper import learning, typeset
+from lockstep.paper.quantities import NAN, alone, estimate, matching, of, out_of, quantity, rate_words, with_interval
 
 
 @quantity(rate_words("steps/s"))

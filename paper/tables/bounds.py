@@ -1,11 +1,10 @@
 """Rates against what the machine can do at most."""
 
 import pandas as pd
-
-from experiments import statistics
-from paper import quantities
-from paper.tables import RUN, SETTING, in_ladder_order, label, of_runs, on_cpu, source, table, told_at
-from paper.typeset import (
+from lockstep.experiments import statistics
+from lockstep.paper import quantities
+from lockstep.paper.tables import RUN, SETTING, in_ladder_order, label, of_runs, on_cpu, source, table, told_at
+from lockstep.paper.typeset import (
     DASH,
     Column,
     count,

@@ -3,12 +3,25 @@
 from collections.abc import Callable
 
 import pandas as pd
+from lockstep.experiments.shares import NEEDS_GPU
+from lockstep.paper import edge
+from lockstep.paper.tables import RATES, RUN, declared, label, of_runs, on_cpu, table
+from lockstep.paper.typeset import (
+    DASH,
+    SPACE,
+    TIMES,
+    Column,
+    count,
+    missing,
+    number,
+    short_time,
+    si,
+    significant,
+    text,
+    times,
+)
 
-import paper
-from experiments.shares import NEEDS_GPU
-from paper import edge
-from paper.tables import RATES, RUN, declared, label, of_runs, on_cpu, table
-from paper.typeset import DASH, SPACE, TIMES, Column, count, missing, number, short_time, si, significant, text, times
+from lockstep import paper
 
 
 def of_asked(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:

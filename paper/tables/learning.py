@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import pandas as pd
-
-from experiments import curves
-from paper import NOT_MEASURED
-from paper import learning as sums
-from paper.tables import RUN, of_runs, on_cpu, table
-from paper.tables.transfer import DEVICES
-from paper.typeset import (
+from lockstep.experiments import curves
+from lockstep.paper import NOT_MEASURED
+from lockstep.paper import learning as sums
+from lockstep.paper.tables import RUN, of_runs, on_cpu, table
+from lockstep.paper.tables.transfer import DEVICES
+from lockstep.paper.typeset import (
     DASH,
     GREATER,
     SPACE,

@@ -1,10 +1,9 @@
 """The claims of the note, and what the questions behind them give."""
 
 import pandas as pd
-
-from paper import quantities
-from paper.tables import NO_FIGURE, STATUS, declared, not_measured, table
-from paper.typeset import text
+from lockstep.paper import quantities
+from lockstep.paper.tables import NO_FIGURE, STATUS, declared, not_measured, table
+from lockstep.paper.typeset import text
 
 ANSWERED = (
     text("asked properly", "label", kind="long", merge=True),

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import pandas as pd
-
-from paper import offloading as sums
-from paper.tables import RUN, table
-from paper.tables.edge import of_asked
-from paper.typeset import DASH, Column, count, missing, number, percent, significant, text
+from lockstep.paper import offloading as sums
+from lockstep.paper.tables import RUN, table
+from lockstep.paper.tables.edge import of_asked
+from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, significant, text
 
 EMPTY = "No environment has tasks to offload, or nothing was measured."
 

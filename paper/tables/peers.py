@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
-
-from experiments import config
-from experiments import peers as experiment
-from experiments.peers import AIM, TARGET_SIZE
-from paper import NOT_MEASURED
-from paper.tables import RUN, of_runs, table
-from paper.typeset import (
+from lockstep.experiments import config
+from lockstep.experiments import peers as experiment
+from lockstep.experiments.peers import AIM, TARGET_SIZE
+from lockstep.paper import NOT_MEASURED
+from lockstep.paper.tables import RUN, of_runs, table
+from lockstep.paper.typeset import (
     DASH,
     GREATER,
     SPACE,

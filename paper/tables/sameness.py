@@ -1,10 +1,9 @@
 """The proof of sameness, and what the compiler makes of the kernels."""
 
 import pandas as pd
-
-from paper import quantities
-from paper.tables import ONE_MACHINE, RUN, of_runs, table
-from paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no
+from lockstep.paper import quantities
+from lockstep.paper.tables import ONE_MACHINE, RUN, of_runs, table
+from lockstep.paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no
 
 STEP = {"experiment": "correctness", "level": "transition", "pair": "original-port"}
 # Of a multiprocessor of every target here: registers of each of its parts, taken by the warp in pieces, and warps.

@@ -1,12 +1,23 @@
 """Environment steps per second: one batch size, all settings, fused steps."""
 
 import pandas as pd
+from lockstep.experiments import results
+from lockstep.paper import quantities
+from lockstep.paper.tables import (
+    ONE_MACHINE,
+    RATES,
+    RATIO,
+    RUN,
+    SETTING,
+    in_ladder_order,
+    label,
+    of_runs,
+    table,
+    told_at,
+)
+from lockstep.paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
 
-import paper
-from experiments import results
-from paper import quantities
-from paper.tables import ONE_MACHINE, RATES, RATIO, RUN, SETTING, in_ladder_order, label, of_runs, table, told_at
-from paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
+from lockstep import paper
 
 NAN = float("nan")
 

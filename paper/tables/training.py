@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
-
-from experiments import curves
-from paper import learning as sums
-from paper.tables import RATES, RUN, table
-from paper.tables.learning import (
+from lockstep.experiments import curves
+from lockstep.paper import learning as sums
+from lockstep.paper.tables import RATES, RUN, table
+from lockstep.paper.tables.learning import (
     AGENT,
     BATCH,
     DEVICE,
@@ -23,7 +22,7 @@ from paper.tables.learning import (
     over,
     with_open,
 )
-from paper.typeset import DASH, Column, count, missing, number, percent, short_time, si, significant, text
+from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, short_time, si, significant, text
 
 PUBLISHED = Path(__file__).parents[1] / "published.yaml"
 

@@ -1,9 +1,9 @@
 """What copies between host and device take of a loop."""
 
-from experiments.shares import CLOSURE, NEEDS_GPU, transfer_summary
-from paper import NOT_MEASURED, experiments_of, rung
-from paper.tables import RUN, of_runs, table
-from paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
+from lockstep.experiments.shares import CLOSURE, NEEDS_GPU, transfer_summary
+from lockstep.paper import NOT_MEASURED, experiments_of, rung
+from lockstep.paper.tables import RUN, of_runs, table
+from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
 
 SETTINGS = {"note": "a: timed apart", "real": "b: a real loop", "resident": "c: resident"}
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}

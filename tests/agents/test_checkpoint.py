@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+from lockstep.agents import checkpoint
 
-import envs
-from agents import checkpoint
+from lockstep import envs
 
 CONTENT = {
     "iteration": 3,
@@ -95,7 +95,7 @@ def test_what_a_checkpoint_cannot_hold_is_named_and_nothing_is_written(tmp_path,
 KILLED = """
 import os, signal, sys
 import torch
-from agents import checkpoint
+from lockstep.agents import checkpoint
 
 path, place = sys.argv[1:]
 checkpoint.save(path, {"iteration": 1, "x": torch.zeros(100_000)})

@@ -5,9 +5,8 @@ import dataclasses
 import re
 
 import pytest
-
-from agents import config, ppo, recipes
-from agents.ppo import RECIPES, Config
+from lockstep.agents import config, ppo, recipes
+from lockstep.agents.ppo import RECIPES, Config
 
 
 @pytest.mark.parametrize(

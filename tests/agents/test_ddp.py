@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from lockstep.agents import checkpoint, ppo
+from lockstep.agents.config import replaced
 
-from agents import checkpoint, ppo
-from agents.config import replaced
 from tests.agents import training_worker
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,7 @@ def test_nan_in_one_process_stops_all_and_is_saved(tmp_path):
 
 
 def test_sigterm_saves_and_the_run_goes_on_only_in_as_many_processes(tmp_path):
-    process = torchrun("-m", "agents.ppo", "cartpole", "--total-steps", "99000000", "--output", str(tmp_path))
+    process = torchrun("-m", "lockstep.agents.ppo", "cartpole", "--total-steps", "99000000", "--output", str(tmp_path))
     try:
         deadline = time.monotonic() + 40
         while "\n1," not in (tmp_path / "progress.csv").read_text() if (tmp_path / "progress.csv").exists() else True:
@@ -136,8 +136,8 @@ def test_sigterm_saves_and_the_run_goes_on_only_in_as_many_processes(tmp_path):
     assert status != 0
     assert said.count("interrupted after") == 1
     assert (
-        f"to go on: torchrun --standalone --nproc-per-node 2 -m agents.ppo cartpole --device cpu --resume {tmp_path}"
-        in said
+        "to go on: torchrun --standalone --nproc-per-node 2 -m lockstep.agents.ppo cartpole --device cpu "
+        f"--resume {tmp_path}" in said
     )
     content = checkpoint.load(tmp_path / "checkpoint.pt")
     first, second = content["states"]

@@ -5,9 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 import torch
-
-from agents import kernels
-from envs.kernels import compile, structs
+from lockstep.agents import kernels
+from lockstep.envs.kernels import compile, structs
 
 NAMES = {"noise", "order", "advantage", "advantage_of_valid", "returns", "returns_of_valid"}
 

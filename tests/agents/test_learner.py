@@ -5,13 +5,12 @@ import threading
 import numpy as np
 import pytest
 import torch
-
-from agents import distributions, learner
-from agents.autograd import Autograd
-from agents.networks import Networks
-from agents.update import FIGURES
-from envs.kernels import compile
-from envs.spaces import Box, Discrete
+from lockstep.agents import distributions, learner
+from lockstep.agents.autograd import Autograd
+from lockstep.agents.networks import Networks
+from lockstep.agents.update import FIGURES
+from lockstep.envs.kernels import compile
+from lockstep.envs.spaces import Box, Discrete
 
 N = 600
 

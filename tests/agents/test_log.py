@@ -6,9 +6,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
-
-from agents import log
-from agents.log import COLUMNS, Log
+from lockstep.agents import log
+from lockstep.agents.log import COLUMNS, Log
 
 HEADER = ",".join(COLUMNS)
 

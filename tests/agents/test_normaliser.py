@@ -5,8 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-
-from agents.normaliser import Normaliser, ReturnScale
+from lockstep.agents.normaliser import Normaliser, ReturnScale
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from agents import ppo
+from lockstep.agents import ppo
 
 TEXT = (Path(__file__).parents[2] / "agents" / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pytest
 import torch
-
-from agents.normaliser import ReturnScale
-from agents.rollout import Advantage, Noise, Order
-from envs.noise import SAMPLING, philox
+from lockstep.agents.normaliser import ReturnScale
+from lockstep.agents.rollout import Advantage, Noise, Order
+from lockstep.envs.noise import SAMPLING, philox
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from lockstep.agents import checkpoint, evaluation, log, ppo, training
+from lockstep.agents.config import replaced
 
-import envs
-from agents import checkpoint, evaluation, log, ppo, training
-from agents.config import replaced
+from lockstep import envs
 from tests.agents import training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-COMMAND = (sys.executable, "-m", "agents.ppo")
+COMMAND = (sys.executable, "-m", "lockstep.agents.ppo")
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -316,7 +316,9 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
     path = tmp_path / "checkpoint.pt"
     assert found == status
     steps = re.search(r"interrupted after ([\d,]+) steps; saved in", said)[1]
-    assert said.endswith(f"; to go on: python -m agents.ppo cartpole --device cpu --resume '{path}' --stop-at 600.0\n")
+    assert said.endswith(
+        f"; to go on: python -m lockstep.agents.ppo cartpole --device cpu --resume '{path}' --stop-at 600.0\n"
+    )
     state = checkpoint.load(path)["states"][0]
     assert int(rows_of(tmp_path)[-1]["iteration"]) == state["iteration"] > 0
     assert int(steps.replace(",", "")) == 2048 * state["iteration"]

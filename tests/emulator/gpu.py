@@ -22,12 +22,11 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
+from lockstep.agents import normaliser, rollout
+from lockstep.envs import batch, block, checks, launch, vectorised
+from lockstep.envs.kernels import compile
 
-import agents.normaliser
-import agents.rollout
-import envs
-from envs import batch, block, checks, launch, vectorised
-from envs.kernels import compile
+from lockstep import envs
 
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
@@ -134,7 +133,7 @@ def installed() -> Iterator[None]:
         multi_processor_count=MULTIPROCESSORS,
     )
     with contextlib.ExitStack() as stack:
-        for module in (vectorised, agents.rollout, agents.normaliser):
+        for module in (vectorised, rollout, normaliser):
             stack.enter_context(standing_in(module, "find_device", lambda device: device, 0))
         stack.enter_context(standing_in(checks, "available_memory", lambda device: 2**36, 0))
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))

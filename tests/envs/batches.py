@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 NAMES = envs.names("thread")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
+from lockstep.envs import noise
 
-import envs
-from envs import noise
+from lockstep import envs
 
 
 def first_states(env, episodes: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 
 def test_the_array_form_and_the_port_live_the_same_episodes():

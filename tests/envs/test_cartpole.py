@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import envs
+from lockstep import envs
 from tests.envs import draws, transitions
 from tests.envs.batches import DEVICES, make, statistics
 

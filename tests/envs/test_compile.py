@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from lockstep.envs.kernels import compile, structs
+from lockstep.envs.spaces import Box
 
-import envs
-from envs.kernels import compile, structs
-from envs.spaces import Box
+from lockstep import envs
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, cwd=ROOT)
 
 
-MAKE = "import envs; envs.make('cartpole', 4).reset()"
+MAKE = "from lockstep import envs; envs.make('cartpole', 4).reset()"
 
 
 def test_a_missing_compiler_is_named_with_the_remedy(tmp_path):
@@ -109,7 +109,7 @@ def test_a_library_that_another_process_is_writing_is_not_loaded(tmp_path, monke
 def test_a_cached_library_that_does_not_load_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
     text = 'extern "C" int answer() { return 44; }'
-    assert python(f"from envs.kernels import compile; compile.library({text!r})").returncode == 0
+    assert python(f"from lockstep.envs.kernels import compile; compile.library({text!r})").returncode == 0
     (built,) = tmp_path.glob("*.so")
     built.write_text("not a library")
     with pytest.raises(compile.CompilerError, match=rf"{built.name} does not load .* delete it"):
@@ -141,7 +141,7 @@ def test_philox_without_wide_instructions_gives_the_published_answer(tmp_path, m
 
 
 def test_an_unused_cache_folder_is_not_needed_to_import(tmp_path):
-    assert python("import envs", HOME=str(tmp_path), PATH="").returncode == 0
+    assert python("from lockstep import envs", HOME=str(tmp_path), PATH="").returncode == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -265,7 +265,7 @@ def test_an_error_in_a_kernel_for_the_gpu_is_shown():
 
 
 def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
-    from envs import launch
+    from lockstep.envs import launch
 
     text = (compile.KERNELS / "batch.cuh").read_text()
     call = structs.struct("Call", text)

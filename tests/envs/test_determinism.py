@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 from tests.envs.batches import DEVICES, MODES, NAMES, B, copies, linear, make, random_step, same, spread
 from tests.envs.transitions import apart
 

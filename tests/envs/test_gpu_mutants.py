@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 from tests.emulator import gpu
 from tests.envs import batches
 from tests.envs.test_gpu_text import GROUPS, SEEDS, B, equal, policy, spread

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 from tests.emulator import gpu
 from tests.envs import batches
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-import envs
+from lockstep import envs
 from tests.envs.batches import NAMES, B, make
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ class Block:
         if name.split(".")[0] in ("gymnasium", "pettingzoo", "snakemake"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
-import envs
+from lockstep import envs
 for name in envs.names("thread"):
     env = envs.make(name, 200, seed=3, autoreset_mode="NextStep")
     env.reset()

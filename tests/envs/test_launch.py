@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-
-from envs import batch, launch
-from envs.kernels import compile, structs
+from lockstep.envs import batch, launch
+from lockstep.envs.kernels import compile, structs
 
 SOURCE = "struct Numbers {\n    i64 number;\n};"
 

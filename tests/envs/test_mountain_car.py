@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import envs
+from lockstep import envs
 from tests.envs import draws, transitions
 from tests.envs.batches import DEVICES, make, statistics
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 from tests.envs import draws, transitions
 from tests.envs.batches import DEVICES, B, make, statistics
 

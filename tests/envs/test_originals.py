@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-import envs
+from lockstep import envs
 
 LEFT, NONE, RIGHT = 0, 1, 2
 THIRD = math.pi / 6  # m: the mountain car's cos 3p is 0 there, so gravity does not pull

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 ROOT = Path(__file__).parents[2]
 

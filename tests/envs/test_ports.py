@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 CARS = ["mountain_car", "mountain_car_continuous"]
 CLASSIC = [name for name in envs.names("thread") if envs.port(name).gymnasium_id]

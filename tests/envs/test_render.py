@@ -8,9 +8,9 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from lockstep.envs.classic_control import render
 
-import envs
-from envs import render
+from lockstep import envs
 
 pygame = pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
 
@@ -127,7 +127,7 @@ def test_the_video_driver_is_put_back(monkeypatch):
 WITHOUT_PYGAME = """
 import sys
 sys.modules["pygame"] = None
-import envs
+from lockstep import envs
 env = envs.make("cartpole", 2)
 env.reset()
 try:

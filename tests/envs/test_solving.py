@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import envs
+from lockstep import envs
 from tests.envs.batches import make, statistics
 
 # Mean return that counts as solved: Gymnasium's threshold. Pendulum has none, and no such policy swings it up; random

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-import envs
+from lockstep import envs
 from tests.envs.batches import B
 
 

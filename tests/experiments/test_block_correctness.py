@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from experiments import block_cases, block_correctness, config, originals, verdicts
-from experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, settings_of
+from lockstep.experiments import block_cases, block_correctness, config, originals, verdicts
+from lockstep.experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, settings_of
 
 NAME = "vehicular_edge"
 SIZE = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

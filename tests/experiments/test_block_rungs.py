@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from lockstep.experiments import block_rungs, config, ladder, throughput, timing
+from lockstep.experiments.block_rungs import RUNGS
+from lockstep.experiments.config import Settings
+from lockstep.experiments.ladder import Group
 
-import envs
-from experiments import block_rungs, config, ladder, throughput, timing
-from experiments.block_rungs import RUNGS
-from experiments.config import Settings
-from experiments.ladder import Group
+from lockstep import envs
 
 NAME = "vehicular_edge"
 SIZE = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

@@ -4,10 +4,9 @@ import threading
 import numpy as np
 import pytest
 import torch
-
-from envs.kernels import compile
-from experiments import ceilings, command, provenance, results
-from experiments.ceilings import Group
+from lockstep.envs.kernels import compile
+from lockstep.experiments import ceilings, command, provenance, results
+from lockstep.experiments.ceilings import Group
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

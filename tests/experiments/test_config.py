@@ -6,8 +6,7 @@ import sys
 
 import pytest
 import yaml
-
-from experiments import ROOT, config
+from lockstep.experiments import ROOT, config
 
 
 @pytest.fixture

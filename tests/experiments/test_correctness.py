@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
+from lockstep.experiments import config, originals, thread_correctness, verdicts
+from lockstep.experiments.cases import Cases
+from lockstep.experiments.statistics import ks_two_sample, mean_difference
 
-import envs
-from experiments import config, originals, thread_correctness, verdicts
-from experiments.cases import Cases
-from experiments.statistics import ks_two_sample, mean_difference
+from lockstep import envs
 
 EPISODES = {"random": 40, "fixed": 40}
 BOTH_TYPES = ["float32", "float64"]

@@ -5,9 +5,8 @@ from math import inf, nan
 import numpy as np
 import pandas as pd
 import pytest
-
-from experiments import ROOT, curves
-from experiments.curves import interquartile_mean, quartiles, stratified_interval, wilson
+from lockstep.experiments import ROOT, curves
+from lockstep.experiments.curves import interquartile_mean, quartiles, stratified_interval, wilson
 
 COLUMNS = ["part", *curves.RUN, "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s", "advantage_s"]
 COLUMNS += ["update_s", "score", "score_sampled", "solved", "parameters", "status", "reason"]
@@ -168,5 +167,5 @@ def test_what_was_not_measured_is_listed_with_its_reason():
 
 
 def test_the_summaries_need_no_torch():
-    program = "import sys\nsys.modules['torch'] = None\nimport experiments.curves\n"
+    program = "import sys\nsys.modules['torch'] = None\nimport lockstep.experiments.curves\n"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0

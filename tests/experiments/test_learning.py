@@ -6,12 +6,29 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-
-from agents import evaluation, ppo, recipes
-from experiments import ROOT, command, config, curves, learning, learning_workers, peer_workers, sources, timing
-from experiments.learning import Bench, Group
-from experiments.learning_workers import Job, NotMeasured, Streak, cold_and_warm, learning_rate, lockstep, rejax
-from experiments.scoring import Scorer, policy_of
+from lockstep.agents import evaluation, ppo, recipes
+from lockstep.experiments import (
+    ROOT,
+    command,
+    config,
+    curves,
+    learning,
+    learning_workers,
+    peer_workers,
+    sources,
+    timing,
+)
+from lockstep.experiments.learning import Bench, Group
+from lockstep.experiments.learning_workers import (
+    Job,
+    NotMeasured,
+    Streak,
+    cold_and_warm,
+    learning_rate,
+    lockstep,
+    rejax,
+)
+from lockstep.experiments.scoring import Scorer, policy_of
 
 TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
 TINY |= {"eval_every": 128}
@@ -117,12 +134,14 @@ def test_every_recipe_can_be_run_and_its_groups_are_told_apart(name, scale):
 
 
 def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
-    found = set(sources.of("experiments.learning", "cartpole"))
+    found = set(sources.of("lockstep.experiments.learning", "cartpole"))
     of_agents = {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.*")} - {"agents/README.md"}
     folder = ROOT / "experiments" / "learning_workers"
     workers = {f"experiments/learning_workers/{file.name}" for file in folder.glob("*.*")}
-    assert of_agents | workers | {"agents/recipes/__init__.py", "envs/cartpole/kernel.cuh"} <= found
-    others = [f"experiments.{name}" for name in ("throughput", "correctness", "compilation", "peers", "transfer")]
+    assert of_agents | workers | {"agents/recipes/__init__.py", "envs/classic_control/cartpole/kernel.cuh"} <= found
+    others = [
+        f"lockstep.experiments.{name}" for name in ("throughput", "correctness", "compilation", "peers", "transfer")
+    ]
     assert not any("learning" in path for other in others for path in sources.of(other, "cartpole"))
 
 
@@ -163,7 +182,7 @@ def test_what_all_agents_share_imports_nothing_that_only_we_have():
         "import sys\n"
         "for name in ('torch', 'pandas', 'yaml', 'envs', 'agents', 'gymnasium', 'stable_baselines3', 'rejax', 'jax'):\n"
         "    sys.modules[name] = None\n"
-        "from experiments.learning_workers import rejax, sb3, sb3_adapter\n"
+        "from lockstep.experiments.learning_workers import rejax, sb3, sb3_adapter\n"
         "print(rejax.TITLE, sb3.TITLE, sb3_adapter.TITLE)\n"
     )
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -171,7 +190,7 @@ def test_what_all_agents_share_imports_nothing_that_only_we_have():
 
 
 def test_the_rows_are_read_without_torch():
-    program = "import sys\nsys.modules['torch'] = None\nimport experiments.learning\n"
+    program = "import sys\nsys.modules['torch'] = None\nimport lockstep.experiments.learning\n"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
 
 

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from lockstep.envs.kernels import compile
+from lockstep.experiments import machine_code
+from lockstep.experiments.machine_code import MACHINES, Region
 
-import envs
-from envs.kernels import compile
-from experiments import machine_code
-from experiments.machine_code import MACHINES, Region
+from lockstep import envs
 
 H200, A100 = MACHINES["sm_90"], MACHINES["sm_80"]
 README = Path(envs.__file__).parent / "kernels" / "README.md"

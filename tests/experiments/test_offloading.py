@@ -3,12 +3,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-
-from envs.vehicular_edge import delays
-from experiments import UserError, command, config, offloading, offloading_episodes
-from experiments.config import Settings
-from experiments.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
-from experiments.offloading_episodes import Job, in_port, play
+from lockstep.envs.vehicular_edge import delays
+from lockstep.experiments import UserError, command, config, offloading, offloading_episodes
+from lockstep.experiments.config import Settings
+from lockstep.experiments.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
+from lockstep.experiments.offloading_episodes import Job, in_port, play
 
 
 @pytest.fixture(scope="module")

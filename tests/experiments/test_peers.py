@@ -13,11 +13,11 @@ import gymnasium
 import numpy as np
 import pandas as pd
 import pytest
+from lockstep.experiments import ROOT, command, peer_workers, peers, provenance, results, timing
+from lockstep.experiments.peer_workers import Group, NextStep, Task, drawn_actions
+from lockstep.experiments.peers import Wanted
 
-import envs
-from experiments import ROOT, command, peer_workers, peers, provenance, results, timing
-from experiments.peer_workers import Group, NextStep, Task, drawn_actions
-from experiments.peers import Wanted
+from lockstep import envs
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 0)
 WITH_ENVIRONMENT = [name for name in peer_workers.names() if peer_workers.requirements(name)]
@@ -71,8 +71,8 @@ def test_what_all_peers_share_imports_nothing_that_only_we_have():
         "import sys\n"
         "for name in ('torch', 'pandas', 'yaml', 'envs', 'gymnasium', 'envpool', 'gymnax', 'jax', 'pufferlib'):\n"
         "    sys.modules[name] = None\n"
-        "from experiments import peer_workers\n"
-        "import experiments.peer_workers.__main__\n"
+        "from lockstep.experiments import peer_workers\n"
+        "import lockstep.experiments.peer_workers.__main__\n"
         "print(*(peer_workers.worker(name).TITLE for name in peer_workers.names()))\n"
     )
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -203,7 +203,7 @@ def test_a_worker_is_given_its_jobs_and_no_gpu(pretend):
         "    seen = job['group']['num_envs'], job['blocks'], job['task']['seed'], job['min_block_s']\n"
         "    answer([*sys.argv[1:], *seen, os.environ['CUDA_VISIBLE_DEVICES']])"
     )
-    arguments = ["-m", "experiments.peer_workers", "gymnasium"]
+    arguments = ["-m", "lockstep.experiments.peer_workers", "gymnasium"]
     assert asked(1, 8) == [[*arguments, size, 6, 0, timing.MIN_BLOCK_S, ""] for size in (1, 8)]
     assert pretend.starts() == 1
 

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from experiments import ROOT, provenance, timing
+from lockstep.experiments import ROOT, provenance, timing
 
 KEYS = {
     *("format", "experiment", "environment", "scale", "command", "commit", "dirty", "started", "finished"),

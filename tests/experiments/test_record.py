@@ -7,9 +7,20 @@ import time
 from pathlib import Path
 
 import pytest
+from lockstep.experiments import (
+    ROOT,
+    UserError,
+    checksums,
+    command,
+    config,
+    peer_workers,
+    provenance,
+    record,
+    results,
+    sources,
+)
 
-import envs
-from experiments import ROOT, UserError, checksums, command, config, peer_workers, provenance, record, results, sources
+from lockstep import envs
 
 
 def sign_all(folder):
@@ -115,7 +126,7 @@ def test_the_bare_machine_needs_no_git_snakemake_gymnasium_or_jsonschema():
         "for name in ('snakemake', 'gymnasium', 'pettingzoo', 'jsonschema', 'matplotlib', 'nbconvert'):\n"
         "    sys.modules[name] = None\n"
         "sys.argv = ['record', '--machine', 'a', '--environments', 'nowhere']\n"
-        "runpy.run_module('experiments.record', run_name='__main__')\n"
+        "runpy.run_module('lockstep.experiments.record', run_name='__main__')\n"
     )
     finished = subprocess.run(
         [sys.executable, "-c", program],
@@ -158,7 +169,7 @@ def test_what_was_started_ends_before_a_terminated_recording_does(tmp_path):
     )
     parent = (
         "import os, sys\n"
-        "from experiments import command, record\n"
+        "from lockstep.experiments import command, record\n"
         "os.chdir(sys.argv[1]); record.ROOT = sys.argv[1]\n"
         "command.run(lambda: record.status_of([sys.executable, '-c', sys.argv[2]]))\n"
     )
@@ -178,7 +189,7 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
     assert [program[1:] for program in started] == [
         [
             "-m",
-            "experiments.throughput",
+            "lockstep.experiments.throughput",
             "cartpole",
             "--scale",
             "full",
@@ -187,7 +198,7 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
             "--commit",
             "0123abc",
         ],
-        ["-m", "experiments.ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
+        ["-m", "lockstep.experiments.ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
     ]
 
 
@@ -195,7 +206,7 @@ def test_without_gymnasium_correctness_is_left_out_and_nothing_else(started, tmp
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     record.run("correctness", "cartpole", "quick", tmp_path, None)
     record.run("throughput", "cartpole", "quick", tmp_path, None)
-    assert [program[2] for program in started] == ["experiments.throughput"]
+    assert [program[2] for program in started] == ["lockstep.experiments.throughput"]
     assert "correctness cartpole: left out, Gymnasium is not installed" in capsys.readouterr().out
 
 
@@ -204,7 +215,7 @@ def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, t
     arguments = ["--machine", "a", "--environments", "cartpole", "pendulum", "--experiments", "transfer"]
     monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
     record.main()
-    assert [program[2:4] for program in started] == [["experiments.transfer", "cartpole"]]
+    assert [program[2:4] for program in started] == [["lockstep.experiments.transfer", "cartpole"]]
     assert "transfer pendulum: left out, experiments/pendulum.yaml has no such section" in capsys.readouterr().out
 
 
@@ -221,7 +232,7 @@ def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkey
 def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, changed):
     described = {
         "scale": "quick",
-        "sources": provenance.hashes(sources.of("experiments.learning", "cartpole")),
+        "sources": provenance.hashes(sources.of("lockstep.experiments.learning", "cartpole")),
         "machine": {"label": "this one"},
     }
     assert "agents/recipes/cartpole.yaml" in described["sources"]
@@ -232,7 +243,7 @@ def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, change
     (tmp_path / "cartpole" / "learning.csv").write_text("")
     sign_all(tmp_path)
     record.run("learning", "cartpole", "quick", tmp_path, None)
-    assert [program[2:4] for program in started] == [["experiments.learning", "cartpole"]] * changed
+    assert [program[2:4] for program in started] == [["lockstep.experiments.learning", "cartpole"]] * changed
 
 
 @pytest.mark.parametrize("installed", [[], ["gymnax"]])
@@ -241,7 +252,7 @@ def test_peers_are_recorded_where_at_least_one_is_installed(started, tmp_path, m
     arguments = ["--machine", "a", "--environments", "pendulum", "--experiments", "peers"]
     monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
     record.main()
-    assert [program[2:4] for program in started] == [["experiments.peers", "pendulum"]] * len(installed)
+    assert [program[2:4] for program in started] == [["lockstep.experiments.peers", "pendulum"]] * len(installed)
     left_out = "peers pendulum: left out, no peer is installed; make peers installs them"
     assert (left_out in capsys.readouterr().out) == (not installed)
 
@@ -276,7 +287,7 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
 
 def current(experiment, environment):
     """The provenance of a result of the present code."""
-    names = provenance.hashes(sources.of(f"experiments.{experiment}", environment))
+    names = provenance.hashes(sources.of(f"lockstep.experiments.{experiment}", environment))
     return {"scale": "quick", "sources": names, "machine": {"label": "this one"}}
 
 
@@ -367,7 +378,7 @@ def test_headlines_are_the_gpu_s_of_all_environments_and_then_the_cpu_s(started,
     recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole", "pendulum")
     asked = [(program[2:4], program[-3:]) for program in started]
     assert asked == [
-        (["experiments.throughput", name], ["--headline", "--devices", device])
+        (["lockstep.experiments.throughput", name], ["--headline", "--devices", device])
         for device in ("cuda", "cpu")
         for name in ("cartpole", "pendulum")
     ]
@@ -465,7 +476,7 @@ def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path,
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
     described = {
         "scale": "quick",
-        "sources": provenance.hashes(sources.of("experiments.ceilings")),
+        "sources": provenance.hashes(sources.of("lockstep.experiments.ceilings")),
         "machine": {"label": "this one"},
     }
     if change == "passed":

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from experiments import ROOT, UserError, checksums, command, provenance, results
+from lockstep.experiments import ROOT, UserError, checksums, command, provenance, results
 
 COLUMNS = ["name", "value", "note"]
 
@@ -196,7 +195,7 @@ def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, 
 
 WRITER = """
 import pathlib, sys
-from experiments import results
+from lockstep.experiments import results
 made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "timing", None, "quick", {})
 for number in range(len(made.groups), 10**6):
     made.add(str(number), [{"group": number, "row": row} for row in range(50)])

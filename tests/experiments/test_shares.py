@@ -1,7 +1,6 @@
 import pandas as pd
 import pytest
-
-from experiments import shares
+from lockstep.experiments import shares
 
 BLOCKS = 6  # the fewest that have an interval of the median
 

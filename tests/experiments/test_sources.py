@@ -1,33 +1,32 @@
 import pytest
-
-from experiments import ROOT, sources
+from lockstep.experiments import ROOT, sources
 
 TREE = {
     "experiments/__init__.py": "",
-    "experiments/speed.py": "import math\nimport numpy\nfrom experiments import clock\n",
+    "experiments/speed.py": "import math\nimport numpy\nfrom lockstep.experiments import clock\n",
     "experiments/clock.py": "def now():\n    from . import lazy\n    return lazy\n",
-    "experiments/lazy.py": "if False:\n    import agents.ppo\n",
+    "experiments/lazy.py": "if False:\n    import lockstep.agents.ppo\n",
     "experiments/unused.py": "",
-    "experiments/steps.py": "def main():\n    import envs\n",
-    "experiments/heat.py": "from experiments import clock\n",
+    "experiments/steps.py": "def main():\n    from lockstep import envs\n",
+    "experiments/heat.py": "from lockstep.experiments import clock\n",
     "experiments/heat.cuh": "",
     "experiments/schema.yaml": "",
-    "experiments/rivals.py": "from experiments import peer_workers\n",
+    "experiments/rivals.py": "from lockstep.experiments import peer_workers\n",
     "experiments/peer_workers/__init__.py": "import importlib\n",
     "experiments/peer_workers/__main__.py": "",
-    "experiments/peer_workers/one.py": "def loop():\n    from experiments import clock\n",
+    "experiments/peer_workers/one.py": "def loop():\n    from lockstep.experiments import clock\n",
     "experiments/peer_workers/one.txt": "",
     "experiments/peer_workers/notes.txt": "",
     "experiments/pole.yaml": "",
-    "experiments/lessons.py": "def main():\n    from agents import recipes\n",
+    "experiments/lessons.py": "def main():\n    from lockstep.agents import recipes\n",
     "agents/__init__.py": "",
-    "agents/ppo.py": "from agents.replay import Replay\n",
+    "agents/ppo.py": "from lockstep.agents.replay import Replay\n",
     "agents/replay.py": "from .ppo import PPO\n",  # a circle
     "agents/recipes/__init__.py": "",
     "agents/recipes/pole.yaml": "",
     "agents/recipes/car.yaml": "",
     "envs/__init__.py": "from .batch import Batch\n",
-    "envs/batch.py": "def build():\n    from envs.kernels import build\n",
+    "envs/batch.py": "def build():\n    from lockstep.envs.kernels import build\n",
     "envs/unused.py": "",
     "envs/README.md": "",
     "envs/kernels/__init__.py": "",
@@ -36,7 +35,7 @@ TREE = {
     "envs/kernels/pool.cpp": "",
     "envs/noise.py": "",
     "envs/pole/__init__.py": "",
-    "envs/pole/port.py": "from envs.params import Params\n",
+    "envs/pole/port.py": "from lockstep.envs.params import Params\n",
     "envs/pole/kernel.cuh": "",
     "envs/pole/README.md": "",
     "envs/params.py": "",
@@ -54,7 +53,7 @@ def root(tmp_path):
 
 
 def test_imports_are_followed_through_functions_relative_names_and_circles(root):
-    assert sources.of("experiments.speed", root=root) == [
+    assert sources.of("lockstep.experiments.speed", root=root) == [
         "agents/__init__.py",
         "agents/ppo.py",
         "agents/replay.py",
@@ -66,7 +65,7 @@ def test_imports_are_followed_through_functions_relative_names_and_circles(root)
 
 
 def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root):
-    assert sources.of("experiments.steps", "pole", root) == [
+    assert sources.of("lockstep.experiments.steps", "pole", root) == [
         "envs/__init__.py",
         "envs/batch.py",
         "envs/kernels/__init__.py",
@@ -86,25 +85,25 @@ def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root)
 
 
 def test_without_an_environment_no_environment_folder_counts(root):
-    found = sources.of("experiments.steps", root=root)
+    found = sources.of("lockstep.experiments.steps", root=root)
     assert "envs/kernels/batch.cuh" in found
     assert not [path for path in found if path.startswith(("envs/pole", "envs/car")) or path.endswith("yaml")]
 
 
 def test_what_runs_no_environment_does_not_depend_on_one(root):
     """Its YAML counts all the same, because every command of an environment reads it."""
-    found = sources.of("experiments.speed", "pole", root)
+    found = sources.of("lockstep.experiments.speed", "pole", root)
     assert not [path for path in found if path.startswith("envs")]
     assert "experiments/pole.yaml" in found
 
 
 def test_a_kernel_beside_a_module_of_its_name_counts(root):
-    assert "experiments/heat.cuh" in sources.of("experiments.heat", root=root)
-    assert "experiments/heat.cuh" not in sources.of("experiments.speed", root=root)
+    assert "experiments/heat.cuh" in sources.of("lockstep.experiments.heat", root=root)
+    assert "experiments/heat.cuh" not in sources.of("lockstep.experiments.speed", root=root)
 
 
 def test_the_peers_come_with_what_they_import_and_their_requirements(root):
-    assert sources.of("experiments.rivals", root=root) == [
+    assert sources.of("lockstep.experiments.rivals", root=root) == [
         "agents/__init__.py",
         "agents/ppo.py",
         "agents/replay.py",
@@ -120,14 +119,18 @@ def test_the_peers_come_with_what_they_import_and_their_requirements(root):
 
 
 def test_what_reads_recipes_depends_on_that_of_its_environment(root):
-    recipes = [path for path in sources.of("experiments.lessons", "pole", root) if path.startswith("agents/recipes")]
+    recipes = [
+        path for path in sources.of("lockstep.experiments.lessons", "pole", root) if path.startswith("agents/recipes")
+    ]
     assert recipes == ["agents/recipes/__init__.py", "agents/recipes/pole.yaml"]
-    assert not [path for path in sources.of("experiments.speed", "pole", root) if path.startswith("agents/recipes")]
+    assert not [
+        path for path in sources.of("lockstep.experiments.speed", "pole", root) if path.startswith("agents/recipes")
+    ]
     (root / "agents/recipes/pole.yaml").unlink()
-    assert "agents/recipes/pole.yaml" not in sources.of("experiments.lessons", "pole", root)
+    assert "agents/recipes/pole.yaml" not in sources.of("lockstep.experiments.lessons", "pole", root)
 
 
-@pytest.mark.parametrize("module", ["experiments.sped", "numpy", ""])
+@pytest.mark.parametrize("module", ["lockstep.experiments.sped", "numpy", ""])
 def test_a_module_that_is_not_ours_is_refused(root, module):
     with pytest.raises(ValueError, match="no module of this repository"):
         sources.of(module, root=root)
@@ -135,10 +138,10 @@ def test_a_module_that_is_not_ours_is_refused(root, module):
 
 @pytest.mark.parametrize("experiment", ["throughput", "correctness", "compilation", "peers"])
 def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_environment(experiment):
-    found = sources.of(f"experiments.{experiment}", "cartpole")
+    found = sources.of(f"lockstep.experiments.{experiment}", "cartpole")
     assert {
-        "envs/cartpole/kernel.cuh",
-        "envs/cartpole/port.py",
+        "envs/classic_control/cartpole/kernel.cuh",
+        "envs/classic_control/cartpole/port.py",
         "envs/kernels/batch.cuh",
         "envs/kernels/philox.cuh",
         "envs/batch.py",
@@ -146,12 +149,12 @@ def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_envi
         "experiments/cartpole.yaml",
         "experiments/schema.yaml",
     } <= set(found)
-    others = [port.parent.name for port in ROOT.glob("envs/*/port.py") if port.parent.name != "cartpole"]
-    assert not [path for path in found if path.split("/")[1] in others]
+    others = [folder for name, folder in sources.environments().items() if name != "cartpole"]
+    assert not [path for path in found if any((ROOT / path).is_relative_to(folder) for folder in others)]
     assert all((ROOT / path).is_file() for path in found)
 
 
 def test_the_ceilings_depend_on_no_environment():
-    found = sources.of("experiments.ceilings")
+    found = sources.of("lockstep.experiments.ceilings")
     assert "experiments/ceilings.cuh" in found
-    assert not [path for path in found if path.startswith("envs/cartpole") or path.endswith(".yaml")]
+    assert not [path for path in found if path.startswith("envs/classic_control/cartpole") or path.endswith(".yaml")]

@@ -10,12 +10,23 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from lockstep.experiments import (
+    ROOT,
+    command,
+    config,
+    ladder,
+    provenance,
+    results,
+    rungs,
+    statistics,
+    throughput,
+    timing,
+)
+from lockstep.experiments.config import Settings
+from lockstep.experiments.ladder import Group
+from lockstep.experiments.rungs import RUNGS
 
-import envs
-from experiments import ROOT, command, config, ladder, provenance, results, rungs, statistics, throughput, timing
-from experiments.config import Settings
-from experiments.ladder import Group
-from experiments.rungs import RUNGS
+from lockstep import envs
 
 ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]

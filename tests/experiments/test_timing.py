@@ -6,8 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from experiments import timing
+from lockstep.experiments import timing
 
 
 class Machine:

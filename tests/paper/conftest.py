@@ -1,6 +1,6 @@
 import pytest
 
-import paper
+from lockstep import paper
 from tests.paper import handwritten
 
 

@@ -1,19 +1,18 @@
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
 
+from lockstep.experiments import ROOT, UserError
+from lockstep.paper import animation
 from PIL import Image
-
-from experiments import ROOT, UserError
-from paper import animation
 
 
 @pytest.mark.slow
 def test_the_animation_in_this_tree_shows_what_the_code_does():
-    assert not animation.stale(ROOT), "run python -m paper.animation"
+    assert not animation.stale(ROOT), "run python -m lockstep.paper.animation"
 
 
 def test_the_readme_shows_it_and_it_is_no_burden():

@@ -6,11 +6,11 @@ import sys
 
 import nbformat
 import pytest
+from lockstep.experiments import ROOT, UserError
+from lockstep.experiments.checksums import ChecksumError
+from lockstep.paper import build, figures, tables
 
-import paper
-from experiments import ROOT, UserError
-from experiments.checksums import ChecksumError
-from paper import build, figures, tables
+from lockstep import paper
 
 NOTEBOOK = nbformat.read(build.NOTEBOOK, as_version=4)
 LOADS = [
@@ -163,7 +163,10 @@ def test_a_page_that_cannot_be_written_ends_in_one_sentence(output, message, not
     with pytest.raises(UserError, match=message):
         build.build(tmp_path / output, nothing)
     said = subprocess.run(
-        [sys.executable, "-m", "paper.build", "--output", tmp_path / output], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "lockstep.paper.build", "--output", tmp_path / output],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert said.returncode == 1
     assert re.fullmatch(rf"error: .*{message}.*\n", said.stderr)
@@ -219,7 +222,9 @@ def test_many_authors_and_initials(text):
 
 
 def test_the_command_line_says_what_it_does():
-    said = subprocess.run([sys.executable, "-m", "paper.build", "--help"], cwd=ROOT, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "lockstep.paper.build", "--help"], cwd=ROOT, capture_output=True, text=True
+    )
     assert said.returncode == 0
     assert "results/report.html" in said.stdout
 

@@ -1,7 +1,7 @@
 import pytest
+from lockstep.experiments import ROOT, UserError
+from lockstep.paper import readme
 
-from experiments import ROOT, UserError
-from paper import readme
 from tests.paper import handwritten
 
 TEXT = "# Title\n\n<!-- generated: headline -->\nold\n<!-- end generated -->\n\nMore.\n"
@@ -15,7 +15,7 @@ def tree(tmp_path):
 
 
 def test_the_readme_of_this_tree_says_what_is_recorded():
-    assert readme.stale(ROOT) == [], "run python -m paper.readme"
+    assert readme.stale(ROOT) == [], "run python -m lockstep.paper.readme"
 
 
 def test_nothing_recorded(tree):

@@ -4,10 +4,10 @@ import re
 
 import pytest
 import yaml
+from lockstep.paper import tables, typeset
+from lockstep.paper.typeset import DASH, TIMES
 
-import paper
-from paper import tables, typeset
-from paper.typeset import DASH, TIMES
+from lockstep import paper
 from tests.paper import handwritten
 from tests.paper.handwritten import B
 
@@ -295,6 +295,6 @@ def test_trademark_signs_are_left_out():
 @pytest.mark.parametrize(("registers", "warps"), [(32, 64), (40, 48), (64, 32), (128, 16), (168, 12), (255, 8)])
 def test_warps_that_registers_leave_room_for(registers, warps):
     """As NVIDIA's occupancy calculator has it for compute capability 8.0 and 9.0."""
-    from paper.tables import sameness
+    from lockstep.paper.tables import sameness
 
     assert sameness.warps(registers) == warps

@@ -3,9 +3,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from paper import typeset
-from paper.typeset import DASH, MINUS, SPACE, Column
+from lockstep.paper import typeset
+from lockstep.paper.typeset import DASH, MINUS, SPACE, Column
 
 TEXT = Column("name", lambda row: row["name"], merge=True)
 NUMBER = typeset.number("size", "size")

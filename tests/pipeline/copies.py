@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lockstep.experiments import sources
+
 ROOT = Path(__file__).parents[2]
 ON_REQUEST = {"transfer", "scaling", "breakdown", "offloading"}  # of an environment whose YAML has the section
 
@@ -28,8 +30,9 @@ def copy_of_the_code(folder: Path) -> Path:
 
 def add_environment(copy: Path, name: str) -> None:
     """One folder and one YAML more: CartPole once again, under another name."""
-    shutil.copytree(copy / "envs" / "cartpole", copy / "envs" / name)
-    port = copy / "envs" / name / "port.py"
+    family = copy / "envs" / "classic_control"
+    shutil.copytree(family / "cartpole", family / name)
+    port = family / name / "port.py"
     port.write_text(port.read_text().replace('title="CartPole-v1"', f'title="{name}"'))
     shutil.copy(copy / "experiments" / "cartpole.yaml", copy / "experiments" / f"{name}.yaml")
 
@@ -37,7 +40,7 @@ def add_environment(copy: Path, name: str) -> None:
 def environments(copy: Path) -> list[str]:
     """Those with settings and a port."""
     stems = {settings.stem for settings in (copy / "experiments").glob("*.yaml")}
-    return sorted(name for name in stems if (copy / "envs" / name / "port.py").exists())
+    return sorted(name for name in stems if name in sources.environments(copy))
 
 
 def kind(copy: Path, environment: str) -> str:

@@ -78,7 +78,7 @@ def test_without_a_target_make_names_all_of_them(tree):
         ),
         (["test"], "-m pytest --numprocesses logical --maxprocesses 8 -m not slow"),
         (["sanitize", "ARGS=--only cartpole"], "-m tests.sanitize --only cartpole"),
-        (["record", "MACHINE=desk"], "-m experiments.record --machine desk --scale full"),
+        (["record", "MACHINE=desk"], "-m lockstep.experiments.record --machine desk --scale full"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),
 )

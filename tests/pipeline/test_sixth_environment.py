@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-import envs
+from lockstep import envs
 from tests.pipeline.copies import add_environment, copy_of_the_code, run, snakemake
 
 NAME = "one_more"
@@ -27,7 +27,7 @@ def test_the_rules_take_it_up(copy):
     assert NAME in snakemake(copy, "--list-target-rules").split()
     plan = snakemake(copy, "--dry-run", NAME)
     for experiment in ("throughput", "correctness", "compilation", "transfer"):
-        assert f"python -m experiments.{experiment} {NAME} " in plan
+        assert f"python -m lockstep.experiments.{experiment} {NAME} " in plan
 
 
 def test_the_tests_take_it_up(copy):
@@ -44,9 +44,9 @@ def test_the_tests_take_it_up(copy):
 
 def test_the_report_takes_it_up(copy):
     results = copy / "results"
-    output(copy, "experiments.compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
+    output(copy, "lockstep.experiments.compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
     show = copy / "show.py"
-    show.write_text("from paper.build import Report\nReport().others()\n")
+    show.write_text("from lockstep.paper.build import Report\nReport().others()\n")
     output(copy, "show")
     for table in ("family", "compilation"):
         with open(results / "tables" / f"{table}.csv") as file:

@@ -109,7 +109,7 @@ def test_a_deleted_result_is_made_again(copy):
 
 
 def test_an_edited_kernel_runs_exactly_its_environment(copy):
-    with open(copy / "envs" / "cartpole" / "kernel.cuh", "a") as kernel:
+    with open(copy / "envs" / "classic_control" / "cartpole" / "kernel.cuh", "a") as kernel:
         kernel.write("// edited\n")
     assert planned(copy) == {PAPER, *of_cartpole()}
 

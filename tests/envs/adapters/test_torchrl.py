@@ -3,16 +3,15 @@
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 
 pytest.importorskip("torchrl", reason="needs TorchRL: pip install torchrl")
 
+from lockstep.envs.adapters import torchrl
 from tensordict import TensorDict
 from torchrl.collectors import Collector
 from torchrl.envs import RewardSum, StepCounter, TransformedEnv
 from torchrl.envs.utils import check_env_specs
-
-from envs.adapters import torchrl
 
 
 @pytest.mark.parametrize("name", envs.names("thread"))

@@ -1,9 +1,8 @@
 """Scenarios that several files look at."""
 
 import pytest
-
-from envs.vehicular_edge.params import PRESETS, Params
-from envs.vehicular_edge.scenario import Calibration, draw
+from lockstep.envs.vehicular_edge.params import PRESETS, Params
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
+from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.state_test import state_test
 from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
-from envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
-from envs.vehicular_edge.params import PRESETS, SWITCHES
 from tests.envs.vehicular_edge.worlds import small
 
 AGENTS = ("offloading", "allocation")
@@ -305,5 +305,5 @@ def test_files_are_played_and_presets_set_switches(tmp_path):
 
 
 def test_envs_does_not_need_pettingzoo():
-    blocked = "import sys; sys.modules['pettingzoo'] = None; import envs; import envs.vehicular_edge.scenario"
+    blocked = "import sys; sys.modules['pettingzoo'] = None; from lockstep.envs.vehicular_edge import scenario"
     subprocess.run([sys.executable, "-c", blocked], check=True, timeout=60)

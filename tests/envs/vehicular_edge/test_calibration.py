@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from envs.noise import RANDOM_POLICY, philox
-from envs.vehicular_edge import calibration, drawing, original
-from envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes
-from envs.vehicular_edge.scenario import Calibration, draw, draw_each, draw_pool
+from lockstep.envs.noise import RANDOM_POLICY, philox
+from lockstep.envs.vehicular_edge import calibration, drawing, original
+from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw, draw_each, draw_pool
 
 EPISODES = 2
 

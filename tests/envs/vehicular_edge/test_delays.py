@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from envs.vehicular_edge import delays
-from envs.vehicular_edge.params import FAMILIES, Params
+from lockstep.envs.vehicular_edge import delays
+from lockstep.envs.vehicular_edge.params import FAMILIES, Params
 
 TINY = Params(
     slots=6, vehicles=3, clients=2, servers=1, edges=2, tasks=2, server_choices=1, components=1,

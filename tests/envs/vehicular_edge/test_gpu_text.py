@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from lockstep import envs
 from tests.emulator import gpu
 
 from .test_block import SMALL, buffers, played, same

@@ -6,15 +6,15 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from lockstep.envs import noise
+from lockstep.envs.vehicular_edge import arrays, policies
+from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
+from lockstep.envs.vehicular_edge.plan import Plan, on_host
+from lockstep.envs.vehicular_edge.scenario import draw
+from lockstep.envs.vehicular_edge.tables import tables
+from lockstep.envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
 
-import envs
-from envs import noise
-from envs.vehicular_edge import arrays, policies
-from envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
-from envs.vehicular_edge.plan import Plan, on_host
-from envs.vehicular_edge.scenario import draw
-from envs.vehicular_edge.tables import tables
-from envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
+from lockstep import envs
 
 TINY = Params(
     slots=4, vehicles=3, clients=2, servers=1, edges=2, types=10, tasks=4, server_choices=1, components=1,

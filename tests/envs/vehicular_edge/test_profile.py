@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from lockstep.envs.kernels import compile
 
-import envs
-from envs.kernels import compile
+from lockstep import envs
 from tests.envs.batches import same
 
 OPTIONS = {"vehicles": 20, "traffic": "dense", "scenarios": 2}
@@ -36,7 +36,7 @@ def test_cycles_need_a_build_that_counts_them():
 
 
 def test_the_counting_build_compiles_for_the_gpu():
-    from envs.vehicular_edge.port import PORT, layout
+    from lockstep.envs.vehicular_edge.port import PORT, layout
 
     unit = layout(PORT.make_params("original", {}), profile=True).unit("float32", "SameStep", signed=False, trace=False)
     assert compile.resources(unit, "sm_90")

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from envs.vehicular_edge import drawing, scenario_file
-from envs.vehicular_edge.params import PRESETS, Params
-from envs.vehicular_edge.scenario import draw
+from lockstep.envs.vehicular_edge import drawing, scenario_file
+from lockstep.envs.vehicular_edge.params import PRESETS, Params
+from lockstep.envs.vehicular_edge.scenario import draw
 
 SEED, K, N, T, M = 264, 100, 70, 50, 10
 

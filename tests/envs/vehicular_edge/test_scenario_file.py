@@ -6,10 +6,9 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-
-from envs.vehicular_edge import scenario_file
-from envs.vehicular_edge.params import PRESETS, Params
-from envs.vehicular_edge.scenario import Calibration, Scenario, draw, load
+from lockstep.envs.vehicular_edge import scenario_file
+from lockstep.envs.vehicular_edge.params import PRESETS, Params
+from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, load
 
 
 @pytest.fixture

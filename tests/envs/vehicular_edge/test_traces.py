@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lockstep.envs.vehicular_edge import gcj02, traces
+from lockstep.envs.vehicular_edge.params import PRESETS, Params
+from lockstep.envs.vehicular_edge.scenario import Calibration, from_trace
 
-import envs
-from envs.vehicular_edge import gcj02, traces
-from envs.vehicular_edge.params import PRESETS, Params
-from envs.vehicular_edge.scenario import Calibration, from_trace
+from lockstep import envs
 
 
 def records(rows) -> traces.Records:

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-
-from envs.vehicular_edge import traffic
-from envs.vehicular_edge.params import Params
-from envs.vehicular_edge.scenario import Calibration, draw_each
+from lockstep.envs.vehicular_edge import traffic
+from lockstep.envs.vehicular_edge.params import Params
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw_each
 
 
 def speeds(xy: np.ndarray) -> np.ndarray:

@@ -3,9 +3,8 @@
 import dataclasses
 
 import numpy as np
-
-from envs.vehicular_edge.params import PRESETS, SWITCHES, Params
-from envs.vehicular_edge.scenario import Calibration, Scenario, draw
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params
+from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw
 
 FAR = (9000.0, 9000.0)  # m, out of everybody's reach
 ORIGINAL = dict.fromkeys(SWITCHES, True)  # on a hand-made scenario it does not matter how published ones are drawn

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..port import Port, interval
-from ..spaces import Box, Discrete
+from ...port import Port, interval
+from ...spaces import Box, Discrete
 
 ANGLE_LIMIT = 0.4188790  # rad; the kernel's sine and cosine hold up to 24 degrees, twice the angle that ends an episode
 

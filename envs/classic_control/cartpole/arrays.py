@@ -1,6 +1,6 @@
 """CartPole with its standard parameters as array code on NumPy or CuPy: what batching buys without fusion."""
 
-from .. import noise
+from ... import noise
 from .port import PORT, Params
 
 PARAMS = Params()

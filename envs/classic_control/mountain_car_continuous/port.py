@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...port import Port, interval
+from ...spaces import Box
 from ..mountain_car.port import POSITION_LIMIT, check_positions, observation
-from ..port import Port, interval
-from ..spaces import Box
 
 
 @dataclass(frozen=True)

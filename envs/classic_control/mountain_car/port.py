@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..port import Port, interval
-from ..spaces import Box, Discrete
+from ...port import Port, interval
+from ...spaces import Box, Discrete
 
 POSITION_LIMIT = 33.0  # m; the kernel's cosine of three times the position holds up to 100 rad
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..port import Port, interval
-from ..spaces import Box, Discrete
+from ...port import Port, interval
+from ...spaces import Box, Discrete
 
 # What the kernel is written for: its sine holds up to 100 rad; within a Runge-Kutta step angles grow to half of that.
 ANGLE_LIMIT = 4 * math.pi  # rad

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..port import Port
-from ..spaces import Box
+from ...port import Port
+from ...spaces import Box
 
 ANGLE_LIMIT = 100.0  # rad; the kernel's sine holds up to there
 SPEED_LIMIT = 100.0  # rad/s, of a first state
