@@ -13,23 +13,21 @@ import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import BatchedEnv
-from .checks import choice, nearest
+from .batch import BatchedEnv, Field, Graph, Port, World
+from .checks import nearest
 from .policies import MLP, Linear
-from .port import Port
-from .vectorised import Graph
 
 _FOLDER = Path(__file__).resolve().parent
-KINDS = ("thread", "block")  # what holds one environment: see `names`
 
 __all__ = [
-    "KINDS",
     "MLP",
     "ArraysEnv",
     "BatchedEnv",
+    "Field",
     "Graph",
     "Linear",
     "Port",
+    "World",
     "arrays_form",
     "cuda_available",
     "folder",
@@ -44,15 +42,9 @@ __all__ = [
 ]
 
 
-def names(kind: str | None = None) -> list[str]:
-    """The environments, alphabetically.
-
-    Args:
-        kind: only those of which one thread holds one environment ("thread": small states, Gymnasium originals), or one
-            block of threads ("block": large states, PettingZoo originals).
-    """
-    choice("kind", kind, (None, *KINDS))
-    return [name for name in sorted(_folders()) if kind is None or _part(name, "port").PORT.kind == kind]
+def names() -> list[str]:
+    """The environments, alphabetically."""
+    return sorted(_folders())
 
 
 def _folders() -> dict[str, Path]:
@@ -79,29 +71,28 @@ def _part(name: str, role: str):
     return importlib.import_module(f".{inside}.{role}", __name__)
 
 
-def port(name: str):
-    """What an environment's `port.py` declares: a `Port`, or what its kind has in place of one."""
+def port(name: str) -> Port:
+    """The traits that an environment's `port.py` declares."""
     return _part(name, "port").PORT
 
 
-def make(name: str, num_envs: int, device="cpu", **options):
-    """A batch of `num_envs` environments; `BatchedEnv`, or the class that the port names, lists the options.
+def make(name: str, num_envs: int, device: "str | torch.device" = "cpu", **options) -> BatchedEnv:
+    """A batch of `num_envs` environments; `BatchedEnv` lists the options, an environment's README its own.
 
     Raises:
         ValueError: an unknown environment or option (the nearest name is given), or what the class refuses.
     """
     declared = port(name)
-    batched = BatchedEnv if declared.kind == "thread" else declared.batched
-    own = [one for one in inspect.signature(batched).parameters if one not in ("port", "folder", "params")]
-    known = [*own, *(field.name for field in dataclasses.fields(declared.params))]
+    general = [one for one in inspect.signature(BatchedEnv).parameters if one not in ("port", "folder", "params")]
+    known = [*general, *declared.own_options, *(field.name for field in dataclasses.fields(declared.params))]
     for option in options:
         if option not in known:
             raise ValueError(f"{declared.title} has no parameter or option {option!r}{nearest(option, known)}")
-    return batched(declared, folder(name), num_envs, device, **options)
+    return (declared.batched or BatchedEnv)(declared, folder(name), num_envs, device, **options)
 
 
 def original(name: str):
-    """An environment's `original.py`: make, get_state, set_state; of Gymnasium's also margin.
+    """An environment's `original.py`: make, get_state, set_state.
 
     Raises:
         ImportError: Gymnasium or PettingZoo is not installed.
@@ -154,10 +145,10 @@ def make_arrays(name: str, num_envs: int, xp=None, seed: int = 0, **options):
 
 
 def units(name: str) -> dict[tuple[str, str, str], str]:
-    """The translation units of an environment by (autoreset mode, dtype, obs), with default parameters.
+    """The translation units of an environment by (autoreset mode, dtype, word), with default parameters.
 
-    "obs" is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own. A
-    block's port lists its own, whatever their third word then means.
+    The word is how observations are kept, or "mlp" for the rollouts with the widest MLP, which are a unit of their own;
+    a port may list others (`Port.builds`).
     """
     return port(name).units(folder(name))
 
@@ -174,13 +165,15 @@ def _register():
     """
     import gymnasium
 
-    for name in names("thread"):
+    for name in names():
         declared = port(name)
+        if declared.gymnasium_id is None:
+            continue
         gymnasium.register(
             id=f"lockstep/{declared.gymnasium_id}",
             entry_point=gymnasium.spec(declared.gymnasium_id).entry_point,
             vector_entry_point=f"{__name__}.vector:{name}",
-            max_episode_steps=declared.horizon,
+            max_episode_steps=declared.of("horizon"),
             reward_threshold=declared.reward_threshold,
         )
 

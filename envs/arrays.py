@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import noise
-from .port import Port
+from .batch import Port
 
 
 class ArraysEnv:
@@ -18,8 +18,8 @@ class ArraysEnv:
     """
 
     def __init__(self, form, num_envs: int, port: Port, xp=np, seed: int = 0):
-        self.num_envs, self.horizon, self.seed = num_envs, port.horizon, seed
-        self._form, self._xp, self._space = form, xp, port.action
+        self.num_envs, self.horizon, self.seed = num_envs, port.of("horizon"), seed
+        self._form, self._xp, self._space = form, xp, port.of("action")
         self._index = xp.arange(num_envs, dtype=xp.uint64)
         self.reset()
 

@@ -2,7 +2,7 @@
 
 try:
     from gymnasium.error import ClosedEnvironmentError, ResetNeeded
-    from gymnasium.spaces import Box, Discrete
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
 except ImportError:
@@ -37,6 +37,14 @@ except ImportError:
         n: int
         shape: tuple[int, ...] = ()
 
+    @dataclass
+    class MultiDiscrete:
+        nvec: np.ndarray
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            return np.shape(self.nvec)
+
     class VectorEnv:
         metadata: dict = {}
         closed = False
@@ -49,4 +57,16 @@ except ImportError:
         return None
 
 
-__all__ = ["AutoresetMode", "Box", "ClosedEnvironmentError", "Discrete", "ResetNeeded", "VectorEnv", "batch_space"]
+MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}  # of autoreset, as batch.cuh numbers them
+
+__all__ = [
+    "MODES",
+    "AutoresetMode",
+    "Box",
+    "ClosedEnvironmentError",
+    "Discrete",
+    "MultiDiscrete",
+    "ResetNeeded",
+    "VectorEnv",
+    "batch_space",
+]

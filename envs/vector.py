@@ -6,6 +6,6 @@ from lockstep import envs
 
 
 def __getattr__(name: str):
-    if name not in envs.names("thread"):
+    if name not in envs.names():
         raise AttributeError(name)
     return functools.partial(envs.make, name)

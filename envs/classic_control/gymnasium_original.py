@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import gymnasium
 import numpy as np
 
-from ..port import Port
+from ..batch.port import Port
 
 
 def make(port: Port, render_mode: str | None, params: Mapping, keywords: tuple[str, ...] = ()) -> gymnasium.Env:

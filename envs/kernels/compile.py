@@ -93,14 +93,15 @@ def constants(params) -> str:
     return "\n".join([*lines, "};"])
 
 
-def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path) -> str:
+def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path, declarations: str = "") -> str:
     """The translation unit of one environment in one combination of compile-time choices.
 
     Args:
         dtype: of `real`, "float32" or "float64".
         defines: the choices.
         params: the environment's constants, a frozen dataclass.
-        sources: what follows them, with its includes.
+        declarations: text that follows them,
+        sources: and files after that, with their includes.
     """
     seen: set[Path] = set()
     return "\n".join(
@@ -109,6 +110,7 @@ def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path) -> s
             *(f"#define {name} {value}" for name, value in defines.items()),
             expand(KERNELS / "platform.cuh", seen),
             constants(params),
+            declarations,
             *(expand(source, seen) for source in sources),
             "",
         ]

@@ -7,7 +7,7 @@
 FN constexpr int network_size(int outputs) {
     return (HIDDEN * (OBS + HIDDEN + 2) + outputs * (HIDDEN + 1) + 3) / 4 * 4;
 }
-enum { LOG_STD_AT = network_size(SCORES), CRITIC_AT = LOG_STD_AT + 4, NUMBERS = CRITIC_AT + network_size(1) };
+enum { LOG_STD_AT = network_size(SCORES), CRITIC_AT = LOG_STD_AT + 4, NETWORK_NUMBERS = CRITIC_AT + network_size(1) };
 
 struct Layers {
     const float *weights1, *bias1, *weights2, *bias2, *weights3, *bias3;

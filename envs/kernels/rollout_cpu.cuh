@@ -52,23 +52,64 @@ static void value_rows(const Call& call, const float* rows, int count, PolicyTil
 }
 #endif
 
+// The states of a tile, an array for each number.
+struct Column {
+    alignas(64) real of[REALS][TILE];
+#if DOUBLES
+    alignas(64) double doubles[DOUBLES][TILE];
+#endif
+#if INTEGERS
+    alignas(64) int integers[INTEGERS][TILE];
+#endif
+
+    FN State get(int i) const {
+        State s;
+        for (int j = 0; j < REALS; j++) s.of[j] = of[j][i];
+#if DOUBLES
+        for (int j = 0; j < DOUBLES; j++) s.doubles[j] = doubles[j][i];
+#endif
+#if INTEGERS
+        for (int j = 0; j < INTEGERS; j++) s.integers[j] = integers[j][i];
+#endif
+        return s;
+    }
+    FN void put(int i, const State& s) {
+        for (int j = 0; j < REALS; j++) of[j][i] = s.of[j];
+#if DOUBLES
+        for (int j = 0; j < DOUBLES; j++) doubles[j][i] = s.doubles[j];
+#endif
+#if INTEGERS
+        for (int j = 0; j < INTEGERS; j++) integers[j][i] = s.integers[j];
+#endif
+    }
+};
+
+// What a policy that the loop carries chooses; not an MLP's, and of several numbers the random one's alone.
+#if NUMBERS == 1
+#define CHOOSE(WORDS, I, T, OBS_) (POLICY == RANDOM ? random_action(WORDS[I], T) : linear_action(OBS_, weights, bias))
+#else
+#define CHOOSE(WORDS, I, T, OBS_) random_action(span, I, T)
+#endif
+
 // K steps with the state kept in cache. Reset numbers are fetched ahead for the whole tile every few steps, so that a reset is a
 // select; the last step is an ordinary one, which leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY, bool DEFAULT_BOUNDS>
 static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     constexpr bool CHOSEN_APART = TRAJECTORY || POLICY == MLP;  // in a loop of its own before the step
-    constexpr int PER_STEP = Environment::RETURN_PER_STEP;
+    constexpr int PER_STEP = Episodes::PER_STEP;
     const Span span = span_of(b, tile);
     const i64 base = span.base, clock = b.clock[tile];
     const int count = span.count, lanes = padded(count), width = CHOSEN_APART ? count : lanes;
-    alignas(64) real state[STATE][TILE] = {}, next[STATE][TILE];
+    Column state = {}, next;
     alignas(64) int length[TILE] = {}, shortest[TILE], longest[TILE] = {};
     alignas(64) u32 episode[TILE] = {}, fetched[TILE] = {};
     alignas(64) float running[TILE] = {}, total[TILE];
     alignas(64) Chosen chosen[TILE];
     alignas(64) u32 fell[TILE], late[TILE];
-    Stored actions[TILE];
+    alignas(64) int scenario[TILE] = {}, next_scenario[TILE];
+    Stored actions[TILE * NUMBERS];
     float weights[SCORES * OBS], bias[SCORES];
+    const auto at = [&](int i, int t) { return place_of(b, span, i, episode[i], SCENARIOS ? scenario[i] : 0, t, 1); };
     Words random, words;
     Episodes episodes;
 #if HIDDEN
@@ -83,7 +124,10 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     }
     for (int i = 0; i < lanes; i++) shortest[i] = NEVER;
     for (int i = 0; i < count; i++) {
-        for (int j = 0; j < STATE; j++) state[j][i] = b.state[j * b.num_envs + base + i];
+        State s;
+        load(b, base + i, s);
+        state.put(i, s);
+        if (SCENARIOS) scenario[i] = b.scenario[base + i];
         length[i] = b.elapsed[base + i];
         episode[i] = b.episode[base + i];
         if (RUNNING_RETURN) running[i] = b.running_return[base + i];
@@ -92,7 +136,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     for (i64 k = 0; k < call.steps; k++) {
         const i64 t = clock + k, row = k * b.num_envs + base;
         const bool last = k == call.steps - 1;
-        if (POLICY == RANDOM && (k == 0 || t % PER_BLOCK == 0)) random_words(span, t, random);
+        if (NUMBERS == 1 && POLICY == RANDOM && (k == 0 || t % PER_BLOCK == 0)) random_block(span, t, random);
         const u32* word = random.word[word_of_block(t)];
         if (CHOSEN_APART || last) {
             float* const rows = call.obs + row * OBS;
@@ -100,10 +144,8 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             const bool wide = TRAJECTORY && call.obs, narrow = TRAJECTORY && call.obs_bfloat16;
             VECTORISE
             for (int i = 0; i < count; i++) {
-                real s[STATE];
                 float obs[OBS];
-                for (int j = 0; j < STATE; j++) s[j] = state[j][i];
-                Environment::observe(s, obs);
+                Environment::observe(state.get(i), at(i, length[i]), obs);
                 for (int j = 0; j < OBS; j++) seen[j][i] = kept(obs[j], narrow);
             }
 #if HIDDEN == 0
@@ -111,7 +153,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             for (int i = 0; i < count; i++) {
                 float obs[OBS];
                 for (int j = 0; j < OBS; j++) obs[j] = seen[j][i];
-                chosen[i] = POLICY == RANDOM ? random_action(word[i], t) : linear_action(obs, weights, bias);
+                chosen[i] = CHOOSE(word, i, t, obs);
             }
 #endif
             if (wide) {
@@ -133,10 +175,10 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             }
 #endif
             if (TRAJECTORY) {
-                Stored* const stored = call.actions + row;
-                for (int i = 0; i < count; i++) stored[i] = Stored(chosen[i]);
+                Stored* const stored = call.actions + row * NUMBERS;
+                for (int i = 0; i < count; i++) store(stored + i * NUMBERS, chosen[i]);
             }
-            for (int i = 0; i < count; i++) actions[i] = Stored(taken(chosen[i]));
+            for (int i = 0; i < count; i++) store(actions + i * NUMBERS, taken(chosen[i]));
         }
         if (last) break;
         if (k % FETCH_EVERY == 0) {
@@ -153,36 +195,38 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 VECTORISE
                 for (int i = 0; i < lanes; i++) {
                     const u32 w[4] = {words.word[0][i], words.word[1][i], words.word[2][i], words.word[3][i]};
-                    real s[STATE];
-                    Environment::reset(s, w, b.bounds);
-                    for (int j = 0; j < STATE; j++) next[j][i] = s[j];
+                    State s;
+                    const Place first = first_place(b, span, i, fetched[i], w);
+                    Environment::reset(s, first, w);
+                    next.put(i, s);
+                    if (SCENARIOS) next_scenario[i] = first.scenario;
                 }
             }
         }
         u32 dry = 0, any = 0;
         float* const rewards = call.reward + row;
 #if HIDDEN
-        alignas(64) real before_reset[STATE][TILE];
+        Column before_reset;
+        alignas(64) int before_scenario[TILE];
 #endif
         VECTORISE
         for (int i = 0; i < width; i++) {
-            real s[STATE];
-            float reward;
-            bool terminated;
+            State s = state.get(i);
+            Outcome out;
             Chosen choice;
-            for (int j = 0; j < STATE; j++) s[j] = state[j][i];
             if (CHOSEN_APART) {
                 choice = chosen[i];
-            } else if (POLICY == RANDOM) {
-                choice = random_action(word[i], t);
             } else {
                 float obs[OBS];
-                Environment::observe(s, obs);
-                choice = linear_action(obs, weights, bias);
+                if (POLICY != RANDOM) Environment::observe(s, at(i, length[i]), obs);
+                choice = CHOOSE(word, i, t, obs);
             }
-            Environment::step(s, admitted(taken(choice)), reward, terminated);
+            Environment::step(s, action_of(taken(choice)), at(i, length[i]), out);
+            const float reward = out.reward[0];
+            const bool terminated = out.terminated[0];
 #if HIDDEN
-            for (int j = 0; j < STATE; j++) before_reset[j][i] = s[j];
+            before_reset.put(i, s);
+            if (SCENARIOS) before_scenario[i] = scenario[i];
 #endif
             const int steps = length[i] + 1;
             const bool truncated = steps >= LIMIT, ended = terminated | truncated;
@@ -208,7 +252,9 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             }
             episode[i] += ended;
             length[i] = ended ? 0 : steps;
-            for (int j = 0; j < STATE; j++) state[j][i] = ended ? next[j][i] : s[j];
+            choose(s, !ended, next.get(i));
+            state.put(i, s);
+            if (SCENARIOS) scenario[i] = ended ? next_scenario[i] : scenario[i];
         }
         if (PER_STEP == 0 && any)
             for (int i = 0; i < count; i++)
@@ -228,10 +274,9 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             memset(call.bootstrap + row, 0, count * sizeof(float));
             if (cut) {
                 for (int i = 0; i < count; i++) {
-                    real s[STATE];
-                    float obs[OBS];
-                    for (int j = 0; j < STATE; j++) s[j] = before_reset[j][i];
-                    Environment::observe(s, obs);
+                    float obs[OBS];  // of environments that did not end nothing is read
+                    const Place ended = place_of(b, span, i, episode[i] - 1, SCENARIOS ? before_scenario[i] : 0, LIMIT, 1);
+                    Environment::observe(before_reset.get(i), ended, obs);
                     for (int j = 0; j < OBS; j++) policy.obs[j][i] = kept(obs[j], call.obs_bfloat16);
                 }
                 value_tile(call, count, policy);
@@ -245,9 +290,11 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 if (length[i] != 0 || episode[i] == fetched[i]) continue;
                 u32 w[4] = {span.index + u32(i), episode[i], 0, STREAM_RESET};
                 philox(w[0], w[1], w[2], w[3], span.key);
-                real s[STATE];
-                Environment::reset(s, w, b.bounds);
-                for (int j = 0; j < STATE; j++) state[j][i] = s[j];
+                State s;
+                const Place first = first_place(b, span, i, episode[i], w);
+                Environment::reset(s, first, w);
+                state.put(i, s);
+                if (SCENARIOS) scenario[i] = first.scenario;
             }
         }
     }
@@ -266,7 +313,8 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             lane.highest = float(PER_STEP * (PER_STEP > 0 ? longest[i] : shortest[i]));
             episodes.merge(lane);
         }
-        for (int j = 0; j < STATE; j++) b.state[j * b.num_envs + e] = state[j][i];
+        save(b, e, state.get(i));
+        if (SCENARIOS) b.scenario[e] = scenario[i];
         b.elapsed[e] = ELAPSED(length[i]);
         b.episode[e] = episode[i];
         if (RUNNING_RETURN) b.running_return[e] = running[i];
@@ -286,9 +334,9 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 call.bootstrap[row + i] = b.truncated[base + i] & ~b.terminated[base + i] ? policy.value[0][i] : 0.0f;
             float obs[TILE * OBS];
             for (int i = 0; i < count; i++) {
-                real s[STATE];
+                State s;
                 load(b, base + i, s);
-                Environment::observe(s, obs + i * OBS);
+                Environment::observe(s, at_step(b, span, i, b.elapsed[base + i]), obs + i * OBS);
             }
             value_rows(call, obs, count, policy);
             memcpy(call.value + row + b.num_envs, policy.value, count * sizeof(float));
@@ -314,6 +362,8 @@ ROLLOUT(mlp_trajectory, MLP, true)
 #else
 ROLLOUT(random_statistics, RANDOM, false)
 ROLLOUT(random_trajectory, RANDOM, true)
+#if NUMBERS == 1
 ROLLOUT(linear_statistics, LINEAR, false)
 ROLLOUT(linear_trajectory, LINEAR, true)
+#endif
 #endif

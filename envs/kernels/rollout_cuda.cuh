@@ -1,8 +1,8 @@
 // Fused steps on a GPU.
 #pragma once
 
-FN void observe_kept(const real* s, float* obs, bool narrow) {
-    Environment::observe(s, obs);
+FN void observe_kept(const State& s, const Place& at, float* obs, bool narrow) {
+    Environment::observe(s, at, obs);
 #pragma unroll
     for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
 }
@@ -22,6 +22,16 @@ FN Chosen choose(const Call& call, const float* numbers, const Span& span, int l
 }
 #endif
 
+// The action that a policy's choice is to the environment; the random policy's lies in the space.
+template <int POLICY>
+FN Action as_chosen(Chosen chosen) {
+#if NUMBERS == 1
+    return POLICY == RANDOM ? Action(chosen) : action_of(taken(chosen));
+#else
+    return action_of(chosen);
+#endif
+}
+
 // K steps with the state in registers. Reset numbers are fetched ahead, all lanes of a warp together, so that a lane whose
 // episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY>
@@ -33,19 +43,20 @@ FN void rollout_tile(const Batch& b, const Call& call) {
     const int lane = at.lane, steps = int(call.steps);
     Episodes episodes;
 #if HIDDEN
-    __shared__ alignas(16) float numbers[NUMBERS];
-    for (int n = threadIdx.x; n < (call.value ? NUMBERS : CRITIC_AT); n += blockDim.x) numbers[n] = call.weights[n];
+    __shared__ alignas(16) float numbers[NETWORK_NUMBERS];
+    for (int n = threadIdx.x; n < (call.value ? NETWORK_NUMBERS : CRITIC_AT); n += blockDim.x) numbers[n] = call.weights[n];
     __syncthreads();
 #endif
     const unsigned warp = __ballot_sync(0xffffffffu, at.live);
     if (at.live) {
-        real next[STATE];
+        State next;
         float obs[OBS], weights[SCORES * OBS], bias[SCORES];
         const Before before = before_step(b, i);
         Before e = before;
         const u32 begun = b.episode[i];
         u32 episode = begun, fetched = begun;
-        Chosen action = 0;
+        Chosen action = {};
+        int scenario = SCENARIOS ? b.scenario[i] : 0, next_scenario = 0;
         RandomPolicy random(span, lane, clock);  // unless it is the policy, none of it is computed
         const bool narrow = TRAJECTORY && call.obs_bfloat16;
         if (POLICY == LINEAR) {
@@ -56,9 +67,12 @@ FN void rollout_tile(const Batch& b, const Call& call) {
         }
         i64 row = i;  // of [K, B]
         for (int k = 0;; row += b.num_envs) {
-            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, obs, narrow);
+            const Place here = place_of(b, span, lane, episode, scenario, e.length, 1);
+            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, here, obs, narrow);
             if (POLICY == RANDOM) action = random.action(u32(clock) + k);
+#if NUMBERS == 1
             if (POLICY == LINEAR) action = linear_action(obs, weights, bias);
+#endif
 #if HIDDEN
             float log_prob;
             action = choose(call, numbers, span, lane, u32(clock) + k, obs, log_prob);
@@ -68,19 +82,19 @@ FN void rollout_tile(const Batch& b, const Call& call) {
             }
 #endif
             if (TRAJECTORY) {
-                call.actions[row] = Stored(action);
+                store(call.actions + row * NUMBERS, action);
                 if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
                 else write_row(call.obs + row * OBS, obs);
             }
             if (k == steps - 1) break;
             if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
                 fetched = episode + 1;
-                first_state(b, span, lane, fetched, next);
+                next_scenario = first_state(b, span, lane, fetched, next).scenario;
             }
-            float reward;
-            bool terminated;
-            // The random policy's actions lie in the space.
-            Environment::step(e.s, POLICY == RANDOM ? Action(action) : admitted(taken(action)), reward, terminated);
+            Outcome out;
+            Environment::step(e.s, as_chosen<POLICY>(action), here, out);
+            const float reward = out.reward[0];
+            const bool terminated = out.terminated[0];
             e.length += 1;
             if (RUNNING_RETURN) e.running += reward;
             const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
@@ -92,7 +106,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 if (call.value) {
                     call.bootstrap[row] = 0.0f;
                     if (truncated && !terminated) {
-                        observe_kept(e.s, obs, narrow);
+                        observe_kept(e.s, place_of(b, span, lane, episode, scenario, e.length, 1), obs, narrow);
                         network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
                     }
                 }
@@ -104,10 +118,10 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 e.length = 0;
                 e.running = 0.0f;
                 if (episode != fetched) {  // a second reset since the fetch: computed on the spot
-                    first_state(b, span, lane, episode, e.s);
+                    scenario = first_state(b, span, lane, episode, e.s).scenario;
                 } else {
-#pragma unroll
-                    for (int j = 0; j < STATE; j++) e.s[j] = next[j];
+                    e.s = next;
+                    scenario = next_scenario;
                 }
             }
             k += 1;
@@ -121,7 +135,8 @@ FN void rollout_tile(const Batch& b, const Call& call) {
         b.elapsed[i] = e.length;
         b.episode[i] = episode;
         if (RUNNING_RETURN) b.running_return[i] = e.running;
-        step_one(b, span, lane, taken(action), episodes);
+        if (SCENARIOS) b.scenario[i] = scenario;
+        step_one(b, span, lane, action_of(taken(action)), episodes);
         if (TRAJECTORY) {
             call.reward[row] = b.reward[i];
             call.terminated[row] = b.terminated[i];
@@ -135,7 +150,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                     network<1>(numbers + CRITIC_AT, obs, call.bootstrap + row);
                 }
                 load(b, i, e.s);
-                observe_kept(e.s, obs, narrow);
+                observe_kept(e.s, at_step(b, span, lane, b.elapsed[i]), obs, narrow);
                 network<1>(numbers + CRITIC_AT, obs, call.value + row + b.num_envs);
             }
 #endif
@@ -151,6 +166,8 @@ KERNEL rollout_mlp_trajectory(const Batch b, const Call call) { rollout_tile<MLP
 #else
 KERNEL rollout_random_statistics(const Batch b, const Call call) { rollout_tile<RANDOM, false>(b, call); }
 KERNEL rollout_random_trajectory(const Batch b, const Call call) { rollout_tile<RANDOM, true>(b, call); }
+#if NUMBERS == 1
 KERNEL rollout_linear_statistics(const Batch b, const Call call) { rollout_tile<LINEAR, false>(b, call); }
 KERNEL rollout_linear_trajectory(const Batch b, const Call call) { rollout_tile<LINEAR, true>(b, call); }
+#endif
 #endif

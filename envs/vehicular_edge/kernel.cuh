@@ -1,31 +1,28 @@
 // Vehicular edge computing: one slot of one environment, by the lanes of its block.
 #pragma once
+#define READS_NUMBERS
 #include "layout.cuh"
 #include "decide.cuh"
 #include "radio.cuh"
 #include "queues.cuh"
 
 struct Environment {
-    enum : int {
-        STATE = STATE_LENGTH, OBS = OBSERVATION, REWARDS = 1,
-        METRICS = METRIC_COUNT + (PROFILE ? 5 : 0),  // cycles of three stages, and what block.cuh counts
-        RECORD = TRACE ? RECORD_LENGTH : 0, AGENTS = 2, RAW = AGENTS * ACTION, TARGETS = TASKS, SHARES = ::SHARES,
-    };
     typedef ::Scratch Scratch;
     static constexpr bool FROZEN = P::frozen_scenario;
 
     // Empty queues; the first running scales where those are not kept.
-    static STAGE void start(Scratch& s, const Tables& x, bool fresh) {
-        for (int n = lane(); n < (fresh ? STATE : int(EPISODIC)); n += LANES) s.state[n] = n < EPISODIC ? real(0) : x.running[n - EPISODIC];
+    static STAGE void start(Scratch& s, const Place& at, bool fresh) {
+        const real* const running = at.tables.running;
+        for (int n = lane(); n < (fresh ? REALS : int(EPISODIC)); n += LANES) s.state[n] = n < EPISODIC ? real(0) : running[n - EPISODIC];
         sync();
     }
     FN static void read(Scratch& s, const float* raw) { read_raw(s, raw); }
-    FN static bool reads(int k) { return k < TASKS || (k >= ACTION && k < ACTION + ::SHARES); }
+    FN static bool reads(int k) { return k < TASKS || (k >= ACTION && k < ACTION + SHARES); }
     FN static void read_one(Scratch& s, int k, float number) { read_number(s, k, number); }
-    FN static void read(Scratch& s, const int* targets, const float* shares) { read_integers(s, targets, shares); }
+    FN static void read(Scratch& s, const Given& given, i64 e) { read_integers(s, given.target + e * TASKS, given.share + e * SHARES); }
 
-    static STAGE bool step(Scratch& s, const Tables& tables, const Place& at, float* rewards, float* metrics, real* record) {
-        const Slot x(tables, at);
+    static STAGE void step(Scratch& s, const Place& at, Outcome& out, float* metrics, real* record) {
+        const Slot x(at);
         float* const cycles = metrics + METRIC_COUNT;
         Watch watch;
         x.foresee();
@@ -35,16 +32,17 @@ struct Environment {
         watch.lap(cycles[1]);
         update_queues(s, x, record);
         watch.lap(cycles[2]);
-        rewards[0] = float(judge(s, x, metrics, record));
+        out.reward[0] = float(judge(s, x, metrics, record));
         if (TRACE) {
             trace(s, x, record);
-            const Place next = {at.scenario, at.t + 1};
-            observe_slot(s, Slot(tables, next), next.t, record + OBSERVED);
+            Place next = at;
+            next.t += 1;
+            observe_slot(s, Slot(next), next.t, record + OBSERVED);
         }
+        out.terminated[0] = false;
         sync();
-        return false;
     }
-    static STAGE void observe(Scratch& s, const Tables& tables, const Place& at, float* row) {
-        observe_slot(s, Slot(tables, at), at.t, row);
+    static STAGE void observe(Scratch& s, const Place& at, float* row) {
+        observe_slot(s, Slot(at), at.t, row);
     }
 };

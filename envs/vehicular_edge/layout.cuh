@@ -53,6 +53,9 @@ enum : int {  // reciprocals of scales: of observed backlogs, wire costs, drifts
     SCALES = 18,
 };
 
+static_assert(REALS == STATE_LENGTH && OBS == OBSERVATION && NUMBERS == ACTION && AGENTS == 2, "port.py says the same");
+static_assert(!TRACE || RECORD == RECORD_LENGTH, "port.py says the same");
+
 enum : int { METRIC_ADMITTED, METRIC_OVERFLOW, METRIC_CAP, METRIC_COVERAGE, METRIC_ENERGY, METRIC_JAIN, METRIC_COUNT };
 
 typedef CLIENT_INDEX ClientIndex;  // u8 where it holds all clients
@@ -80,6 +83,12 @@ struct Tables {
     const double* xy_client;      // [P, T, Nc, 2] m, where gains are drawn, as below
     const double* xy_receiver;    // [P, T, receivers, 2] m
     const i64* key;               // [P, 2] index and seed of the fading
+};
+
+// A decision as integers and weights, which are taken as they are.
+struct Given {
+    const int* target;   // [B, Nc, J] option of each task
+    const float* share;  // [B, SHARES]
 };
 
 struct Slot;
@@ -149,7 +158,8 @@ struct Slot {
     const i64* key;
     int t;
 
-    FN Slot(const Tables& x, const Place& at) : t(at.t < T ? at.t : T - 1) {
+    FN explicit Slot(const Place& at) : t(at.t < T ? at.t : T - 1) {
+        const Tables& x = at.tables;
         const i64 p = at.scenario, s = p * T + t;
         cpu = x.cpu + p * NODES;
         power = x.power + p * NC;

@@ -15,9 +15,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from ..checks import choice, integer
+from ..checks import choice, integer, nearest
 from ..noise import RESET, philox
-from ..port import nearest
 from . import observation
 from .episode import Episode
 from .nodes import Network

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..port import constant
+from ..batch.port import constant
 from . import published
 
 AGENTS = ("offloading", "allocation")

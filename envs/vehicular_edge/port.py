@@ -1,23 +1,27 @@
 """Vehicular edge computing as a port: a batch of environments that play a pool of scenarios."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from ..block import BlockEnv
-from ..block_port import BlockPort, Layout, Sizes
+from ..batch import BatchedEnv, Field, Port, World
+from ..batch.actions import require_inside, tensor
 from ..checks import choice, integer
+from ..spaces import Box
 from . import groups, observation, pack
-from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
+from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
-METRICS = ("admitted", "overflow", "cap", "coverage", "energy", "jain")  # of a step, as in layout.cuh
+METRICS = {"admitted": 1, "dropped": 3, "energy": 1, "jain": 1}  # of a step, in the order of layout.cuh
 CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
 WIDE_FROM = 200  # clients; a block then has 256 lanes instead of 128
+LARGEST = float(np.finfo(np.float32).max)
 COSTS = ("power_v2v", "power_v2i", "lc", "vc", "ec", "i2i", "i2c", "cc")
 
 
@@ -38,109 +42,112 @@ def record_shapes(params: Params) -> dict[tuple[str, str], tuple[int, ...]]:
     return shapes | {("", "dropped"): (3,), ("", "observation"): (params.observation_length,)}
 
 
-def layout(params: Params, drawn: bool = False, profile: bool = False) -> Layout:
-    """Sizes and compile-time choices of the kernel."""
-    sizes = Sizes(
-        state=state_length(params),
-        obs=params.observation_length,
-        raw=(len(AGENTS), params.action_length),
-        targets=(params.clients, params.tasks),
-        shares=params.share_length,
-        metrics=len(METRICS) + (len(CYCLES) if profile else 0),
-        record=sum(int(np.prod(shape)) for shape in record_shapes(params).values()),
+def state(params: Params) -> tuple[Field, ...]:
+    """Fields of the state, in the order of layout.cuh."""
+    return tuple(
+        Field(name, shape, low=-math.inf, finite=False) if name.startswith("drift_") else Field(name, shape, low=0.0)
+        for name, shape in state_shapes(params).items()
     )
-    defines = {
-        "GAINS_DRAWN": int(drawn),
-        "PROFILE": int(profile),
-        "CLIENT_INDEX": "u8" if params.clients <= 256 else "u16",
-        "PATH_LOSS": repr(params.path_loss_exponent),
-        "FADING_SCALE": repr(params.fading_scale),
-        "NOISE_WATT": repr(params.noise_watt),
-    }
-    lanes = 256 if params.clients >= WIDE_FROM else 128
-    return Layout(Path(__file__).parent, params, sizes, lanes, params.slots, defines)
 
 
-class VehicularEdgeBatch(BlockEnv):
-    """B environments, each of which plays one scenario of a pool per episode.
+def action(params: Params, signed: bool = False) -> Box:
+    """The box of an agent's numbers; each agent uses the first of them, see `VehicularEdgeBatch.action_sizes`."""
+    high = np.ones(params.action_length, np.float32)
+    return Box(-high if signed else 0 * high, high, dtype=np.float32)
+
+
+def record_length(params: Params) -> int:
+    return sum(math.prod(shape) for shape in record_shapes(params).values())
+
+
+def world(
+    port: Port,
+    preset: str | None,
+    params: Mapping,
+    traffic: str | None = None,
+    scenarios: int | Scenario | str | Path | Sequence = 8,
+    scenario_seed: int = 264,
+    gains: str = "stored",
+    signed: bool = False,
+    profile: bool = False,
+) -> World:
+    """A pool of scenarios, one of which each episode plays.
 
     Args:
         preset: "physical" (default) or "original".
+        params: single parameters.
         traffic: the map that scenarios are drawn on, None is the arterial; given ones have theirs.
         scenarios: how many are drawn; or a `Scenario`, a path of a scenario file, or a sequence of them, whose
             parameters then hold in place of the preset's defaults.
         scenario_seed: of the drawing.
         gains: "stored" keeps the gain of every link and slot; "drawn" computes those that are needed from positions
             and the numbers that the scenario was drawn with, in much less memory.
-        profile: count the cycles of each stage of a step, see `cycles`; x86 and CUDA only.
-        **options: of `BlockEnv`, and single parameters.
+        signed: actions lie in [-1, 1] instead of [0, 1].
+        profile: count the cycles of each stage of a step, see `VehicularEdgeBatch.cycles`; x86 and CUDA only.
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
     """
+    drawn = choice("gains", gains, ("stored", "drawn")) == "drawn"
+    choice("signed", signed, (True, False))
+    choice("profile", profile, (True, False))
+    pool = _pool(port, scenarios, preset, traffic, scenario_seed, params)
+    chosen = pool[0].params
+    if drawn and chosen.draw != "philox":
+        raise ValueError("gains='drawn' needs scenarios of draw='philox': others' fading is not a function of a place")
+    return World(
+        chosen,
+        scenarios=len(pool),
+        tables=lambda dtype, num_envs: pack.tables(pool, chosen, dtype, drawn),
+        defines=defines(chosen, drawn, profile, signed),
+        action=action(chosen, signed),
+        metrics=METRICS | ({"cycles": len(CYCLES)} if profile else {}),
+        shown={"scenarios": pool, "gains": gains, "signed": signed, "profile": profile},
+    )
 
-    def __init__(
-        self,
-        port: BlockPort,
-        folder: Path,
-        num_envs: int,
-        device="cpu",
-        preset: str | None = None,
-        traffic: str | None = None,
-        scenarios: int | Scenario | str | Path | Sequence = 8,
-        scenario_seed: int = 264,
-        seed: int = 0,
-        dtype: str = "float32",
-        autoreset_mode="SameStep",
-        gains: str = "stored",
-        signed: bool = False,
-        trace: bool = False,
-        chunk: int | None = None,
-        threads: int | None = None,
-        check_actions: bool | None = None,
-        first_index: int = 0,
-        profile: bool = False,
-        **params,
-    ):
-        choice("dtype", dtype, ("float32", "float64"))
-        drawn = choice("gains", gains, ("stored", "drawn")) == "drawn"
-        integer("num_envs", num_envs, 1, 2**31 - 1)
-        self.scenarios = _pool(port, scenarios, preset, traffic, scenario_seed, params)
-        chosen = self.scenarios[0].params
-        if drawn and chosen.draw != "philox":
-            raise ValueError(
-                "gains='drawn' needs scenarios of draw='philox': others' fading is not a function of a place"
-            )
-        self.gains, self.profile = gains, choice("profile", profile, (True, False))
-        super().__init__(
-            layout(chosen, drawn, profile),
-            pack.tables(self.scenarios, chosen, dtype, drawn),
-            len(self.scenarios),
-            num_envs,
-            device,
-            seed=seed,
-            dtype=dtype,
-            autoreset_mode=autoreset_mode,
-            signed=signed,
-            trace=trace,
-            chunk=chunk,
-            threads=threads,
-            check_actions=check_actions,
-            first_index=first_index,
-        )
-        self.single_observation_space = observation.space(chosen)
-        self.action_groups = groups.of(chosen)  # which numbers of an action belong together
-        metrics = self._buffers["metrics"]
-        self._info |= {
-            "admitted": metrics[:, 0],
-            "dropped": metrics[:, 1:4],
-            "energy": metrics[:, 4],
-            "jain": metrics[:, 5],
-        }
 
-    num_agents = len(AGENTS)
-    agents = AGENTS
-    same_observation = True  # all agents see one vector
+def defines(params: Params, drawn: bool = False, profile: bool = False, signed: bool = False) -> dict[str, object]:
+    """Compile-time choices of the kernel besides the parameters."""
+    return {
+        "GAINS_DRAWN": int(drawn),
+        "PROFILE": int(profile),
+        "SIGNED": int(signed),
+        "CLIENT_INDEX": "u8" if params.clients <= 256 else "u16",
+        "PATH_LOSS": repr(params.path_loss_exponent),
+        "FADING_SCALE": repr(params.fading_scale),
+        "NOISE_WATT": repr(params.noise_watt),
+    }
+
+
+def decode(env: "VehicularEdgeBatch", given: Mapping) -> dict[str, torch.Tensor]:
+    """A decision as "target" int32 [B, Nc, J] and "share" float32 [B, n], taken as they are.
+
+    Raises:
+        ValueError: other keys, a wrong shape, type or device; where actions are checked a target that is no option, or
+            a share that is negative or not finite.
+    """
+    if set(given) != {"target", "share"}:
+        raise ValueError(f"an action in integer form has 'target' and 'share', got {', '.join(map(repr, given))}")
+    B, p = env.num_envs, env.params
+    wanted = {
+        "target": (torch.int32, (B, p.clients, p.tasks), 0, p.options - 1, ("environment", "client", "task")),
+        "share": (torch.float32, (B, p.share_length), 0.0, LARGEST, ("environment", "index")),
+    }
+    found = {}
+    for name, (dtype, shape, low, high, axes) in wanted.items():
+        found[name] = tensor(name, given[name], dtype, shape, env.device)
+        if env.checked:
+            require_inside(name, found[name], low, high, axes)
+    return found
+
+
+class VehicularEdgeBatch(BatchedEnv):
+    """B environments, each of which plays one scenario of a pool per episode; `world` lists the options."""
+
+    @functools.cached_property
+    def action_groups(self) -> np.ndarray:
+        """Which numbers of an action belong together, see `groups.of`."""
+        return groups.of(self.params)
 
     @property
     def target_choices(self) -> int:
@@ -151,10 +158,6 @@ class VehicularEdgeBatch(BlockEnv):
     def action_sizes(self) -> tuple[int, int]:
         """Numbers of an action that each agent uses; its tail is ignored."""
         return self.params.target_length, self.params.share_length
-
-    def fields(self) -> dict[str, torch.Tensor]:
-        """Every field of the state as a view [B, ...] of it: backlogs in Mbit, see `params.state_shapes`."""
-        return _views(self._buffers["state"], state_shapes(self.params))
 
     @property
     def queues(self) -> dict[str, torch.Tensor]:
@@ -173,7 +176,7 @@ class VehicularEdgeBatch(BlockEnv):
         """
         if not self.profile:
             raise ValueError("cycles() needs profile=True")
-        spent = dict(zip(CYCLES, self._buffers["metrics"][:, len(METRICS) :].double().unbind(1), strict=True))
+        spent = dict(zip(CYCLES, self._info["cycles"].double().unbind(1), strict=True))
         stages = {
             "decide": spent["read"] + spent["decide"],
             "noma": spent["noma"],
@@ -227,23 +230,37 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
     return [one.under(chosen, name).check(name) for one, name in zip(given, names, strict=False)]
 
 
-def units(folder: Path) -> dict[tuple[str, str, str], str]:
-    """Translation units by (autoreset mode, dtype, preset or what else is particular), with default parameters."""
-    found = {}
+def builds(port: Port) -> Iterator[tuple[str, str, str, World, bool]]:
+    """Units to compile for a check: mode, dtype, preset or another word, world, and whether a trace is kept."""
 
-    def add(mode: str, dtype: str, word: str, params: Params, drawn: bool = False, **choices: bool):
-        choices = {"signed": False, "trace": False, **choices}
-        found[mode, dtype, word] = layout(params, drawn).unit(dtype, mode, **choices)
+    def one(preset: str, drawn: bool = False, signed: bool = False, **params) -> World:
+        chosen = port.make_params(preset, params)
+        tables = dict  # of which a unit knows no more than that there are any
+        return World(chosen, 1, tables, defines(chosen, drawn, signed=signed), action(chosen, signed), METRICS)
 
     for preset, dtype in itertools.product(PRESETS, ("float32", "float64")):
-        add("SameStep", dtype, preset, PORT.make_params(preset, {}))
+        yield "SameStep", dtype, preset, one(preset), False
     for mode in ("NextStep", "Disabled"):
-        add(mode, "float32", "traced", PORT.make_params("physical", {}), signed=True, trace=True)
+        yield mode, "float32", "traced", one("physical", signed=True), True
     for dtype in ("float32", "float64"):
-        add("SameStep", dtype, "500 vehicles", PORT.make_params("physical", {"vehicles": 500, "edges": 25}), drawn=True)
-    return found
+        yield "SameStep", dtype, "500 vehicles", one("physical", drawn=True, vehicles=500, edges=25), False
 
 
-PORT = BlockPort(
-    title="Vehicular edge computing", params=Params, presets=PRESETS, batched=VehicularEdgeBatch, units=units
+PORT = Port(
+    title="Vehicular edge computing",
+    params=Params,
+    presets=PRESETS,
+    default_preset="physical",
+    lanes=lambda params: 256 if params.clients >= WIDE_FROM else 128,
+    agents=AGENTS,
+    joint=True,
+    state=state,
+    observation=observation.space,
+    action=action,
+    horizon=lambda params: params.slots,
+    world=world,
+    record=record_length,
+    decode=decode,
+    builds=builds,
+    batched=VehicularEdgeBatch,
 )

@@ -1,14 +1,13 @@
 // Acrobot: Sutton (1996), as in Gymnasium's Acrobot-v1. Params holds the constants of port.py.
 #define LONG_STEP 1
-#include "kernels/philox.cuh"
+#include "kernels/state.cuh"
 
 struct Acrobot {
-    enum { STATE = 4, OBS = 6, ACTIONS = 3 };
     static constexpr int RETURN_PER_STEP = 0;
 
     // state: theta1 (rad, 0 hangs down), theta2 (rad, relative to the first link), their speeds (rad/s)
-    static FN void reset(real* s, const u32* words, const real* bounds) {
-        for (int j = 0; j < STATE; j++) s[j] = uniform(words[j], bounds[0], bounds[1]);
+    static FN void reset(State& s, const Place& at, const u32* words) {
+        for (int j = 0; j < REALS; j++) s[j] = uniform(words[j], at.bounds[0], at.bounds[1]);
     }
 
     // Angular accelerations in state s (m: mass, l: length, c: centre of mass, i: moment of inertia).
@@ -33,12 +32,12 @@ struct Acrobot {
         acc1 = -fused(d2, acc2, phi1) / d1;
     }
 
-    static FN void step(real* s, int action, float& reward, bool& terminated) {
+    static FN void step(State& s, Action action, const Place&, Outcome& out) {
         constexpr real dt = Params::dt, half = Params::dt / 2;
         const real torque = real(action - 1);
 
         // One step of the classical Runge-Kutta method. A stage: speeds and accelerations in a state.
-        real at[STATE], speed1[4], speed2[4], acc1[4], acc2[4];
+        real at[REALS], speed1[4], speed2[4], acc1[4], acc2[4];
         UNROLL
         for (int stage = 0; stage < 4; stage++) {
             const real h = stage == 3 ? dt : half;
@@ -59,13 +58,14 @@ struct Acrobot {
         real sin1, cos1, sin2, cos2;
         sincos_wide(s[0], sin1, cos1);
         sincos_wide(s[1], sin2, cos2);
-        terminated = -cos1 - fused(cos1, cos2, -sin1 * sin2) > real(1);
-        reward = terminated ? 0.0f : -1.0f;
+        const bool terminated = -cos1 - fused(cos1, cos2, -sin1 * sin2) > real(1);
+        out.terminated[0] = terminated;
+        out.reward[0] = terminated ? 0.0f : -1.0f;
     }
 
     static FN real total(const real* stage) { return stage[0] + real(2) * (stage[1] + stage[2]) + stage[3]; }
 
-    static FN void observe(const real* s, float* obs) {
+    static FN void observe(const State& s, const Place&, float* obs) {
         real sin1, cos1, sin2, cos2;
         sincos_wide(s[0], sin1, cos1);
         sincos_wide(s[1], sin2, cos2);

@@ -6,8 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from ...port import Port, interval
+from ...batch.port import Field, Port
 from ...spaces import Box, Discrete
+from ..bounds import interval
+from ..render import frames
 
 # What the kernel is written for: its sine holds up to 100 rad; within a Runge-Kutta step angles grow to half of that.
 ANGLE_LIMIT = 4 * math.pi  # rad
@@ -45,14 +47,18 @@ PORT = Port(
     title="Acrobot-v1",
     gymnasium_id="Acrobot-v1",
     params=Params,
-    state=("theta1", "theta2", "theta1_dot", "theta2_dot"),
-    state_limit=(ANGLE_LIMIT, ANGLE_LIMIT, *SPEED_LIMITS),
+    state=(
+        *(Field(name, (), "real", -ANGLE_LIMIT, ANGLE_LIMIT, angle=True) for name in ("theta1", "theta2")),
+        *(Field(f"theta{k}_dot", (), "real", -limit, limit) for k, limit in enumerate(SPEED_LIMITS, 1)),
+    ),
     observation=observation,
     action=Discrete(3),
     horizon=500,
     reward_threshold=-100.0,
+    render=frames,
     # From the reset box the square root of the energy above rest (J) must grow by 4.48, and a step adds less than 0.23.
     shortest_episode=20,
+    reset_options=("low", "high"),
     reset_bounds=lambda options: interval(options, -0.1, 0.1, ANGLE_LIMIT),
-    angles=("theta1", "theta2"),
+    running_return=False,
 )

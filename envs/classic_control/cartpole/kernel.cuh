@@ -1,16 +1,15 @@
 // CartPole: Barto, Sutton, Anderson (1983), as in Gymnasium's CartPole-v1. Params holds the constants of port.py.
-#include "kernels/philox.cuh"
+#include "kernels/state.cuh"
 
 struct CartPole {
-    enum { STATE = 4, OBS = 4, ACTIONS = 2 };
     static constexpr int RETURN_PER_STEP = Params::sutton_barto_reward ? 0 : 1;
 
     // state: x (m), x_dot (m/s), theta (rad), theta_dot (rad/s)
-    static FN void reset(real* s, const u32* words, const real* bounds) {
-        for (int j = 0; j < STATE; j++) s[j] = uniform(words[j], bounds[0], bounds[1]);
+    static FN void reset(State& s, const Place& at, const u32* words) {
+        for (int j = 0; j < REALS; j++) s[j] = uniform(words[j], at.bounds[0], at.bounds[1]);
     }
 
-    static FN void step(real* s, int action, float& reward, bool& terminated) {
+    static FN void step(State& s, Action action, const Place&, Outcome& out) {
         constexpr real total_mass = Params::masscart + Params::masspole;
         constexpr real polemass_length = Params::masspole * Params::length;
         constexpr real inverse_mass = real(1) / total_mass;
@@ -37,11 +36,12 @@ struct CartPole {
             theta = fused(tau, theta_dot, theta);
         }
 
-        terminated = (magnitude(x) > Params::x_threshold) | (magnitude(theta) > Params::theta_threshold_radians);
-        reward = Params::sutton_barto_reward ? (terminated ? -1.0f : 0.0f) : 1.0f;
+        const bool terminated = (magnitude(x) > Params::x_threshold) | (magnitude(theta) > Params::theta_threshold_radians);
+        out.terminated[0] = terminated;
+        out.reward[0] = Params::sutton_barto_reward ? (terminated ? -1.0f : 0.0f) : 1.0f;
     }
 
-    static FN void observe(const real* s, float* obs) {
+    static FN void observe(const State& s, const Place&, float* obs) {
         for (int j = 0; j < OBS; j++) obs[j] = float(s[j]);
     }
 

@@ -6,8 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from ...port import Port, interval
+from ...batch.port import Field, Port
 from ...spaces import Box, Discrete
+from ..bounds import interval
+from ..render import frames
 
 ANGLE_LIMIT = 0.4188790  # rad; the kernel's sine and cosine hold up to 24 degrees, twice the angle that ends an episode
 
@@ -39,13 +41,20 @@ PORT = Port(
     title="CartPole-v1",
     gymnasium_id="CartPole-v1",
     params=Params,
-    state=("x", "x_dot", "theta", "theta_dot"),
-    state_limit=(math.inf, math.inf, ANGLE_LIMIT, math.inf),
+    state=(
+        Field("x"),
+        Field("x_dot"),
+        Field("theta", low=-ANGLE_LIMIT, high=ANGLE_LIMIT),
+        Field("theta_dot"),
+    ),
     observation=observation,
     action=Discrete(2),
     horizon=500,
     reward_threshold=475.0,
+    render=frames,
     shortest_episode=8,  # no action sequence from any corner of the default reset box ends sooner
     observes_state=True,
+    reset_options=("low", "high"),
     reset_bounds=lambda options: interval(options, -0.05, 0.05, ANGLE_LIMIT),
+    running_return=False,
 )

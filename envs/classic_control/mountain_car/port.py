@@ -1,12 +1,13 @@
 """MountainCar-v0 as a port. Parameters carry Gymnasium's names."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...port import Port, interval
+from ...batch.port import Field, Port
 from ...spaces import Box, Discrete
+from ..bounds import interval
+from ..render import frames
 
 POSITION_LIMIT = 33.0  # m; the kernel's cosine of three times the position holds up to 100 rad
 
@@ -42,15 +43,17 @@ PORT = Port(
     title="MountainCar-v0",
     gymnasium_id="MountainCar-v0",
     params=Params,
-    state=("position", "velocity"),
-    state_limit=(POSITION_LIMIT, math.inf),
+    state=(Field("position", low=-POSITION_LIMIT, high=POSITION_LIMIT), Field("velocity")),
     observation=observation,
     action=Discrete(3),
     horizon=200,
     reward_threshold=-110.0,
+    render=frames,
     # From -0.4 m the goal is 0.9 m away; the velocity grows by at most force + gravity a step and stays below
     # max_speed, which makes 0.875 m in 22 steps.
     shortest_episode=23,
     observes_state=True,
+    reset_options=("low", "high"),
     reset_bounds=lambda options: interval(options, -0.6, -0.4, POSITION_LIMIT),
+    running_return=False,
 )

@@ -1,13 +1,14 @@
 """MountainCarContinuous-v0 as a port. Parameters carry Gymnasium's names."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...port import Port, interval
+from ...batch.port import Field, Port
 from ...spaces import Box
+from ..bounds import interval
 from ..mountain_car.port import POSITION_LIMIT, check_positions, observation
+from ..render import frames
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,16 @@ PORT = Port(
     title="MountainCarContinuous-v0",
     gymnasium_id="MountainCarContinuous-v0",
     params=Params,
-    state=("position", "velocity"),
-    state_limit=(POSITION_LIMIT, math.inf),
+    state=(Field("position", low=-POSITION_LIMIT, high=POSITION_LIMIT), Field("velocity")),
     observation=observation,
     action=Box(np.array([-1.0], dtype=np.float32), np.array([1.0], dtype=np.float32), dtype=np.float32),
     horizon=999,
     reward_threshold=90.0,
+    render=frames,
     # From -0.4 m the goal is 0.85 m away; the velocity grows by at most power + 0.0025 a step and stays below
     # max_speed, which makes 0.822 m in 20 steps.
     shortest_episode=21,
     observes_state=True,
+    reset_options=("low", "high"),
     reset_bounds=lambda options: interval(options, -0.6, -0.4, POSITION_LIMIT),
-    running_return=True,
 )

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...port import Port
+from ...batch.port import Field, Port
 from ...spaces import Box
+from ..render import frames
 
 ANGLE_LIMIT = 100.0  # rad; the kernel's sine holds up to there
 SPEED_LIMIT = 100.0  # rad/s, of a first state
@@ -54,15 +55,13 @@ PORT = Port(
     title="Pendulum-v1",
     gymnasium_id="Pendulum-v1",
     params=Params,
-    state=("theta", "theta_dot"),
-    state_limit=(ANGLE_LIMIT, math.inf),
+    state=(Field("theta", low=-ANGLE_LIMIT, high=ANGLE_LIMIT, angle=True), Field("theta_dot")),
     observation=observation,
     action=Box(np.array([-2.0], dtype=np.float32), np.array([2.0], dtype=np.float32), dtype=np.float32),
     horizon=200,
     reward_threshold=None,
+    render=frames,
     shortest_episode=200,  # it never terminates
     reset_bounds=reset_bounds,
     reset_options=("x_init", "y_init"),
-    angles=("theta",),
-    running_return=True,
 )

@@ -1,4 +1,4 @@
-// The GPU form: one thread per environment. A block holds one tile; one that steps, or whose policy is an MLP, may hold several.
+// The GPU form of a tile: one thread per environment. A block holds one tile; one that steps, or whose policy is an MLP, may hold several.
 #pragma once
 
 enum { BLOCK = 256 };  // threads at most
@@ -33,11 +33,13 @@ struct Thread {
     }
 };
 
-// The first state of an environment's episode of that number.
-FN void first_state(const Batch& b, const Span& span, int lane, u32 episode, real* s) {
+// The first state of an environment's episode of that number, and where that is.
+FN Place first_state(const Batch& b, const Span& span, int lane, u32 episode, State& s) {
     u32 words[WORDS] = {span.index + lane, episode, 0, STREAM_RESET};
     philox(words[0], words[1], words[2], words[3], span.key);
-    Environment::reset(s, words, b.bounds);
+    const Place at = first_place(b, span, lane, episode, words);
+    Environment::reset(s, at, words);
+    return at;
 }
 
 // The sum over a warp, in its first lane.
@@ -74,7 +76,7 @@ FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
 
 // What a step reads of an environment.
 struct Before {
-    real s[STATE];
+    State s;
     int length;
     float running;
 };
@@ -88,11 +90,12 @@ FN Before before_step(const Batch& b, i64 i) {
 }
 
 // The physics of a step and all that every step writes; whether the episode ended.
-template <typename Given>
-FN bool advance(const Batch& b, i64 i, Given action, Before& e) {
-    float reward;
-    bool terminated;
-    Environment::step(e.s, admitted(action), reward, terminated);
+FN bool advance(const Batch& b, const Span& span, int lane, Action action, Before& e) {
+    const i64 i = span.base + lane;
+    Outcome out;
+    Environment::step(e.s, action, at_step(b, span, lane, e.length), out);
+    const float reward = out.reward[0];
+    const bool terminated = out.terminated[0];
     const int length = e.length + 1;
     const bool truncated = length >= LIMIT, ended = terminated | truncated;
     b.reward[i] = reward;
@@ -108,10 +111,10 @@ FN bool advance(const Batch& b, i64 i, Given action, Before& e) {
 FN void start_next(const Batch& b, const Span& span, int lane) {
     const i64 i = span.base + lane;
     const u32 episode = b.episode[i] + 1;
-    real s[STATE];
-    first_state(b, span, lane, episode, s);
+    State s;
+    const Place at = first_state(b, span, lane, episode, s);
     b.episode[i] = episode;
-    begin(b, i, s);
+    begin(b, at, s);
 }
 
 // A step of an environment that has ended: it starts anew or stands still.
@@ -123,17 +126,17 @@ FN void stand(const Batch& b, const Span& span, int lane) {
     start_next(b, span, lane);
 }
 
-template <typename Given>
-FN void step_one(const Batch& b, const Span& span, int lane, Given action, Episodes& episodes) {
+FN void step_one(const Batch& b, const Span& span, int lane, Action action, Episodes& episodes) {
     const i64 i = span.base + lane;
     const bool inert = AUTORESET != SAME_STEP && b.ended[i];
     if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
     if (inert) return stand(b, span, lane);
     Before e = before_step(b, i);
-    const bool ended = advance(b, i, action, e);
-    if (ended) finish_episode(b, i, e.s, episodes);
+    const bool ended = advance(b, span, lane, action, e);
+    const Place at = at_step(b, span, lane, e.length + 1);
+    if (ended) finish_episode(b, at, e.s, episodes);
     if (ended && AUTORESET == SAME_STEP) start_next(b, span, lane);
-    else if (!VIEW) observe(e.s, b.obs + i * OBS);
+    else if (!VIEW) observe(e.s, at, b.obs + i * OBS);
 }
 
 // An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
@@ -150,19 +153,19 @@ FN void step_block(const Batch& b, const Call& call) {
         __shared__ u16 gathered[BLOCK];
         __shared__ int count;
         Before e;
-        Given action;
+        Action action;
         if (threadIdx.x == 0) count = 0;
         at.add_to_clock(b, 1);
         if (at.live) {
             e = before_step(b, at.i);
-            action = actions[at.i];
+            action = action_of(actions, at.i);
         }
         __syncthreads();  // all loads are on their way before the first is waited for
         if (at.live) {
-            if (advance(b, at.i, action, e)) {
+            if (advance(b, at.span, at.lane, action, e)) {
                 gathered[atomicAdd(&count, 1)] = u16(threadIdx.x);
             } else if (!VIEW) {
-                observe(e.s, b.obs + at.i * OBS);
+                observe(e.s, at_step(b, at.span, at.lane, e.length + 1), b.obs + at.i * OBS);
             }
         }
         __syncthreads();
@@ -174,23 +177,25 @@ FN void step_block(const Batch& b, const Call& call) {
             const Span span = span_of(b, at.first + gathered[k] / TILE);
             const i64 i = span.base + lane;
             const u32 episode = b.episode[i] + 1;
-            real next[STATE];
+            const Place last = at_step(b, span, lane, b.elapsed[i]);
+            State next;
             load(b, i, e.s);
-            first_state(b, span, lane, episode, next);
-            finish_episode(b, i, e.s, episodes);
+            const Place first = first_state(b, span, lane, episode, next);
+            finish_episode(b, last, e.s, episodes);
             b.episode[i] = episode;
-            begin(b, i, next);
+            begin(b, first, next);
         }
         episodes = over_warp(episodes);
         if (threadIdx.x == 0) episodes.store(b, at.first);
     } else {
-        if (at.live) step_one(b, at.span, at.lane, actions[at.i], episodes);
+        if (at.live) step_one(b, at.span, at.lane, action_of(actions, at.i), episodes);
         at.add_to_clock(b, 1);
         add_to_tile(b, at.first, episodes);
     }
 }
 
 // The random policy of one environment, from step to step.
+#if NUMBERS == 1
 struct RandomPolicy {
     u32 words[4];
     u32 word;  // that has the step's action; of 32 actions shifted, so that it is the lowest bit
@@ -222,6 +227,16 @@ struct RandomPolicy {
         return at & 2 ? (at & 1 ? words[3] : words[2]) : (at & 1 ? words[1] : words[0]);
     }
 };
+#else
+struct RandomPolicy {
+    const Span& span;
+    int lane;
+
+    FN RandomPolicy(const Span& span, int lane, i64) : span(span), lane(lane) {}
+    FN Chosen action(u32 t) const { return random_action(span, lane, t); }
+    FN void go_on(const Span&, int, i64, int) {}
+};
+#endif
 
 #if HIDDEN == 0  // the module of an MLP has rollouts alone
 #if CONTINUOUS
@@ -239,21 +254,22 @@ KERNEL reset(const Batch b, const Call call) {
     const i64 i = span.base + threadIdx.x;
     if (threadIdx.x >= span.count || (mask && !mask[i])) return;
     const u32 episode = call.fresh ? 0 : b.episode[i] + 1;
-    real s[STATE];
-    first_state(b, span, threadIdx.x, episode, s);
+    State s;
+    const Place at = first_state(b, span, threadIdx.x, episode, s);
     b.episode[i] = episode;
     b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
     b.reward[i] = 0.0f;
-    begin(b, i, s);
+    begin(b, at, s);
 }
 
 // Observations of the present state, after a state was put in from outside.
 KERNEL observe(const Batch b, const Call call) {
     const Span span = span_of(b, blockIdx.x);
     if (VIEW || threadIdx.x >= span.count) return;
-    real s[STATE];
-    load(b, span.base + threadIdx.x, s);
-    observe(s, b.obs + (span.base + threadIdx.x) * OBS);
+    const i64 i = span.base + threadIdx.x;
+    State s;
+    load(b, i, s);
+    observe(s, at_step(b, span, threadIdx.x, b.elapsed[i]), b.obs + i * OBS);
 }
 
 // The random policy's actions for the next K steps.
@@ -262,9 +278,9 @@ KERNEL random_actions(const Batch b, const Call call) {
     if (threadIdx.x >= span.count) return;
     const i64 clock = b.clock[blockIdx.x];
     RandomPolicy policy(span, threadIdx.x, clock);
-    Stored* actions = call.actions + span.base + threadIdx.x;
-    for (int k = 0; k < int(call.steps); actions += b.num_envs) {
-        *actions = Stored(policy.action(u32(clock) + k));
+    Stored* actions = call.actions + (span.base + threadIdx.x) * NUMBERS;
+    for (int k = 0; k < int(call.steps); actions += b.num_envs * NUMBERS) {
+        store(actions, policy.action(u32(clock) + k));
         policy.go_on(span, threadIdx.x, clock, ++k);
     }
 }

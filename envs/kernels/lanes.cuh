@@ -1,12 +1,19 @@
-// The lanes of one block: LANES threads of a GPU block, or the one thread that has an environment to itself on the CPU.
-// Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync() wherever a lane reads what another wrote.
+// The lanes that hold one environment: LANES threads of a GPU, a group of 8, 16 or 32 of a block or the block itself; on the CPU the
+// one thread that has the environment to itself. Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync()
+// wherever a lane reads what another wrote.
 #pragma once
-#include "philox.cuh"
+#include "place.cuh"
+
+enum : int { GROUPS = LANES <= 32 ? 128 / LANES : 1 };  // environments of a GPU's block
+static_assert(LANES == 8 || LANES == 16 || LANES % 32 == 0, "lanes are 8, 16, 32, or several warps");
 
 #ifdef __CUDACC__
 #define LANE_WALK 1  // work per node is a walk of one lane over the tasks, not one pass with counters
-FN int lane() { return int(threadIdx.x); }
-FN void sync() { __syncthreads(); }
+FN int lane() { return GROUPS == 1 ? int(threadIdx.x) : int(threadIdx.x % LANES); }
+FN void sync() {
+    if (GROUPS == 1) __syncthreads();
+    else __syncwarp(LANES == 32 ? 0xffffffffu : ((1u << (LANES % 32)) - 1) << (threadIdx.x % 32 / LANES * LANES));
+}
 #define STAGE __device__ __forceinline__
 #else
 #define LANE_WALK 0
@@ -116,9 +123,3 @@ FN void sum_rows(const real* rows, int count, int pitch, real* partial, real* su
     }
 #endif
 }
-
-// Where an environment is: the scenario of its pool, the slot of its episode, and what keys its noise.
-struct Place {
-    int scenario;
-    int t;
-};

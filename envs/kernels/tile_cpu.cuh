@@ -2,7 +2,6 @@
 // Every exported function handles the tiles first .. last-1, so that a pool can share them out.
 #pragma once
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 enum { NEVER = 0x7ffffffe };  // steps; longer than any episode that a machine gets through
 enum { VECTOR = 16 };  // loops over stack arrays run to a multiple of this, so that they need no remainder
 
@@ -21,6 +20,23 @@ static inline int collect(const u8* flags, int count, int* positions) {
         for (; bits; bits &= bits - 1) positions[found++] = i + __builtin_ctzll(bits);
     }
     return found;
+}
+
+#if NUMBERS == 1
+#define AT_RANDOM(WORDS, SPAN, I, T) random_action(WORDS[I], T)
+#else
+#define AT_RANDOM(WORDS, SPAN, I, T) random_action(SPAN, I, T)
+#endif
+
+// s, or the state before where an environment stands still.
+FN void choose(State& s, bool live, const State& before) {
+    for (int j = 0; j < REALS; j++) s.of[j] = live ? s.of[j] : before.of[j];
+#if DOUBLES
+    for (int j = 0; j < DOUBLES; j++) s.doubles[j] = live ? s.doubles[j] : before.doubles[j];
+#endif
+#if INTEGERS
+    for (int j = 0; j < INTEGERS; j++) s.integers[j] = live ? s.integers[j] : before.integers[j];
+#endif
 }
 
 struct alignas(64) Words {
@@ -45,9 +61,10 @@ static inline void start_episodes(const Batch& b, const Span& span, const int* p
     reset_words(span, positions, count, b.episode + span.base, w);
     for (int k = 0; k < count; k++) {
         const u32 words[4] = {w.word[0][k], w.word[1][k], w.word[2][k], w.word[3][k]};
-        real s[STATE];
-        Environment::reset(s, words, b.bounds);
-        begin(b, span.base + positions[k], s);
+        const Place at = first_place(b, span, positions[k], b.episode[span.base + positions[k]], words);
+        State s;
+        Environment::reset(s, at, words);
+        begin(b, at, s);
     }
 }
 
@@ -67,19 +84,20 @@ static void step_tile(const Batch& b, i64 tile, const Given* actions) {
     VECTORISE
     for (int i = 0; i < count; i++) {
         const bool live = AUTORESET == SAME_STEP || !inert[i];
-        real before[STATE], s[STATE];
-        float reward, obs[OBS];
-        bool terminated;
+        State before;
+        Outcome out;
+        float obs[OBS];
+        const Place at = at_step(b, span, i, b.elapsed[base + i]);
         load(b, base + i, before);
-        for (int j = 0; j < STATE; j++) s[j] = before[j];
-        Environment::step(s, admitted(actions[i]), reward, terminated);
-        for (int j = 0; j < STATE; j++) s[j] = live ? s[j] : before[j];
+        State s = before;
+        Environment::step(s, action_of(actions, i), at, out);
+        choose(s, live, before);
         save(b, base + i, s);
-        b.reward[base + i] = live ? reward : 0.0f;
-        if (RUNNING_RETURN) b.running_return[base + i] += live ? reward : 0.0f;
-        fell[i] = terminated ? 1u : 0u;
+        b.reward[base + i] = live ? out.reward[0] : 0.0f;
+        if (RUNNING_RETURN) b.running_return[base + i] += live ? out.reward[0] : 0.0f;
+        fell[i] = out.terminated[0] ? 1u : 0u;
         if (!VIEW) {
-            Environment::observe(s, obs);
+            Environment::observe(s, at_step(b, span, i, b.elapsed[base + i] + live), obs);
             for (int j = 0; j < OBS; j++) b.obs[(base + i) * OBS + j] = obs[j];
         }
     }
@@ -114,9 +132,9 @@ static void step_tile(const Batch& b, i64 tile, const Given* actions) {
     Episodes episodes;
     for (int k = 0; k < count_ended; k++) {
         const i64 i = base + positions[k];
-        real s[STATE];
+        State s;
         load(b, i, s);
-        finish_episode(b, i, s, episodes);
+        finish_episode(b, at_step(b, span, positions[k], b.elapsed[i]), s, episodes);
         if (AUTORESET == SAME_STEP) b.episode[i] += 1;
     }
     episodes.store(b, tile);
@@ -127,18 +145,7 @@ template <typename Given>
 static void step_tiles(const Batch* batch, const Call* call, i64 first, i64 last) {
     const Batch b = *batch;
     const Given* actions = static_cast<const Given*>(call->input);
-    for (i64 tile = first; tile < last; tile++) step_tile(b, tile, actions + span_of(b, tile).base);
-}
-// The first environment whose action lies outside the space, or -1.
-template <typename Given>
-static i64 first_outside(const Given* actions, i64 count) {
-    u32 any = 0;
-    VECTORISE
-    for (i64 i = 0; i < count; i++) any |= outside(actions[i]);
-    if (any)
-        for (i64 i = 0; i < count; i++)
-            if (outside(actions[i])) return i;
-    return -1;
+    for (i64 tile = first; tile < last; tile++) step_tile(b, tile, actions + span_of(b, tile).base * NUMBERS);
 }
 
 #if HIDDEN == 0  // the library of an MLP steps by rollouts
@@ -178,15 +185,15 @@ EXPORT void observe(const Batch* batch, const Call*, i64 first, i64 last) {
     for (i64 tile = first; tile < last; tile++) {
         const Span span = span_of(*batch, tile);
         for (i64 i = span.base; i < span.base + span.count; i++) {
-            real s[STATE];
+            State s;
             load(*batch, i, s);
-            if (!VIEW) observe(s, batch->obs + i * OBS);
+            if (!VIEW) observe(s, at_step(*batch, span, int(i - span.base), batch->elapsed[i]), batch->obs + i * OBS);
         }
     }
 }
 
 // Words of the random policy's block that holds step t, for a whole tile.
-static inline void random_words(const Span& span, i64 t, Words& w) {
+static inline void random_block(const Span& span, i64 t, Words& w) {
     for (int i = 0; i < padded(span.count); i++) {
         w.word[0][i] = span.index + i;
         w.word[1][i] = 0;
@@ -203,11 +210,11 @@ EXPORT void random_actions(const Batch* b, const Call* call, i64 first, i64 last
         Words w;
         for (i64 k = 0; k < call->steps; k++) {
             const i64 t = b->clock[tile] + k;
-            if (k == 0 || t % PER_BLOCK == 0) random_words(span, t, w);
+            if (NUMBERS == 1 && (k == 0 || t % PER_BLOCK == 0)) random_block(span, t, w);
             const u32* word = w.word[word_of_block(t)];
-            Stored* row = call->actions + k * b->num_envs + span.base;
+            Stored* row = call->actions + (k * b->num_envs + span.base) * NUMBERS;
             VECTORISE
-            for (int i = 0; i < span.count; i++) row[i] = Stored(random_action(word[i], t));
+            for (int i = 0; i < span.count; i++) store(row + i * NUMBERS, AT_RANDOM(word, span, i, t));
         }
     }
 }

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import torch
 
-from .kernels import compile
+from ..kernels import compile
 
 
 def cpu(text: str, batch, call, tiles: int, threads: int):
@@ -14,7 +14,7 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
 
     Args:
         text: the translation unit.
-        batch, call: the ctypes structs of `batch.cuh`; read at every run.
+        batch, call: the ctypes structs of the unit; read at every run.
         tiles, threads: a pool of threads shares the tiles.
 
     A lookup takes `together` as that of a GPU does, and makes no use of it.
@@ -36,7 +36,7 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
 
 
 def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
-    """Per action type a function (pointer, B): the first environment whose action lies outside the space, or -1."""
+    """Per action type a function (pointer, count): the place of the first number that lies outside the space, or -1."""
     library = compile.library(text)
     found = {}
     for dtype in action_types:

@@ -1,0 +1,858 @@
+"""The batched environment: Gymnasium's vector conventions on tensors that never leave their device.
+
+Every output of `step` is the environment's own buffer, overwritten by the next step: `.clone()` what must be kept.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import gc
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..checks import choice, find_device, integer, nearest, require_memory
+from ..kernels import compile, structs
+from ..policies import MLP, Linear
+from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
+from . import launch
+from .actions import Actions
+from .port import TILES, Port
+from .rollout import Rollouts
+from .state import BANKS, States
+
+RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
+FETCH_EVERY = 8  # as in tile.cuh: steps between fetches of reset numbers in a fused rollout
+SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
+BLOCK = 256  # threads of a GPU's block at most, as in tile_cuda.cuh
+BLOCK_OF_GROUPS = 128  # threads of a GPU's block whose groups hold an environment each, as in lanes.cuh
+WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
+WHOLE = ("bounds", "clock", "seed")  # keys of a state that belong to the whole batch,
+WORLD = ("params", "pool")  # and whose state it is; compared, not written
+
+
+class Graph:
+    """A CUDA graph of `steps` times policy and step on the environment's own buffers, which it keeps alive."""
+
+    def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int, keep: tuple):
+        self.steps = steps
+        self.replay = graph.replay
+        self._keep = keep
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def step_block(num_envs: int, tile: int, device: torch.device) -> int:
+    """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
+    fills = num_envs >= BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
+    return BLOCK if fills else tile
+
+
+def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
+    """Threads of a block with a network in its shared memory: enough that the blocks which find room have WARPS."""
+    room = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor // network_bytes
+    threads = tile
+    while threads < BLOCK and room * threads < 32 * WARPS:
+        threads *= 2
+    return threads
+
+
+class BatchedEnv(VectorEnv):
+    """B environments of one port on one device. A stands for agents, whose axis is there where a port names them.
+
+    Args:
+        port: what the environment's `port.py` declares.
+        folder: that folder, which holds `kernel.cuh`.
+        num_envs: B, at least 1.
+        device: "cpu", "cuda" or "cuda:<index>".
+        seed: 0 .. 2^64-1, or one per group.
+        autoreset_mode: an `AutoresetMode` or its value: "SameStep", "NextStep", "Disabled".
+        dtype: of the state, "float32" or "float64". Observations and rewards are float32 in both.
+        obs: "copy" writes rows [B, n]; "view" is the transposed state itself, which must not be written to.
+        action_dtype: the one torch dtype to accept; None accepts uint8, int32 and int64, of a Box float32 and float64.
+            Where several lanes hold an environment there is one: int32, of a Box float32.
+        max_episode_steps: steps after which an episode is truncated; None is the port's horizon.
+        groups: number of equal parts of the batch, each with a seed and noise indices of its own.
+        first_index: noise index of each group's environment 0, so that a batch can be split over processes.
+        arrays: "torch", or "numpy" (cpu only): reset and step return zero-copy views of the same buffers.
+        threads: of the CPU; None is one in small batches (below 16,384 environments, of several lanes 64), else all.
+        check_actions: raise on an action outside the space; None is True on the cpu, False on cuda (it synchronises).
+        chunk: environments per launch, where several lanes hold one; None is all of them.
+        trace: keep what happened in the last step, where the port declares a record.
+        render_mode: None or "rgb_array", for Gymnasium's wrappers; `render` works in both.
+        preset: a named set of parameters.
+        **params: single parameters, compile-time constants of the kernel, and the port's own options.
+
+    Raises:
+        ValueError: naming the argument, its value and what is allowed.
+        MemoryError: B environments do not fit; says how many would.
+        lockstep.envs.kernels.compile.CompilerError: no C++ compiler (cpu).
+    """
+
+    num_envs: int
+    _started = False
+
+    def __init__(
+        self,
+        port: Port,
+        folder: Path,
+        num_envs: int,
+        device: str | torch.device = "cpu",
+        seed: int | Sequence[int] = 0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        dtype: str = "float32",
+        obs: str = "copy",
+        action_dtype: torch.dtype | None = None,
+        max_episode_steps: int | None = None,
+        groups: int = 1,
+        first_index: int = 0,
+        arrays: str = "torch",
+        threads: int | None = None,
+        check_actions: bool | None = None,
+        chunk: int | None = None,
+        trace: bool = False,
+        render_mode: str | None = None,
+        preset: str | None = None,
+        **params: Any,
+    ):
+        self.name, self.port, self._folder, self._decode = folder.name, port, folder, port.decode
+        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.device = find_device(device)
+        self.dtype = choice("dtype", dtype, ("float32", "float64"))
+        mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
+        self.autoreset_mode = AutoresetMode(mode)
+        choice("check_actions", check_actions, (None, True, False))
+        self.checked = self.device.type == "cpu" if check_actions is None else check_actions
+        self.groups = integer("groups", groups, 1, self.num_envs)
+        if self.num_envs % self.groups:
+            raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
+        self.group_size = self.num_envs // self.groups
+        self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
+        own = {name: params.pop(name) for name in port.own_options if name in params}
+        self._world = port.world(port, preset, params, **own)
+        self.params = self._world.params
+        self._metrics = port.metrics if self._world.metrics is None else self._world.metrics
+        self.__dict__.update(self._world.shown)
+        self.lanes = self._lanes()
+        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW[self.lanes > 1] else cores()
+        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
+        limit = port.of("horizon", self.params) if max_episode_steps is None else max_episode_steps
+        self.max_episode_steps = integer("max_episode_steps", limit, 1, 2**31 - 1)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"] if port.render else []}
+        self.render_mode = choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
+        self._view = choice("obs", obs, ("copy", "view")) == "view"
+        if self._view and self.dtype == "float64":
+            raise ValueError("obs='view' needs dtype='float32': observations are float32")
+        if self._view and not port.observes_state:
+            raise ValueError(f"obs='view' needs observations that are the state; those of {port.title} are not")
+        self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
+        if self._numpy and self.device.type != "cpu":
+            raise ValueError("arrays='numpy' needs device='cpu'")
+        self.chunk = self.num_envs if chunk is None else min(integer("chunk", chunk, 1, 2**31 - 1), self.num_envs)
+        if self.chunk < self.num_envs and self.lanes == 1:
+            raise ValueError(f"chunk={chunk}: environments of {port.title} are launched together")
+        self.trace = choice("trace", trace, (True, False))
+        if trace and not port.of("record", self.params):
+            raise ValueError(f"trace=True: {port.title} keeps no record of its steps")
+        seeds = self._seeds(seed)
+
+        self.single_observation_space = port.observation(self.params)
+        self.single_action_space = self._world.action or port.of("action", self.params)
+        self.agents = port.agents
+        self.num_agents = max(len(port.agents), 1)
+        self.actions = Actions(
+            self.single_action_space, self.num_envs, len(port.agents), self.lanes > 1, self.device, action_dtype
+        )
+        self._allocate()
+        self._load()
+        self._present()
+        self._rollouts = Rollouts(self, self._run)
+        self._set_bounds(port.reset_bounds({}))
+        self._restart(None, seeds)
+        self._started = False  # the first reset keeps episode 0
+
+    # ---- construction -----------------------------------------------------------------------------------------------
+
+    def _lanes(self) -> int:
+        return self.port.of("lanes", self.params)
+
+    def _layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of every buffer of `struct Batch`."""
+        B, port, n = self.num_envs, self.port, self.single_observation_space.shape[0]
+        rows = (B,) if port.rows == 1 else (B, port.rows)
+        types = dict(zip(BANKS, (getattr(torch, self.dtype), torch.float64, torch.int32), strict=True))
+        counts = port.counts(self.params)
+        return {
+            **{BANKS[k]: ((B, count) if self.lanes > 1 else (count, B), types[k]) for k, count in counts.items()},
+            "obs": (((0,) if self._view else rows) + (n,), torch.float32),
+            "reward": (rows, torch.float32),
+            "terminated": (rows, torch.bool),
+            "truncated": (rows, torch.bool),
+            "active": (rows if port.rows > 1 else (0,), torch.bool),
+            "ended": ((B,), torch.bool),
+            "is_reset": ((B if self.autoreset_mode == AutoresetMode.NEXT_STEP else 0,), torch.bool),
+            "elapsed": ((B,), torch.uint16 if self.max_episode_steps <= 65535 else torch.int32),
+            "episode": ((B,), torch.uint32),
+            "scenario": ((B if self._world.scenarios else 0,), torch.int32),
+            "running_return": ((B if port.running_return else 0,), torch.float32),
+            "final_obs": ((*rows, n), torch.float32),
+            "episode_return": ((B,), torch.float32),
+            "episode_length": ((B,), torch.int32),
+            "metrics": ((B, sum(self._metrics.values())), torch.float32),
+            "record": ((B, port.of("record", self.params) if self.trace else 0), types["real"]),
+            "totals": ((3, self._tiles), torch.int64),
+            "extremes": ((4, self._tiles), torch.float64),
+            "clock": ((self._tiles,), torch.int64),
+            "bounds": ((len(port.reset_bounds({})),), types["real"]),
+            "seeds": ((self.groups,), torch.uint64),
+        }
+
+    def _allocate(self):
+        widest = min(TILES[self.device.type], max(32, 1 << (self.group_size - 1).bit_length()))
+        self._tile = widest if self.lanes == 1 else 1
+        self._tiles = self.groups * -(-self.group_size // self._tile)
+        layout = self._layout()
+        sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
+        tables = self._world.tables(self.dtype, self.num_envs) if self._world.tables else {}
+        of_tables = sum(table.nbytes for table in tables.values())
+        require_memory(sum(sizes.values()) + of_tables, self.device, "num_envs", self.num_envs)
+        self._buffers = {name: torch.zeros(s, dtype=dtype, device=self.device) for name, (s, dtype) in layout.items()}
+        self._tables = {
+            name: torch.from_numpy(np.ascontiguousarray(table)).to(self.device) for name, table in tables.items()
+        }
+        self._clear_statistics()
+        part = dict.fromkeys(BANKS.values(), "state") | {
+            "obs": "observations",
+            "final_obs": "observations",
+            "record": "record",
+        }
+        self._memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
+        for name, size in sizes.items():
+            self._memory[part.get(name, "outputs")] += size
+        self._memory["scenarios"] = of_tables
+        shared = {"bounds", "seeds", *(("totals", "extremes", "clock") if self.lanes == 1 else ())}
+        per_env = {name: size // self.num_envs for name, size in sizes.items() if name not in shared}
+        self.bytes_per_env = sum(per_env.values())
+        self.bytes_per_scenario = of_tables // max(self._world.scenarios, 1)
+        rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
+        rarely |= {"totals", "extremes", "clock"}
+        twice = {*BANKS.values(), "elapsed", "running_return"}  # read and written
+        traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
+        of_action = int(np.prod(self.actions.shape)) // self.num_envs * self.actions.types[0].itemsize
+        self.bytes_per_step = traffic + of_action
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
+        return self._memory | {"scratch": self.scratch_bytes}
+
+    def _unit(self, hidden: int = 0) -> str:
+        return self.port.unit(
+            self._folder,
+            self._world,
+            mode=self.autoreset_mode.value,
+            dtype=self.dtype,
+            limit=self.max_episode_steps,
+            tile=self._tile,
+            view=self._view,
+            hidden=hidden,
+            trace=self.trace,
+            lanes=self.lanes,
+        )
+
+    def _load(self):
+        text = self._unit()
+        self._batch = structs.struct(
+            "Batch",
+            text,
+            **self._buffers,
+            **self._tables,
+            num_envs=self.num_envs,
+            group_size=self.group_size,
+            tiles_per_group=self._tiles // self.groups,
+            tiles=self._tiles,
+            first_index=self.first_index,
+            scenarios=self._world.scenarios,
+        )
+        self._call = structs.struct("Call", text, end=self.num_envs)
+        self.scratch_bytes = self._scratch_bytes(text) if self.lanes > 1 else 0
+        self._lookups: dict[tuple[int, int], Callable] = {}  # by width of an MLP (a unit of its own) and count
+        self._kernels: dict[tuple[str, int], Callable] = {}
+        names = [f"step_{str(dtype).removeprefix('torch.')}" for dtype in self.actions.types]
+        names = names if self.lanes == 1 else ["step"]
+        self._steps = {
+            dtype: self._in_phases(self._kernel(name)) for dtype, name in zip(self.actions.types, names, strict=True)
+        }
+        checked_here = self.checked and self.device.type == "cpu"
+        self._outside = launch.validators(text, self.actions.types) if checked_here else {}
+
+    def _scratch_bytes(self, text: str) -> int:
+        """Bytes that a block has in shared memory, or a thread of the CPU."""
+        if self.device.type == "cpu":
+            size = compile.library(text).scratch_bytes
+            size.restype = ctypes.c_longlong
+            return size()
+        found = launch.constant(text, "scratch_bytes", self.device)
+        most = torch.cuda.get_device_properties(self.device).shared_memory_per_block_optin
+        if found > most:
+            raise MemoryError(
+                f"an environment of these sizes in {self.dtype} needs {found:,} bytes of shared memory; a block of "
+                f"{self.device} has {most:,}"
+            )
+        return found
+
+    def _in_phases(self, step: Callable) -> Callable:
+        """The step after the phases before it, which are kernels by name or functions of the batch."""
+        before = [
+            functools.partial(phase, self) if callable(phase) else self._kernel(phase)
+            for phase in self.port.phases[:-1]
+        ]
+        if not before:
+            return step
+
+        def run():
+            for phase in (*before, step):
+                phase()
+
+        return run
+
+    def _kernel(self, name: str, hidden: int = 0) -> Callable:
+        """A function that runs a kernel, launch by launch where a batch is cut into chunks."""
+        if (name, hidden) not in self._kernels:
+            firsts = range(0, self.num_envs, self.chunk)
+            counts = [min(self.chunk, self.num_envs - first) for first in firsts]
+            kernels = [self._launch(name, hidden, count) for count in counts]
+            if len(kernels) == 1:
+                self._kernels[name, hidden] = kernels[0]
+            else:
+                launches = list(zip(kernels, firsts, counts, strict=True))
+                self._kernels[name, hidden] = functools.partial(self._run_in_chunks, launches)
+        return self._kernels[name, hidden]
+
+    def _run_in_chunks(self, launches: list):
+        for kernel, first, count in launches:
+            self._call.first, self._call.end = first, first + count
+            kernel()
+
+    def _launch(self, name: str, hidden: int, count: int) -> Callable:
+        if (hidden, count) not in self._lookups:
+            text, units = self._unit(hidden), self._tiles if self.lanes == 1 else count
+            if self.device.type == "cpu":
+                found = launch.cpu(text, self._batch, self._call, units, self.threads)
+            else:
+                threads = self._tile if self.lanes == 1 else self.lanes
+                scratch = {"scratch": "scratch_bytes", "without": "random_actions"} if self.lanes > 1 else {}
+                found = launch.cuda(text, self._batch, self._call, units, threads, self.device, **scratch)
+            self._lookups[hidden, count] = found
+        return self._lookups[hidden, count](name, self._together(name, hidden))
+
+    def _together(self, name: str, hidden: int) -> int:
+        """Tiles, or environments that groups hold, in a block of a GPU."""
+        if self.device.type == "cpu":
+            return 1
+        if self.lanes > 1:
+            return max(BLOCK_OF_GROUPS // self.lanes, 1) if self.lanes <= 32 else 1
+        if hidden:
+            outputs, inputs = self.port.policy_shape
+            network_bytes = 4 * 2 * (hidden * (hidden + inputs + outputs + 2) + outputs + 4)
+            return network_block(network_bytes, self._tile, self.device) // self._tile
+        return step_block(self.num_envs, self._tile, self.device) // self._tile if name.startswith("step") else 1
+
+    def _run(self, name: str, hidden: int = 0, **arguments):
+        """Runs a kernel with the given fields of `struct Call`; tensors live until the launch is queued."""
+        kernel = self._kernel(name, hidden)
+        structs.fill(self._call, **arguments)
+        kernel()
+
+    def _present(self):
+        """What `step` returns, made once, and what `state` does."""
+        buffers, port = self._buffers, self.port
+        shown = {name: self._shown(tensor) for name, tensor in buffers.items() if name != "seeds"}
+        obs = shown["state"].T if self._view else self._of_agents(buffers["obs"])
+        self._outputs = (obs, *(self._of_agents(buffers[name]) for name in ("reward", "terminated", "truncated")))
+        self._info = {"final_obs": self._of_agents(buffers["final_obs"])}
+        self._info |= {name: shown[name] for name in ("episode_return", "episode_length")}
+        self._info["_final_obs"] = shown["ended"]
+        if self.agents:
+            everybody = torch.ones((self.num_envs, self.num_agents), dtype=torch.bool, device=self.device)
+            self._info["active"] = self._shown(everybody) if port.rows == 1 else shown["active"]
+        parts = buffers["metrics"].split(list(self._metrics.values()), dim=1)
+        for (name, width), part in zip(self._metrics.items(), parts, strict=True):
+            self._info[name] = self._shown(part if width > 1 else part[:, 0])
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP:
+            self._info["is_reset"] = shown["is_reset"]
+        per_env = {bank: buffers[bank] if self.lanes > 1 else buffers[bank].t() for bank in BANKS.values()}
+        rest = ("elapsed", "episode", "scenario", "terminated", "truncated", "running_return", "active")
+        per_env |= {name: buffers[name] for name in (*rest, "final_obs", "episode_return", "episode_length")}
+        if port.rows > 1:
+            per_env["ended"] = buffers["ended"]
+        self._states = States(
+            {name: rows for name, rows in per_env.items() if rows.numel()},
+            port.of("state", self.params),
+            {"elapsed": self.max_episode_steps, "scenario": self._world.scenarios - 1, "episode": 2**32 - 1},
+            self.autoreset_mode == AutoresetMode.SAME_STEP,
+        )
+
+    def _shown(self, tensor: torch.Tensor):
+        return tensor.numpy() if self._numpy else tensor
+
+    def _of_agents(self, rows: torch.Tensor):
+        """Rows [B, ...] as agents see them, [B, A, ...]; where they share one, without copies."""
+        shared = self.agents and self.port.rows == 1
+        several = rows[:, None].expand(-1, self.num_agents, *rows.shape[1:]) if shared else rows
+        return self._shown(several)
+
+    @functools.cached_property
+    def observation_space(self):
+        """Of the whole batch; made when asked for, since its bounds take 8 n bytes per environment on the host."""
+        return self._space_of_all(self.single_observation_space)
+
+    @functools.cached_property
+    def action_space(self):
+        """Of the whole batch; made when asked for."""
+        return self._space_of_all(self.single_action_space)
+
+    def _space_of_all(self, space):
+        return batch_space(batch_space(space, self.num_agents) if self.agents else space, self.num_envs)
+
+    def __reduce__(self):
+        raise TypeError(
+            f"a batch of {self.name} is made of buffers and compiled kernels of its process and cannot be pickled or "
+            "copied: call envs.make(...) in the process that needs it, and hand it state() for set_state()"
+        )
+
+    def close(self, **kwargs):
+        """Ends the use of the batch; its tensors stay for whoever holds them."""
+        super().close(**kwargs)
+        self._started = False
+
+    # ---- reset and step ---------------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: Mapping | None = None
+    ) -> tuple[torch.Tensor, dict]:
+        """Starts an episode in every environment, or in those of a mask.
+
+        Args:
+            seed: starts the noise anew at episode 0, and whatever lasts longer than an episode; one integer, or one per
+                group. None goes on to the next episode.
+            options: the port's reset bounds (CartPole: low, high), which hold until the next full reset, or
+                "reset_mask" [B] bool, NumPy or torch; a mask on the device is not read back.
+
+        Returns:
+            obs [B, n] or [B, A, n], info: with agents active [B, A].
+
+        Raises:
+            ValueError, TypeError: as Gymnasium's vector environments do, and for a mask beside a seed or bounds.
+        """
+        mask, seeds, bounds = self._reset_arguments(seed, options)
+        if mask is None:
+            self._set_bounds(self.port.reset_bounds(bounds))
+        self._restart(mask, seeds)
+        return self._outputs[0], {"active": self._info["active"]} if self.agents else {}
+
+    def step(
+        self, action: torch.Tensor | np.ndarray | Mapping
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+        """One step of every environment.
+
+        Args:
+            action: [B], [B, n], [B, A] or [B, A, n] on the environment's device, of a dtype in `actions.types`; NumPy
+                arrays on the cpu; or a mapping, where the environment has a form of its own.
+
+        Returns:
+            obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, with agents [B, A, ...],
+            and info: final_obs like obs, episode_return [B] float32 (the agents' mean), episode_length [B] int32, valid
+            where `_final_obs` [B] is set and otherwise those of the row's previous episode; with agents active [B, A],
+            who plays on; the port's metrics [B]; with NEXT_STEP also is_reset [B].
+
+        Raises:
+            ValueError: wrong shape, type or device; where actions are checked, place and value of the first number
+                outside the space, and with DISABLED the first environment that needs a reset.
+            ResetNeeded: before the first reset.
+            ClosedEnvironmentError: after `close()`.
+        """
+        if not self._started:
+            self._require_started("the first step()")
+        if self._decode and isinstance(action, Mapping):
+            given = self._decode(self, action)
+            if self.checked:
+                self._require_unended()
+            structs.fill(self._call, input=0, **given)
+            self._steps[self.actions.types[0]]()
+            return *self._outputs, dict(self._info)
+        action = self.actions.take(action)
+        if self.checked:
+            self.actions.require_inside(action, self._outside)
+            self._require_unended()
+        self._call.input = action.data_ptr()
+        self._steps[action.dtype]()
+        return *self._outputs, dict(self._info)
+
+    def _reset_arguments(self, seed, options: Mapping | None):
+        """A mask [B] on the device or None, seeds to begin anew with or None, and the other options, checked."""
+        self._require_open()
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"options must be a mapping, got {type(options).__name__}")
+        options, known = dict(options or {}), self.port.reset_options
+        mask = options.pop("reset_mask", None)
+        for key in options:
+            if key not in known:
+                raise ValueError(f"unknown reset option {key!r}{nearest(key, (*known, 'reset_mask'))}")
+        if mask is None:
+            first = None if self._started else [int(s) for s in self._buffers["seeds"].cpu().numpy()]
+            return None, first if seed is None else self._seeds(seed), options
+        if seed is not None or options:
+            other = "a seed or with reset bounds" if known else "a seed"
+            raise ValueError(f"options['reset_mask'] cannot be combined with {other}")
+        self._require_started("a masked reset")
+        return self._mask(mask, "options['reset_mask']"), None, options
+
+    def _restart(self, mask: torch.Tensor | None, seeds: Sequence[int] | None):
+        """Starts an episode in the environments of a mask, or in all; with seeds the noise anew."""
+        if seeds is not None:
+            self._set_seeds(seeds)
+            self._buffers["clock"].zero_()
+        self._run("reset", input=0 if mask is None else mask, fresh=int(seeds is not None))
+        self._started = True
+
+    def _set_seeds(self, seeds: Sequence[int]):
+        self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
+
+    def _seeds(self, seed) -> list[int]:
+        several = isinstance(seed, Sequence) or (isinstance(seed, np.ndarray) and seed.ndim > 0)
+        seeds = list(seed) if several else [seed] * self.groups
+        if len(seeds) != self.groups:
+            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
+        return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
+
+    def _set_bounds(self, bounds: tuple[float, ...]):
+        """Writes the reset bounds, and notes whether no episode from them can be shorter than the fetch-ahead."""
+        standard = bounds == self.port.reset_bounds({}) and self.params == self.port.make_params(None, {})
+        enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
+        self._call.default_bounds = int(standard and enough)
+        self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype))
+
+    def _mask(self, mask, name: str) -> torch.Tensor:
+        """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
+        if not isinstance(mask, np.ndarray | torch.Tensor):
+            raise TypeError(f"{name} must be a NumPy or torch array, got {type(mask).__name__}")
+        if mask.dtype not in (np.bool_, torch.bool):
+            raise TypeError(f"{name} must have dtype bool, got {mask.dtype}")
+        if tuple(mask.shape) != (self.num_envs,):
+            raise ValueError(f"{name} must have shape ({self.num_envs},), got {tuple(mask.shape)}")
+        host = isinstance(mask, np.ndarray) or mask.device.type == "cpu"
+        if host and not mask.any():
+            raise ValueError(f"{name} must contain at least one True value")
+        tensor = torch.from_numpy(np.array(mask)) if isinstance(mask, np.ndarray) else mask.contiguous()
+        return tensor.to(self.device)
+
+    def _require_open(self):
+        if self.closed:
+            raise ClosedEnvironmentError(f"this batch of {self.name} is closed; make another with envs.make")
+
+    def _require_started(self, what: str):
+        self._require_open()
+        if not self._started:
+            raise ResetNeeded(f"call reset() before {what}")
+
+    def _require_unended(self):
+        """With autoreset disabled, where actions are checked: nothing that has ended is stepped."""
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._buffers["ended"].any():
+            first = int(self._buffers["ended"].nonzero()[0])
+            raise ValueError(
+                f"environment {first} has ended; with autoreset disabled it needs reset(options={{'reset_mask': ...}})"
+            )
+
+    # ---- policies and many steps at once ----------------------------------------------------------------------------
+
+    def random_actions(self, steps: int = 1) -> torch.Tensor:
+        """The documented random policy's actions for the next steps, a fresh tensor [steps, B], [steps, B, n],
+        [steps, B, A] or [steps, B, A, n] of uint8 (several lanes: int32), of a Box float32.
+
+        Only stepping moves the policy's clock: asked twice, it answers the same.
+        """
+        shape = (integer("steps", steps, 1, 2**31 - 1), *self.actions.shape)
+        actions = torch.empty(shape, dtype=self.actions.stored_type, device=self.device)
+        self._run("random_actions", steps=steps, actions=actions)
+        return actions
+
+    def actor(self, policy: "str | Linear") -> Callable[[torch.Tensor], torch.Tensor]:
+        """A policy as a function from obs [B, n] to actions [B], in torch operations on this device.
+
+        Raises:
+            ValueError: an unknown policy, or weights of the wrong shape or not finite.
+        """
+        return self._rollouts.actor(policy)
+
+    def rollout(
+        self, steps: int, policy: "str | Linear | MLP" = "random", store: str = "statistics", obs_dtype: str = "float32"
+    ) -> dict[str, torch.Tensor]:
+        """K steps in one launch with the state in registers; the batch is left as K calls of `step` would leave it.
+
+        One exception: info rows of episodes that ended before the last step are not written. A port with phases makes
+        the steps one by one.
+
+        Args:
+            steps: K, at least 1.
+            policy: "random", a `Linear` or an `MLP`; the random one alone where several lanes hold an environment or an
+                action has several numbers.
+            store: "statistics" (see `statistics`), or "trajectory", where one lane holds an environment.
+            obs_dtype: of a trajectory's observations, "float32" or "bfloat16"; the policy sees them rounded.
+
+        Returns:
+            Nothing for statistics; for a trajectory its buffers, overwritten by the next rollout of equal K: obs
+            [K, B, n] as the policy saw them, action [K, B] or [K, B, n] as the policy chose it (uint8, Box: float32),
+            reward [K, B] float32, terminated and truncated [K, B] bool. With an MLP also log_prob [K, B], and where it
+            has a critic value [K + 1, B] and bootstrap [K, B]: the value of the last observation of an episode that was
+            truncated and not terminated, else 0; all float32.
+
+        Raises:
+            ValueError: not SAME_STEP, an unknown policy, store or obs_dtype, or a policy that does not fit.
+            MemoryError: the trajectory does not fit.
+        """
+        self._require_started("a rollout")
+        integer("steps", steps, 1, 2**31 - 1)
+        if self.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
+        return self._rollouts.roll(steps, policy, store, obs_dtype)
+
+    def rollout_buffers(
+        self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
+    ) -> dict[str, torch.Tensor]:
+        """The buffers that `rollout` of a trajectory returns, before anything was rolled out: not a step is made.
+
+        Every roll-out of as many steps, the same kind of policy and the same obs_dtype fills them; one of another form
+        lets them go and has its own.
+
+        Raises:
+            ValueError: steps, policy or obs_dtype as for `rollout`.
+            MemoryError: the trajectory does not fit.
+        """
+        return self._rollouts.buffers(steps, policy, obs_dtype)
+
+    def trajectory_layout(
+        self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"
+    ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of every buffer that `rollout` with store="trajectory" returns; nothing is allocated."""
+        return self._rollouts.layout(steps, policy, obs_dtype)
+
+    def graph(self, policy: "str | Callable" = "random", steps: int = 1) -> Graph:
+        """Captures `steps` times policy and step in a CUDA graph on the environment's buffers.
+
+        Args:
+            policy: "random", or a function from observations to actions that never synchronises.
+            steps: steps per replay.
+
+        Returns:
+            A `Graph`; `replay()` runs it on torch's current stream.
+
+        Raises:
+            ValueError: not on CUDA, or actions are checked (a check synchronises).
+        """
+        self._require_started("capturing a graph")
+        steps = integer("steps", steps, 1, 2**31 - 1)
+        if self.device.type != "cuda":
+            raise ValueError(f"a CUDA graph needs device='cuda'; this environment is on {self.device}")
+        if self.checked:
+            raise ValueError("a CUDA graph needs check_actions=False: a check synchronises with the host")
+        if policy != "random" and not callable(policy):
+            raise ValueError(f"policy={policy!r} must be 'random' or a function from obs to actions")
+
+        def run():
+            actions = self.random_actions(steps) if policy == "random" else None
+            for k in range(steps):
+                self.step(actions[k] if policy == "random" else policy(self._outputs[0]))
+
+        before = {name: buffer.clone() for name, buffer in self._buffers.items()}
+        gc.collect()  # or a dead graph's memory may be freed in the midst of the capture, which would end it
+        try:
+            with torch.cuda.device(self.device):
+                graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    run()  # compiles and allocates what the capture must not
+                torch.cuda.current_stream().wait_stream(stream)
+                with torch.cuda.graph(graph, stream=stream):  # torch's own stream may be another device's
+                    run()
+        finally:
+            for name, buffer in self._buffers.items():
+                buffer.copy_(before[name])  # the warm-up leaves no trace
+        return Graph(graph, steps, (self, policy))
+
+    def render(self, indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
+        """Pictures of environments as the original draws them; the batch is only read.
+
+        Args:
+            indices: which environments; None is all.
+
+        Returns:
+            One uint8 array [height, width, 3] per environment.
+
+        Raises:
+            NotImplementedError: the environment has no pictures.
+            ImportError: what draws them is not installed.
+            ValueError: an index outside the batch.
+        """
+        if self.port.render is None:
+            raise NotImplementedError(f"{self.name} has no pictures")
+        self._require_started("render()")
+        return self.port.render(self, indices)
+
+    # ---- statistics and state ---------------------------------------------------------------------------------------
+
+    def _clear_statistics(self):
+        self._buffers["totals"].zero_()
+        for row, start in enumerate((np.inf, -np.inf, np.inf, -np.inf)):
+            self._buffers["extremes"][row] = start
+
+    def statistics(self) -> dict[str, torch.Tensor]:
+        """Episodes that ended since the last call: their number, and mean, minimum and maximum of return and length.
+
+        A return is that of one agent, or the mean of several agents'.
+
+        Returns:
+            0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
+            max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit; the mean is NaN
+            where unchecked actions made returns too large for such a sum.
+        """
+        totals = self._buffers["totals"]
+        episodes, steps, _ = totals.sum(dim=1).double()
+        # Whole numbers and fractions apart: the sum over all tiles may exceed 63 bits in units of 2^-20.
+        wholes, fractions = totals[2] >> RETURN_BITS, totals[2] & (2**RETURN_BITS - 1)
+        returns = wholes.sum().double() + fractions.sum().double() / 2**RETURN_BITS
+        extremes = self._buffers["extremes"]
+        none = torch.full_like(episodes, torch.nan)
+        # A tile's sum holds 63 bits: what could have overflown it is no sum.
+        largest = torch.where(totals[0] > 0, extremes[2:].abs().amax(dim=0), 0.0)
+        summed = (totals[0] * largest < 2.0 ** (63 - RETURN_BITS)).all()
+
+        def known(value):
+            return torch.where(episodes > 0, value, none)
+
+        found = {
+            "episodes": episodes,
+            "return_mean": torch.where(summed, known(returns / episodes), none),
+            "return_min": known(extremes[2].min()),
+            "return_max": known(extremes[3].max()),
+            "length_mean": known(steps / episodes),
+            "length_min": known(extremes[0].min()),
+            "length_max": known(extremes[1].max()),
+        }
+        self._clear_statistics()
+        return found
+
+    @functools.cached_property
+    def pool(self) -> str:
+        """Stands for the scenarios: a hash of the integers that the kernel reads of them, made when first asked for.
+
+        Not of the other numbers: their last bits are those of a machine's linear algebra.
+        """
+        digest = hashlib.sha256()
+        for name, table in sorted(self._tables.items()):
+            digest.update(f"{name} {tuple(table.shape)}".encode())
+            if not table.is_floating_point():
+                digest.update(table.cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def fields(self) -> dict[str, torch.Tensor]:
+        """Every field of the state by its name, as a view [B, ...] of it."""
+        return self._states.fields
+
+    def states(self, indices: Sequence[int]) -> torch.Tensor:
+        """Copies of the state [len(indices), k] of some environments."""
+        return self._states.rows["state"][indices]
+
+    def state(self) -> dict:
+        """A copy of everything the future depends on; `set_state` of it continues bit for bit.
+
+        Returns:
+            state [B, k] (fields of the batch's dtype; of others doubles and integers), elapsed int32, episode int64,
+            scenario, terminated, truncated, with agents that end by themselves active [B, A] and ended [B], the info
+            rows final_obs, episode_return and episode_length, running_return where kept, bounds, the integer clock
+            (batched steps since the seed) and seed (one per group); also params, a dict, and pool, by which
+            `set_state` sees a batch of other parameters or scenarios.
+        """
+        found = self._states.take()
+        if self._buffers["bounds"].numel():
+            found["bounds"] = self._buffers["bounds"].clone()
+        found["clock"] = int(self._buffers["clock"][0])
+        found["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
+        found["params"] = dataclasses.asdict(self.params)
+        return found | ({"pool": self.pool} if self._world.scenarios else {})
+
+    def set_state(self, state: Mapping, mask=None):
+        """Restores what `state()` gave, or the keys present; on an error nothing has changed.
+
+        Args:
+            state: arrays as `state()` returns them, and single fields of the state by their names; rows [B, ...] on any
+                device, or one environment's, which all get.
+            mask: [B] bool; other environments keep every bit. Not with seed, clock or bounds.
+
+        Raises:
+            ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
+                0 .. limit-1 for a running episode or 0 .. limit for one that has ended, params or pool of another batch
+                than this one; states without these two keys are taken from any.
+        """
+        self._require_open()
+        rows = None if mask is None else self._mask(mask, "set_state: mask")
+        found = self._states.check(self._without_world(state), WHOLE, rows)
+        bounds = self._bounds_of(state["bounds"]) if "bounds" in state else None
+        seeds = self._seeds(state["seed"]) if "seed" in state else None
+        clock = integer("set_state: clock", state["clock"], 0, 2**63 - 1) if "clock" in state else None
+
+        self._states.write(found, rows)
+        if self.port.rows == 1:
+            self._buffers["ended"].copy_(self._buffers["terminated"] | self._buffers["truncated"])
+        if bounds is not None:
+            self._set_bounds(bounds)
+        if seeds is not None:
+            self._set_seeds(seeds)
+        if clock is not None:
+            self._buffers["clock"].fill_(clock)
+        self._run("observe")
+        self._started = True
+
+    def _without_world(self, state):
+        """A state less its params and pool, which are this batch's; ValueError where they are another's."""
+        if not isinstance(state, Mapping):
+            return state
+        own, found = dataclasses.asdict(self.params), state.get("params", {})
+        if not isinstance(found, Mapping):
+            raise ValueError(f"set_state: params must be a mapping of names to values, got {type(found).__name__}")
+        for name, value in found.items():
+            if name not in own or own[name] != value:
+                here = f"has {own[name]!r}" if name in own else "has no such parameter"
+                raise ValueError(
+                    f"set_state: the state is of a batch with {name}={value!r}, this one {here}; without the key "
+                    "'params' it is taken all the same"
+                )
+        if "pool" in state and (not self._world.scenarios or state["pool"] != self.pool):
+            own = f"the {self._world.scenarios} of this one (pool={self.pool!r})"
+            raise ValueError(
+                f"set_state: the state is of a batch with other scenarios (pool={state['pool']!r:.40}) than {own}; "
+                "without the key 'pool' it is taken all the same"
+            )
+        return {key: value for key, value in state.items() if key not in WORLD}
+
+    def _bounds_of(self, bounds) -> tuple[float, ...]:
+        """Reset bounds of a state as the port gives them."""
+        options = self.port.reset_options
+        try:
+            values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"set_state: bounds must be numbers, got {bounds!r:.60}") from None
+        if values.shape != (len(options),):
+            raise ValueError(f"set_state: bounds have shape {values.shape}; needed: ({len(options)},)")
+        # The standard bounds come back as themselves, not as their float32 neighbours.
+        exact = {float(np.dtype(self.dtype).type(value)): value for value in self.port.reset_bounds({})}
+        return self.port.reset_bounds(
+            {name: exact.get(value, value) for name, value in zip(options, values.tolist(), strict=True)}
+        )

@@ -1,0 +1,280 @@
+"""The traits of an environment, as its `port.py` declares them; general code asks these and knows no environment."""
+
+import dataclasses
+import functools
+import inspect
+import itertools
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from ..checks import nearest
+from ..kernels import compile
+from ..policies import HIDDEN
+from ..spaces import MODES, Box, Discrete, MultiDiscrete
+
+TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
+TYPES = ("real", "float64", "int32")  # of state fields: the batch's dtype, and two that are the same in every batch
+Space = Box | Discrete | MultiDiscrete
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a state, in the order of its type in the kernel."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "real"  # one of TYPES
+    low: float = -math.inf  # that the kernel is written for
+    high: float = math.inf
+    finite: bool = True  # or infinity means something
+    angle: bool = False  # lives on the circle: two values that differ by whole turns are one
+
+
+@dataclass(frozen=True)
+class World:
+    """What a batch is made of besides its size: parameters and scenarios."""
+
+    params: Any
+    scenarios: int = 0  # of the pool; every episode plays one
+    tables: Callable[[str, int], Mapping[str, np.ndarray]] | None = None  # of dtype and B: fields of `struct Tables`
+    defines: Mapping[str, object] = field(default_factory=dict)  # compile-time choices of the environment's own
+    action: Space | None = None  # in place of the port's
+    metrics: Mapping[str, int] | None = None  # in place of the port's
+    shown: Mapping[str, Any] = field(default_factory=dict)  # attributes of the batch
+
+
+def plain(port: "Port", preset: str | None, params: Mapping) -> World:
+    """A world of parameters alone."""
+    return World(port.make_params(preset, params))
+
+
+@dataclass(frozen=True)
+class Port:
+    """One environment's parameters, spaces, state and launch; its dynamics are `kernel.cuh` beside it.
+
+    State, action, horizon, lanes and record are given as they are, or as functions of the parameters.
+    """
+
+    title: str  # as printed: "CartPole-v1"
+    params: type  # frozen dataclass of compile-time constants
+    state: tuple[Field, ...] | Callable[[Any], tuple[Field, ...]]
+    observation: Callable[[Any], Box]  # of one agent, from the parameters
+    action: Space | Callable[[Any], Space]  # of one agent
+    horizon: int | Callable[[Any], int]  # steps after which an episode is truncated
+    presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
+    default_preset: str = "original"
+    lanes: int | Callable[[Any], int] = 1  # threads of a GPU that hold an environment: 1, 8, 16, 32, 64, ..
+    agents: tuple[str, ...] = ()  # names; one agent has none
+    joint: bool = False  # several agents share one observation, reward and end
+    world: Callable[..., World] = plain  # of port, preset, parameters and options of its own
+    metrics: Mapping[str, int] = field(default_factory=dict)  # of each step, shown in info: how many numbers by name
+    record: int | Callable[[Any], int] = 0  # numbers of each step that trace=True keeps
+    decode: Callable[[Any, Mapping], Mapping] | None = None  # an action in a form of its own, of batch and mapping
+    phases: tuple[str | Callable, ...] = ("step",)  # kernels by name and functions of the batch; the step comes last
+    batched: type | None = None  # a subclass of BatchedEnv with methods of its own
+    builds: Callable[["Port"], Iterable[tuple[str, str, str, World, bool]]] | None = None  # see `units`
+    render: Callable | None = None  # of batch and indices: pictures
+    reset_bounds: Callable[[Mapping], tuple[float, ...]] = lambda options: ()  # from options of reset
+    reset_options: tuple[str, ...] = ()  # that reset_bounds reads, in the order of the bounds
+    shortest_episode: int = 0  # steps; with default parameters and bounds no episode is shorter
+    observes_state: bool = False  # an observation is the state itself, so that it can be a view of it
+    running_return: bool = True  # or the return follows from length and terminal flag
+    gymnasium_id: str | None = None  # of the original, where Gymnasium has it
+    reward_threshold: float | None = None
+
+    def __post_init__(self):
+        if self.lanes == 1 and (len(self.agents) > 1 or len(self.phases) > 1):
+            raise ValueError(f"{self.title}: several agents or phases need several lanes")
+
+    # ---- what an environment of given parameters is -----------------------------------------------------------------
+
+    @functools.cached_property
+    def own_options(self) -> list[str]:
+        """Names of the options that `world` takes."""
+        return list(inspect.signature(self.world).parameters)[3:]
+
+    @property
+    def rows(self) -> int:
+        """Agents with rows of their own in observations, rewards and flags."""
+        return 1 if self.joint else max(len(self.agents), 1)
+
+    def make_params(self, preset: str | None, overrides: Mapping):
+        """The parameters of a preset with single ones replaced.
+
+        Raises:
+            ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
+        """
+        if preset is not None and preset not in list(self.presets):
+            raise ValueError(f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}")
+        chosen = {**self.presets[preset or self.default_preset], **overrides}
+        known = {f.name: f for f in dataclasses.fields(self.params)}
+        for name, value in chosen.items():
+            if name not in known:
+                raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, known)}")
+            chosen[name] = constant(name, value, known[name])
+        return self.params(**chosen)
+
+    def of(self, trait: str, params=None):
+        """A trait of an environment of these parameters, or of the default ones."""
+        value = getattr(self, trait)
+        return value(self.make_params(None, {}) if params is None else params) if callable(value) else value
+
+    def fields(self, params=None) -> dict[str, Field]:
+        """The fields of the state by name, in order, of default parameters or of others."""
+        return {one.name: one for one in self.of("state", params)}
+
+    def counts(self, params) -> dict[str, int]:
+        """Numbers of the state by type."""
+        counts = dict.fromkeys(TYPES, 0)
+        for one in self.of("state", params):
+            counts[one.dtype] += math.prod(one.shape)
+        return counts
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are of a Box."""
+        return bounds(self.of("action"))[2] == "f"
+
+    @property
+    def policy_shape(self) -> tuple[int, int]:
+        """Outputs and inputs of a policy: choices (of a Box numbers) of an action, and observation components."""
+        low, high, kind = bounds(self.of("action"))
+        return int(high[0]) + 1 if kind == "i" and low.size == 1 else low.size, self.of("observation").shape[0]
+
+    # ---- its translation unit ---------------------------------------------------------------------------------------
+
+    def unit(
+        self,
+        folder: Path,
+        world: World,
+        *,
+        mode: str,
+        dtype: str,
+        limit: int,
+        tile: int,
+        view: bool = False,
+        hidden: int = 0,
+        trace: bool = False,
+        lanes: int | None = None,
+    ) -> str:
+        """The translation unit in one combination of compile-time choices.
+
+        Args:
+            folder: of the environment.
+            mode: of autoreset.
+            limit: steps after which an episode is truncated.
+            tile: environments per vector loop or block of threads, where one thread holds one.
+            view: observations are the state.
+            hidden: width of an MLP policy, whose rollouts the unit then has in place of steps, or 0.
+            trace: keep the record of a step.
+            lanes: in place of the port's.
+        """
+        params = world.params
+        counts, lanes = self.counts(params), lanes or self.of("lanes", params)
+        space = world.action or self.of("action", params)
+        low, high, kind = bounds(space)
+        metrics = self.metrics if world.metrics is None else world.metrics
+        defines = {
+            "ELAPSED": "u16" if limit <= 65535 else "int",
+            "AUTORESET": MODES[mode],
+            "LIMIT": limit,
+            "LANES": lanes,
+            "TILE": tile if lanes == 1 else 1,
+            "AGENTS": max(len(self.agents), 1),
+            "JOINT": int(self.rows == 1),
+            "REALS": counts["real"],
+            "DOUBLES": counts["float64"],
+            "INTEGERS": counts["int32"],
+            "OBS": self.observation(params).shape[0],
+            "CONTINUOUS": int(kind == "f"),
+            "NUMBERS": low.size,
+            "ACTION_LOW": listed(low),
+            "ACTION_HIGH": listed(high),
+            "CHOICES": int(high.flat[0]) + 1 if kind == "i" else 0,
+            "SCENARIOS": int(world.scenarios > 0),
+            "OWN_FORM": int(self.decode is not None),
+            "METRICS": sum(metrics.values()),
+            "RECORD": self.of("record", params) if trace else 0,
+            "TRACE": int(trace),
+            "RUNNING_RETURN": int(self.running_return),
+            "VIEW": int(view),
+            "HIDDEN": hidden,
+            **world.defines,
+        }
+        missing = [name for name, used in (("Tables", world.tables), ("Given", self.decode)) if used is None]
+        declarations = "".join(f"struct {name} {{\n    i64 none;\n}};\n" for name in missing)
+        before, around = ("lanes.cuh", "block.cuh") if lanes > 1 else ("state.cuh", "tile.cuh")
+        sources = compile.KERNELS / before, folder / "kernel.cuh", compile.KERNELS / around
+        return compile.unit(dtype, defines, params, *sources, declarations=declarations)
+
+    def units(self, folder: Path) -> dict[tuple[str, str, str], str]:
+        """All translation units with default parameters, as `envs.units` describes them."""
+        types = ("float32", "float64")
+        if self.builds:
+            return {
+                (mode, dtype, word): self.unit(
+                    folder, world, mode=mode, dtype=dtype, limit=self.of("horizon", world.params), tile=1, trace=trace
+                )
+                for mode, dtype, word, world, trace in self.builds(self)
+            }
+        world = self.world(self, None, {})
+        unit = functools.partial(self.unit, folder, world, limit=self.of("horizon", world.params), tile=TILES["cuda"])
+        found = {(mode, dtype, "copy"): unit(mode=mode, dtype=dtype) for mode, dtype in itertools.product(MODES, types)}
+        for mode in MODES if self.observes_state else ():
+            found[mode, "float32", "view"] = unit(mode=mode, dtype="float32", view=True)
+        if self.of("lanes", world.params) == bounds(self.of("action", world.params))[0].size == 1:
+            for dtype in types:
+                found["SameStep", dtype, "mlp"] = unit(mode="SameStep", dtype=dtype, hidden=max(HIDDEN))
+        return found
+
+
+def bounds(space: Space) -> tuple[np.ndarray, np.ndarray, str]:
+    """Lowest and highest of each number of an action, flat, and "f" for those of a box or "i" for choices."""
+    if isinstance(space, Box):
+        return np.ravel(space.low), np.ravel(space.high), "f"
+    choices = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
+    return np.zeros(choices.size), choices - 1, "i"
+
+
+def listed(values: np.ndarray) -> str:
+    """Numbers as C has them, one where all are equal."""
+    some = values[:1] if (values == values[0]).all() else values
+    return ", ".join(f"{float(value)!r}f" for value in some)
+
+
+def constant(name: str, value, spec):
+    """The value of a parameter as the constant a kernel gets: one of the choices, a bool, an int, or a float that
+    float32 can hold.
+
+    Args:
+        spec: the parameter's `dataclasses.Field`.
+
+    Raises:
+        ValueError: names the parameter, the value and what is allowed.
+    """
+    choices = get_args(spec.type)
+    if choices:
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
+        return value
+    if spec.type is bool:
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name}={value!r} must be True or False")
+        return bool(value)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name}={value!r} must be a number")
+    if not abs(value) <= float(np.finfo(np.float32).max):
+        raise ValueError(f"{name}={value!r} must be a finite number")
+    if spec.type is int:
+        if value != int(value):
+            raise ValueError(f"{name}={value!r} must be an integer")
+        return int(value)
+    if spec.metadata.get("positive") and not value >= np.finfo(np.float32).tiny:
+        raise ValueError(f"{name}={value!r} must be positive")
+    return float(value)
