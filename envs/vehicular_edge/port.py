@@ -11,7 +11,9 @@ import torch
 from ..block import BlockEnv
 from ..block_port import BlockPort, Layout, Sizes
 from ..checks import choice, integer
-from . import groups, observation, pack
+from . import action_groups as groups
+from . import kernel_tables as pack
+from . import observation
 from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 

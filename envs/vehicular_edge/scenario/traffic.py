@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import choice, integer
-from ..noise import philox
+from ...checks import choice, integer
+from ...noise import philox
 
 TRAFFIC_STREAM = 8
 GAP_M = 7.0  # from a vehicle to its leader, lengths included

@@ -1,16 +1,17 @@
 """The arrays of a scenario, drawn from Philox or in the published order.
 
-Fields are those of `scenario.Scenario`. Section numbers are the specification's.
+Fields are those of `Scenario`; README.md, 4.2 and 4.3, says what they are drawn from.
 """
 
 import random
 
 import numpy as np
 
-from ..checks import integer
-from ..noise import philox
-from . import links, published
-from .params import SERVER_PROBABILITY, Params
+from ...checks import integer
+from ...noise import philox
+from .. import published
+from ..params import SERVER_PROBABILITY, Params
+from . import links
 
 # Streams of Philox; the counter is (scenario index, element // 4, t, stream), and t is 0 where nothing depends on it.
 TYPES, VEHICLES, ROLES, COUNTS, SIZES, EDGES, V2V, V2I = range(8)

@@ -1,4 +1,4 @@
-"""The four operations of a slot as array code on NumPy or CuPy: `offloading`, `noma`, `queue_update` and `cost`.
+"""The four operations of a slot as array code: `offloading`, `noma`, `queue_update` and `cost` (README.md, 2.1 to 2.6).
 
 `xp` is numpy or cupy, B environments come first, and no loop runs over environments, clients or tasks. `when` is a pair
 of vectors [B], scenario and slot. Units: Mbit, Mbit/s, GHz, Gcycles, W, MB, m. Symbols as in tables.py.
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .layout import Array, of_nodes, of_places, of_routes
-from .params import BITS, FAMILIES, queue_shapes
+from ..params import BITS, FAMILIES, queue_shapes
+from .numbering import Array, of_nodes, of_places, of_routes
 from .tables import Tables
 
 MBIT = BITS * 1e-6  # of a MB

@@ -1,11 +1,11 @@
-"""What the original divides by: running maxima (Q11), or budgets and a frozen calibration."""
+"""Scales that the original divides by: running maxima (Q11), or budgets and a frozen calibration."""
 
 import math
 
 import numpy as np
 
+from ..params import DRIFTS, FAMILIES, Params, state_shapes
 from .nodes import Network, Queue
-from .params import DRIFTS, FAMILIES, Params, state_shapes
 
 POWERS = ("power_v2v", "power_v2i")
 

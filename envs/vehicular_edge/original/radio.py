@@ -1,4 +1,4 @@
-"""Radio and wire of the original (section 2.7 of the specification)."""
+"""Radio and wire of the original (README.md, 2.3)."""
 
 import math
 from typing import NamedTuple

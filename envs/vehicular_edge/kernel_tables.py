@@ -1,4 +1,4 @@
-"""Scenarios as the tables that the kernel reads (`struct Tables` in layout.cuh), packed once for a whole pool."""
+"""Tables that the kernel reads (`struct Tables` in layout.cuh): the scenarios of a pool, packed once."""
 
 from collections.abc import Sequence
 from dataclasses import replace

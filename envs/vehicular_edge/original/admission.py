@@ -1,14 +1,14 @@
-"""Who gets what in a slot of the original: shares of CPU and power, and the tasks that nodes admit (2.5, 2.6)."""
+"""Shares of CPU and power in a slot of the original, and the tasks that nodes admit (README.md, 2.1 and 2.2)."""
 
 import itertools
 
+from ..params import Params
 from .nodes import Client, Edge, Network, Node, Task, distinct_clients
-from .params import Params
 
 LEAST = 1e-6  # what is divided by, or goes into a logarithm, is at least this
 
 
-class Assignment:
+class Admission:
     """A slot's decisions.
 
     Args:

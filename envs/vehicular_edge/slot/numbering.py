@@ -1,4 +1,4 @@
-"""Where nodes and shares stand in the array form's vectors, and sums over them.
+"""Numbers of nodes, places and shares in the vectors of the array code, and sums over them.
 
 Nodes are numbered clients, servers, edges, cloud. A place is a CPU weight that a task can be given: each node has as
 many as it admits, in that order.
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .params import Params
+from ..params import Params
 
 Array = Any  # of NumPy or CuPy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .params import Params, state_shapes
+from ..params import Params, state_shapes
 
 VERSION = 1
 RUNNING = "running_"  # prefix of the running scales' names
