@@ -68,7 +68,7 @@ def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:
 
 
 def _scales(found, p: Params) -> np.ndarray:
-    """What the kernel divides by: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
+    """Scales of the kernel: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
     calibration = found.calibration
     size, work = calibration.size, calibration.work
     if p.running_scales:  # Q11: over the scenario

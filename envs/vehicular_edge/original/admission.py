@@ -73,14 +73,14 @@ class Admission:
             task.client.aimed.append(task)
 
     def at(self, node: Node) -> list[Task]:
-        """L: what a node admitted, in this order."""
+        """Tasks that a node admitted, in this order."""
         if self.indexed:
             return node.admitted
         clients = [node] if isinstance(node, Client) else self.order
         return [task for client in clients for task in client.tasks if task.admitted and task.node is node]
 
     def uploaded_at(self, edge: Edge) -> list[Task]:
-        """What was sent to an access edge."""
+        """Tasks that were sent to an access edge."""
         if self.indexed:
             return edge.uploaded
         return [task for client in self.order for task in client.tasks if task.uplink is edge]
@@ -92,7 +92,7 @@ class Admission:
         return [task for task in client.tasks if task.node.wired]
 
     def outcome(self, generated: list[int]) -> dict:
-        """How many of the tasks that each client generated [Nc] were admitted and how evenly, and why the others not.
+        """Tasks admitted of those that each client generated [Nc]: how many and how evenly, and why the others not.
 
         "dropped" counts tasks beyond J, beyond a cap, and without an access edge.
         """

@@ -186,7 +186,7 @@ class VehicularEdge(ParallelEnv):
         return self.episode.t
 
     def observe(self) -> np.ndarray:
-        """What both agents see, [D] in float64."""
+        """The vector that both agents see, [D] in float64."""
         return observe(self.episode)
 
     @property

@@ -13,7 +13,7 @@ class User(NamedTuple):
 
 
 def weaker(other: User, user: User, silent_ties: bool) -> bool:
-    """Whether `other` is decoded after `user`; of two equal gains the higher index counts as the weaker (Q18)."""
+    """True if `other` is decoded after `user`; of two equal gains the higher index counts as the weaker (Q18)."""
     if other.gain == user.gain:
         return not silent_ties and other.index > user.index
     return other.gain < user.gain

@@ -100,7 +100,7 @@ class Plan:
         return found
 
     def _task_terms(self) -> tuple[list[list[float]], list[list[float]]]:
-        """What each option of each task is worth: admitted or not, and besides if it is."""
+        """Worth of each option of each task: admitted or not, and besides if it is."""
         p, Q, drift = self.params, self.queues, self.drift
         Ne, S = p.edges, p.server_choices
         success = 0.5 / max(float(self.tables["count"].sum()), 1e-6)

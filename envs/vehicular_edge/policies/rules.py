@@ -112,7 +112,7 @@ def greedy(view: View, noise: Noise) -> Action:
 
 
 def promise(view: View) -> Array:
-    """How good each option of a client looks to `greedy`, [B, Nc, O]."""
+    """Score of each option of a client, of which `greedy` takes the highest, [B, Nc, O]."""
     xp, params = view.xp, view.params
     Nc, Ne = params.clients, params.edges
     free = {name: 1.0 / (1.0 + view.scaled(name)) for name in ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")}

@@ -1,7 +1,7 @@
-"""The scales that backlogs, costs and drifts are divided by: what the random policy reaches in ten episodes.
+"""Scales of backlogs, costs and drifts: what the random policy reaches in ten episodes (README.md, 4.6).
 
-The episodes run side by side as array code, which needs no compiler. Queues do not depend on any scale, so
-episodes that follow one another would find the same extremes.
+The episodes run side by side as array code, which needs no compiler. Queues do not depend on any scale, so episodes
+that follow one another would find the same extremes.
 """
 
 import functools
@@ -28,8 +28,8 @@ def calibrate(
     episodes: int = 10,
     seed: int = 264,
 ) -> Calibration:
-    """What the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10), largest size
-    and work, deviations of scores.
+    """Extremes that the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10),
+    largest size and work, deviations of scores.
 
     Args:
         traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
@@ -126,7 +126,7 @@ def _random_actions(params: Params, environments: np.ndarray, seed: int):
 
 
 def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:
-    """What the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
+    """Amounts whose largest the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
     backlog, into, out = before[name], flows["in"][name], flows["out"][name]
     if params.unsigned_drift:
         return np.abs((backlog - out) * into)

@@ -176,7 +176,7 @@ def _published_tasks(params: Params, seed: int) -> tuple[published.Tasks, np.ran
 
 
 def _published_fading(params: Params, stream: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Steps 5 and 6: the normals that the randomised PCA solver consumes, then the fading of both bands."""
+    """Steps 5 and 6 (README.md, 4.3): the normals that the randomised PCA solver consumes, then the fading."""
     T, Nc, Ns, Ne = params.slots, params.clients, params.servers, params.edges
     for links_ in (Nc * Ns, Nc * Ne):
         if max(T, links_) > 500 and params.components < 0.8 * min(T, links_):

@@ -1,4 +1,4 @@
-"""Scenario files: `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
+"""Scenario files (README.md, 4.1): `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
 
 import hashlib
 import json

@@ -146,7 +146,7 @@ def load(path, params: Params | None = None) -> Scenario:
 
 
 def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
-    """What the random policy reaches on a map or on given scenarios; ones where nothing is divided by it."""
+    """Scales that the random policy reaches on a map or on given scenarios; ones where nothing is divided by them."""
     if params.running_scales and params.unsigned_drift and params.raw_observation:
         return Calibration.ones(params)
     return (cached if isinstance(scenarios, str) else calibrate)(params, scenarios)

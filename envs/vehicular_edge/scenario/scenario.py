@@ -147,7 +147,7 @@ class Scenario:
 
     @cached_property
     def in_range(self) -> np.ndarray:
-        """Whether a client reaches a server, [T, Nc, Ns] bool."""
+        """True where a client reaches a server, [T, Nc, Ns] bool."""
         near = self.distance_v2v <= self.params.v2v_range_m
         near &= self.active_client[:, :, None] & self.active_server[:, None, :]
         if self.params.index_clash:  # Q7: indices of two unrelated lists
@@ -156,7 +156,7 @@ class Scenario:
 
     @cached_property
     def covered(self) -> np.ndarray:
-        """Whether a client reaches an edge node, [T, Nc, Ne] bool."""
+        """True where a client reaches an edge node, [T, Nc, Ne] bool."""
         return (self.distance_v2i <= self.edge_range) & self.active_client[:, :, None]
 
     @cached_property

@@ -51,7 +51,7 @@ def of_nodes(xp, layout: Layout, values) -> Array:
 
 
 def of_places(xp, values, decision) -> Array:
-    """What the tasks [B, Nc, J] bring to the places [B, places] that serve them; 0 where a place is empty."""
+    """Values of tasks [B, Nc, J] at the places [B, places] that serve them; 0 where a place is empty."""
     found = xp.take_along_axis(values.reshape(len(values), -1), decision.task, axis=1)
     return xp.where(decision.filled, found, 0.0)
 

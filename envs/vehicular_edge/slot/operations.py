@@ -17,7 +17,7 @@ MBIT = BITS * 1e-6  # of a MB
 
 
 class Decision(NamedTuple):
-    """Who computes what with which share: the slot after decoding and admission."""
+    """The slot after decoding and admission: where each task runs, and with which share."""
 
     target: Array  # [B, Nc, J] option 0..O-1; local where the chosen server does not exist
     present: Array  # [B, Nc, J] bool, there is such a task

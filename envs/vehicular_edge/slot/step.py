@@ -14,7 +14,7 @@ from .tables import Tables
 
 
 class Outcome(NamedTuple):
-    """What a slot led to, besides the next state."""
+    """Outcome of a slot, besides the next state."""
 
     observation: Array  # [B, D] of the next slot, or the final one
     reward: Array  # [B] of each agent
@@ -123,7 +123,7 @@ def observe(xp, tables: Tables, state: dict[str, Array], t) -> Array:
 
 
 def random_action(xp, params: Params, seed: int, environments: Array, clock: int) -> Array:
-    """What the random policy does in environments [B] at a step clock: [B, 2, A] float32 in [0, 1).
+    """Actions of the random policy in environments [B] at a step clock: [B, 2, A] float32 in [0, 1).
 
     Entry k of agent g is word (g A + k) mod 4 of the Philox block (environment, (g A + k) // 4, clock, RANDOM_POLICY).
     """
