@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from lockstep.agents import ppo
-from lockstep.envs.vehicular_edge.original import AGENTS
+from lockstep.envs.vehicular_edge.params import AGENTS
 from lockstep.experiments.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 from lockstep import envs

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from lockstep.envs.vehicular_edge import delays, original, policies, views
+from lockstep.envs.vehicular_edge import delays, original, policies
 from lockstep.envs.vehicular_edge.params import FAMILIES
 from lockstep.envs.vehicular_edge.scenario import draw
-from lockstep.envs.vehicular_edge.tables import tables
+from lockstep.envs.vehicular_edge.slot.tables import tables
 
 from lockstep import envs
 
@@ -47,8 +47,8 @@ def play(job: Job) -> Episode:
     policy = policies.POLICIES[job.policy]
 
     def act(_, t: int):
-        noise = views.Noise(job.seed, np.array([job.scenario]), np.array([t]))
-        action = policy(views.view_of_original(env, packed), noise)
+        noise = policies.Noise(job.seed, np.array([job.scenario]), np.array([t]))
+        action = policy(policies.view_of_original(env, packed), noise)
         return env.step_decoded(action["target"][0], action["share"][0])
 
     return run(env, act)
@@ -89,13 +89,13 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     pool = [drawn(job.traffic, job.scenario + number) for number in range(scenarios)]
     options = {"device": device, "scenarios": pool, "seed": job.seed, "dtype": dtype}
     env = envs.make("vehicular_edge", scenarios, trace=True, **options)
-    xp, policy, slots = views.namespace(env), policies.POLICIES[job.policy], env.params.slots
+    xp, policy, slots = policies.namespace(env), policies.POLICIES[job.policy], env.params.slots
     packed = tables(xp, env.scenarios)
     env.reset(seed=job.seed)
     chosen, numbers = host(env.state()["scenario"]), xp.arange(scenarios)
     records, backlogs = [], []
     for t in range(slots):
-        action = policy(views.view_of_port(env, packed), views.Noise(job.seed, numbers, numbers * 0 + t))
+        action = policy(policies.view_of_port(env, packed), policies.Noise(job.seed, numbers, numbers * 0 + t))
         *_, ended = env.step({name: torch.as_tensor(array, device=env.device) for name, array in action.items()})
         totals = {name: host(ended[name]) for name in ("dropped", "energy", "jain")}
         records.append(on_host(env.record()) | totals)

@@ -1,4 +1,4 @@
-// Actions and admission (sections 2.5 and 2.6 of the specification).
+// Actions and admission (README.md, 2.1 and 2.2).
 #pragma once
 
 // A number of a raw action as it acts: not a number is 0, others are clipped. In float64, where products with the number of

@@ -1,4 +1,4 @@
-"""What work waited: delays of tasks by route, deadlines and Little's law, from the flows of an episode.
+"""Delays of tasks by route, deadlines and Little's law, from the flows of an episode (README.md, 5.2).
 
 A(t) is what has arrived in a queue up to and with slot t, D(t) what has departed. The work of slot t leaves a stage in
 the first slot s with D(s) >= A(t); the stages of a route compose, since what departs in s arrives at the next stage in
@@ -21,7 +21,7 @@ OUTCOMES = {"on_time": ON_TIME, "late": LATE, "open": OPEN}
 
 
 class Flows(NamedTuple):
-    """What moved in an episode, in Mbit; the trailing axes of a family are those of its queue."""
+    """Flows of an episode in Mbit; the trailing axes of a family are those of its queue."""
 
     arrived: Mapping[str, np.ndarray]  # of each family [B, T, ...], in
     departed: Mapping[str, np.ndarray]  # [B, T, ...], dep
@@ -30,7 +30,7 @@ class Flows(NamedTuple):
 
 
 class Places(NamedTuple):
-    """What a scenario says of the way of a task; `places` makes one of a batch of scenarios."""
+    """The way of a task as a scenario has it; `places` makes one of a batch of scenarios."""
 
     count: np.ndarray  # [B, T, Nc] tasks, with those beyond J
     deadline_s: np.ndarray  # [B, T, Nc, J]
@@ -41,7 +41,7 @@ class Places(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What became of every task."""
+    """The fate of every task."""
 
     route: np.ndarray  # [B, T, Nc, J] index into ROUTES, or NOT_ADMITTED
     delay_s: np.ndarray  # [B, T, Nc, J]; inf where it was not served before the end, or not at all
@@ -86,7 +86,7 @@ def flows(records: Sequence[Mapping], params: Params) -> Flows:
 
 
 def places(scenarios: Sequence) -> Places:
-    """What the scenarios of B episodes say of the way of their tasks."""
+    """The way of the tasks of B episodes, of whose scenarios there is one each."""
     params = scenarios[0].params
 
     def stacked(name: str) -> np.ndarray:
@@ -159,7 +159,7 @@ def route_leaving(moved: Flows) -> dict[str, np.ndarray]:
 
 
 def deliver(moved: Flows, where: Places, params: Params) -> Delivery:
-    """What became of every task of B episodes."""
+    """The fate of every task of B episodes."""
     slots, S, Ne = moved.target.shape[1], params.server_choices, params.edges
     target = moved.target
     B, T, Nc, J = target.shape
@@ -229,7 +229,7 @@ def percentiles(delivered: Delivery, percents: Sequence[float] = (50, 95, 99)) -
 
 
 def histogram(delivered: Delivery, longest: int) -> np.ndarray:
-    """How many tasks [B, longest + 2] had a delay of 0, 1, .., longest seconds (rounded down), or a longer one.
+    """Number of tasks [B, longest + 2] with a delay of 0, 1, .., longest seconds (rounded down), or a longer one.
 
     Of the slots up to T - 1 - longest alone, whose delays up to `longest` are all known. A task that was not admitted
     has a longer one; those beyond J are not counted.

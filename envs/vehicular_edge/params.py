@@ -83,7 +83,7 @@ class Params:
     cloud_wire_mps: float = field(default=2.25e8, metadata=POSITIVE)  # v_C
     penalty_weight: float = field(default=1.0, metadata=POSITIVE)  # omega
 
-    # Behaviour of the published code that `physical` corrects; README.md has a line on each.
+    # Behaviour of the published code that `physical` corrects; README.md, 3, has a line on each.
     cloud_only_at_one: bool = False  # Q1
     interference_in_mw: bool = False  # Q2
     rate_weighted_bits: bool = False  # Q3

@@ -14,7 +14,7 @@ from ..batch import BatchedEnv, Field, Port, World
 from ..batch.actions import require_inside, tensor
 from ..checks import choice, integer
 from ..spaces import Box
-from . import groups, observation, pack
+from . import action_groups, kernel_tables, observation
 from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
@@ -98,7 +98,7 @@ def world(
     return World(
         chosen,
         scenarios=len(pool),
-        tables=lambda dtype, num_envs: pack.tables(pool, chosen, dtype, drawn),
+        tables=lambda dtype, num_envs: kernel_tables.tables(pool, chosen, dtype, drawn),
         defines=defines(chosen, drawn, profile, signed),
         action=action(chosen, signed),
         metrics=METRICS | ({"cycles": len(CYCLES)} if profile else {}),
@@ -146,8 +146,8 @@ class VehicularEdgeBatch(BatchedEnv):
 
     @functools.cached_property
     def action_groups(self) -> np.ndarray:
-        """Which numbers of an action belong together, see `groups.of`."""
-        return groups.of(self.params)
+        """Which numbers of an action belong together, see `action_groups.of`."""
+        return action_groups.of(self.params)
 
     @property
     def target_choices(self) -> int:

@@ -1,7 +1,7 @@
 """The published way to draw a scenario: Python's generator re-seeded for every entity, and NumPy's global stream.
 
 Facts of `neardws/HARL` at 02ada7ac9089. Which numbers are drawn, from what and in which order, is the contract of this
-file; `scenario.py` gives them their meaning.
+file; scenario/drawing.py gives them their meaning.
 """
 
 import random
@@ -38,7 +38,7 @@ def tasks(
     vehicle_ghz: tuple[float, float] = (10.0, 50.0),
     vehicle_mw: tuple[float, float] = (500.0, 1000.0),
 ) -> Tasks:
-    """Draws types, vehicles and arrivals (steps 1 to 3 of section 2.2); ranges are those of `Params`.
+    """Draws types, vehicles and arrivals (README.md, 4.3, steps 1 to 3); ranges are those of `Params`.
 
     The last three ranges change no other number: who wants only counts and sizes can leave them out.
     """

@@ -1,4 +1,4 @@
-// Queues, costs, drift, reward and observation (sections 2.8 to 2.12).
+// Queues, costs, drift, reward and observation (README.md, 2.4 to 2.7).
 #pragma once
 
 // One slot of a real queue: Q(t+1) = Q - min(Q, out) + in. Returns what leaves it.

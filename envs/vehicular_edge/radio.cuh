@@ -1,4 +1,4 @@
-// Rates of everybody who sends (section 2.7): a receiver decodes the strongest first, so that only weaker ones disturb.
+// Rates of everybody who sends (README.md, 2.3): a receiver decodes the strongest first, so that only weaker ones disturb.
 #pragma once
 
 FN const u64* senders_to(const Scratch& s, int r) { return r < NS ? s.member + r * WORDS : s.upload + (r - NS) * WORDS; }

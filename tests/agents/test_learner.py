@@ -80,7 +80,7 @@ def drawn(learners=1, shards=1, rows=300, seed=3) -> torch.Tensor:
 def reference(
     networks, distribution, batch, rows, continuous, clip_value, norm_adv, clip=0.2, ent_coef=0.01, vf_coef=0.5
 ):
-    """The gradient [P] of the loss of the specification in float64, by torch's differentiation; figures."""
+    """The gradient [P] of PPO's clipped loss in float64, by torch's differentiation; figures."""
     parameters = networks.parameters[0].double().requires_grad_()
     part = {name: tensor[0] for name, tensor in networks.parts(parameters.unsqueeze(0)).items()}
     row = {name: tensor[rows].double() for name, tensor in batch.items()}

@@ -34,7 +34,7 @@ def iterations(path) -> list[int]:
     return [int(row["iteration"]) for row in rows_of(path)]
 
 
-def test_a_row_is_in_the_file_at_once_under_the_columns_of_the_specification(tmp_path):
+def test_a_row_is_in_the_file_at_once_under_its_columns(tmp_path):
     path = tmp_path / "runs" / "progress.csv"
     with Log(path, 1000) as progress:
         progress.row({"iteration": 1, "env_steps": 128, "episode_return": math.nan, "lr": 0.00025, "wall_s": None})

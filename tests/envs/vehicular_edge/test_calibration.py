@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from lockstep.envs.noise import RANDOM_POLICY, philox
-from lockstep.envs.vehicular_edge import calibration, drawing, original
+from lockstep.envs.vehicular_edge import original
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes
-from lockstep.envs.vehicular_edge.scenario import Calibration, draw, draw_each, draw_pool
+from lockstep.envs.vehicular_edge.scenario import Calibration, calibration, draw, draw_each, draw_pool, drawing
 
 EPISODES = 2
 

@@ -10,7 +10,7 @@ import torch
 from lockstep.envs.vehicular_edge.original import get_state, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
-from lockstep.envs.vehicular_edge.traffic import TRAFFIC
+from lockstep.envs.vehicular_edge.scenario.traffic import TRAFFIC
 
 from lockstep import envs
 

@@ -9,10 +9,10 @@ import torch
 from lockstep.envs import noise
 from lockstep.envs.vehicular_edge import arrays, policies
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
-from lockstep.envs.vehicular_edge.plan import Plan, on_host
+from lockstep.envs.vehicular_edge.policies import Noise, View, view_of_original, view_of_port
+from lockstep.envs.vehicular_edge.policies.objective import Plan, on_host
 from lockstep.envs.vehicular_edge.scenario import draw
-from lockstep.envs.vehicular_edge.tables import tables
-from lockstep.envs.vehicular_edge.views import Noise, View, view_of_original, view_of_port
+from lockstep.envs.vehicular_edge.slot.tables import tables
 
 from lockstep import envs
 

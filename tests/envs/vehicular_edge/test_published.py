@@ -6,16 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from lockstep.envs.vehicular_edge import drawing, scenario_file
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
-from lockstep.envs.vehicular_edge.scenario import draw
+from lockstep.envs.vehicular_edge.scenario import draw, drawing, file
 
 SEED, K, N, T, M = 264, 100, 70, 50, 10
 
 
 @pytest.fixture(scope="module")
 def script():
-    """Steps 1 to 6 of section 2.2, one number after the other, and the first numbers of step 7."""
+    """Steps 1 to 6 of README.md, 4.3, one number after the other, and the first numbers of step 7."""
     out = SimpleNamespace(types=[], cpu=[], power=[], edges=[], type_of=[], rate=[], server=[])
     for k in range(K):
         random.seed(SEED + k)
@@ -125,7 +124,7 @@ def test_deadlines_lie_in_their_range(published):
 def test_an_index_changes_the_traffic_alone(published, switches):
     params = replace(published.params, **switches)
     one, other = (draw(params, "dense", index, calibration=published.calibration) for index in (0, 1))
-    changed = {name for name in scenario_file.shapes(params) if (getattr(one, name) != getattr(other, name)).any()}
+    changed = {name for name in file.shapes(params) if (getattr(one, name) != getattr(other, name)).any()}
     assert changed == {"xy_client", "xy_server", "pca_v2v_mean", "pca_v2v", "pca_v2i_mean", "pca_v2i"}
 
 

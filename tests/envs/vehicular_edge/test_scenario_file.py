@@ -6,9 +6,8 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from lockstep.envs.vehicular_edge import scenario_file
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, load
+from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, file, load
 
 
 @pytest.fixture
@@ -18,11 +17,11 @@ def drawn(small) -> Scenario:
 
 def rewrite(path, change_header=lambda header: None, **arrays):
     """Writes other content with the right hashes, as whoever makes a file by hand would."""
-    stored, header = scenario_file.read(path)
+    stored, header = file.read(path)
     header.pop("sha256_npz")
     change_header(header)
     stored |= arrays
-    scenario_file.write(path, {name: array for name, array in stored.items() if array is not None}, header)
+    file.write(path, {name: array for name, array in stored.items() if array is not None}, header)
 
 
 def assert_equal(one: Scenario, other: Scenario):

@@ -6,10 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from lockstep.envs.vehicular_edge import traces
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.params import FAMILIES, PRESETS, SWITCHES, Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, draw, from_trace
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw, from_trace, traces
 
 from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, switch, switched, world
 

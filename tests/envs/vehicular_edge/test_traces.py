@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lockstep.envs.vehicular_edge import gcj02, traces
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, from_trace
+from lockstep.envs.vehicular_edge.scenario import Calibration, from_trace, gcj02, traces
+from lockstep.envs.vehicular_edge.scenario.tracks import fill
 
 from lockstep import envs
 
@@ -81,7 +81,7 @@ def test_a_file_without_rows_has_no_records(tmp_path):
     path = tmp_path / "none.csv"
     path.write_text("Vehicle_ID,Global_Time,Local_X,Local_Y\n")
     with pytest.raises(ValueError, match=r"none\.csv: has no record in the window, needs vehicles=2"):
-        traces.fill(traces.ngsim(path), params_of(2, 2))
+        fill(traces.ngsim(path), params_of(2, 2))
     path.write_text("")
     with pytest.raises(ValueError, match=r"none\.csv: not a CSV file"):
         traces.ngsim(path)
@@ -279,7 +279,7 @@ def test_the_published_window_depends_on_the_machine(monkeypatch, zone, hours):
 
 def test_vehicles_with_most_records_are_taken_in_the_order_of_ids():
     rows = [(9, t, t, 0) for t in range(3)] + [(4, t, t, 5) for t in range(2)] + [(2, t, t, 7) for t in range(2)]
-    xy, active, box = traces.fill(records([*rows, (1, 0, 99, 99)]), params_of(2, 3))
+    xy, active, box = fill(records([*rows, (1, 0, 99, 99)]), params_of(2, 3))
     assert xy[0, :, 1].tolist() == [7, 0]  # vehicle 2 before vehicle 4 at a tie, then vehicle 9
     assert active[:, 0].tolist() == [True, True, False]
     assert box == (0, 0, 2, 7)
@@ -287,7 +287,7 @@ def test_vehicles_with_most_records_are_taken_in_the_order_of_ids():
 
 def test_only_whole_seconds_after_the_earliest_record_count():
     rows = [(1, 10.2 + k / 10, k, 0) for k in range(21)] + [(2, 10.7 + k / 10, -k, 0) for k in range(21)]
-    xy, active, _ = traces.fill(records(rows), params_of(2, 4))
+    xy, active, _ = fill(records(rows), params_of(2, 4))
     assert xy[:3, 0, 0].tolist() == [0, 10, 20]
     assert active[:, 0].tolist() == [True, True, True, False]
     assert xy[:, 1, 0].tolist() == [-5, -5, -15, -15]  # seen at 11.2 and 12.2
@@ -296,7 +296,7 @@ def test_only_whole_seconds_after_the_earliest_record_count():
 
 def test_gaps_are_filled_linearly_and_ends_held():
     rows = [(1, 0, 0, 0), (1, 4, 8, -4), (2, 2, 1, 1), (2, 3, 2, 2)]
-    xy, active, _ = traces.fill(records(rows), params_of(2, 6))
+    xy, active, _ = fill(records(rows), params_of(2, 6))
     assert xy[:, 0].tolist() == [[0, 0], [2, -1], [4, -2], [6, -3], [8, -4], [8, -4]]
     assert xy[:, 1, 0].tolist() == [1, 1, 1, 2, 2, 2]
     assert active[:, 0].tolist() == [True] * 5 + [False]
@@ -305,7 +305,7 @@ def test_gaps_are_filled_linearly_and_ends_held():
 
 def test_published_gaps_arrive_a_second_early_and_stop():
     rows = [(1, 0, 0, 0), (1, 4, 9, 0), (2, 0, 5, 5)]
-    xy, active, _ = traces.fill(records(rows), params_of(2, 7, published=True))
+    xy, active, _ = fill(records(rows), params_of(2, 7, published=True))
     assert xy[:, 0, 0].tolist() == [0, 3, 6, 9, 9, 9, 9]  # the last record ends a gap: velocity 0
     assert xy[:, 1, 0].tolist() == [5] * 7
     assert active.all()
@@ -313,13 +313,13 @@ def test_published_gaps_arrive_a_second_early_and_stop():
 
 def test_published_vehicles_go_on_with_their_last_velocity():
     rows = [(1, 0, 0, 0), (1, 1, 2, 1), (1, 2, 5, 3), (2, 0, 0, 0)]
-    xy, _, _ = traces.fill(records(rows), params_of(2, 5, published=True))
+    xy, _, _ = fill(records(rows), params_of(2, 5, published=True))
     assert xy[:, 0].tolist() == [[0, 0], [2, 1], [5, 3], [8, 5], [11, 7]]
 
 
 def test_published_vehicles_that_come_late_jump_back():
     rows = [(1, 3, 10, 0), (1, 4, 12, 0), (2, 0, 0, 0)]
-    xy, active, _ = traces.fill(records(rows), params_of(2, 6, published=True))
+    xy, active, _ = fill(records(rows), params_of(2, 6, published=True))
     # x0 + v, then x0 + (q + 2) v at q = 1 and 2, then the records, then the last velocity.
     assert xy[:, 0, 0].tolist() == [12, 16, 18, 10, 12, 14]
     assert active.all()
@@ -327,14 +327,14 @@ def test_published_vehicles_that_come_late_jump_back():
 
 def test_records_beyond_the_episode_still_bend_the_track():
     rows = [(1, 0, 0, 0), (1, 10, 100, 0), (2, 0, 0, 0), (2, 10, 0, 0)]
-    xy, active, _ = traces.fill(records(rows), params_of(2, 3))
+    xy, active, _ = fill(records(rows), params_of(2, 3))
     assert xy[:, 0, 0].tolist() == [0, 10, 20]
     assert active.all()
 
 
 def test_of_two_records_of_a_second_the_first_counts():
     rows = [(1, 0, 0, 0), (1, 1, 5, 0), (1, 1, 7, 0), (2, 0, 0, 0)]
-    xy, *_ = traces.fill(records(rows), params_of(2, 2))
+    xy, *_ = fill(records(rows), params_of(2, 2))
     assert xy[1, 0, 0] == 5
 
 
@@ -346,15 +346,15 @@ def test_records_are_vectors_of_finite_numbers():
     with pytest.raises(ValueError, match="records: utc_s holds no numbers"):
         traces.Records([1], ["noon"], [0.0], [0.0])
     with pytest.raises(ValueError, match="records must be of traces.Records, not list"):
-        traces.fill([], params_of(2, 2))
+        fill([], params_of(2, 2))
 
 
 def test_too_few_vehicles_are_counted():
     with pytest.raises(ValueError, match="records: has 2 vehicles in the window, needs vehicles=3"):
-        traces.fill(records([(1, 0, 0, 0), (2, 0, 1, 1)]), params_of(3, 2))
+        fill(records([(1, 0, 0, 0), (2, 0, 1, 1)]), params_of(3, 2))
     empty = traces.Records(np.array([], int), np.array([]), np.array([]), np.array([]), {"file": "far.csv"})
     with pytest.raises(ValueError, match=r"far\.csv: has no record in the window"):
-        traces.fill(empty, params_of(3, 2))
+        fill(empty, params_of(3, 2))
 
 
 # ---- scenarios

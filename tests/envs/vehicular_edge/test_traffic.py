@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from lockstep.envs.vehicular_edge import traffic
 from lockstep.envs.vehicular_edge.params import Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, draw_each
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw_each, traffic
 
 
 def speeds(xy: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""What the original divides by: running maxima (Q11), or budgets and a frozen calibration."""
+"""Scales that the original divides by: running maxima (Q11), or budgets and a frozen calibration."""
 
 import math
 
 import numpy as np
 
+from ..params import DRIFTS, FAMILIES, Params, state_shapes
 from .nodes import Network, Queue
-from .params import DRIFTS, FAMILIES, Params, state_shapes
 
 POWERS = ("power_v2v", "power_v2i")
 
@@ -61,7 +61,7 @@ class Scales:
         return {name: [value / scale[name] for value in values] for name, values in reported.items()}
 
     def drift(self, family: str, queues: list[Queue], calibration) -> list[float]:
-        """What each queue of a family contributes to the drift (Q10)."""
+        """Contribution of each queue of a family to the drift (Q10)."""
         scale = float(calibration.drift[DRIFTS.index(family)])
         if not self.params.unsigned_drift:
             return [queue.start * (queue.arrived - queue.departed) / scale for queue in queues]

@@ -1,4 +1,4 @@
-"""Where nodes and shares stand in the array form's vectors, and sums over them.
+"""Numbers of nodes, places and shares in the vectors of the array code, and sums over them.
 
 Nodes are numbered clients, servers, edges, cloud. A place is a CPU weight that a task can be given: each node has as
 many as it admits, in that order.
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .params import Params
+from ..params import Params
 
 Array = Any  # of NumPy or CuPy
 
@@ -51,7 +51,7 @@ def of_nodes(xp, layout: Layout, values) -> Array:
 
 
 def of_places(xp, values, decision) -> Array:
-    """What the tasks [B, Nc, J] bring to the places [B, places] that serve them; 0 where a place is empty."""
+    """Values of tasks [B, Nc, J] at the places [B, places] that serve them; 0 where a place is empty."""
     found = xp.take_along_axis(values.reshape(len(values), -1), decision.task, axis=1)
     return xp.where(decision.filled, found, 0.0)
 

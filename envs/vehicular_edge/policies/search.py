@@ -1,16 +1,34 @@
-"""The best action of one slot: a search over targets, CPU blocks and powers for the largest physical reward."""
+"""Policies that search: the targets, CPU blocks and powers of one slot for the largest physical reward."""
 
 import itertools
 import math
 
 import numpy as np
 
-from .plan import POWERS, Plan, on_host
-from .tables import Array
-from .views import View
+from ..slot.numbering import Array
+from .objective import POWERS, Plan, on_host
+from .rules import greedy
+from .views import Action, Noise, View
 
 ENUMERATED = 100_000  # combinations of targets and powers up to which all are tried
 PASSES = 2  # of single-task moves, where there are more
+
+
+def drift_plus_penalty(view: View, noise: Noise) -> Action:
+    """The action with the largest physical reward of the slot: exact where the combinations are few."""
+    return _one_slot(view, noise, along_routes=False)
+
+
+def backpressure(view: View, noise: Noise) -> Action:
+    """The same with the drift of the queues on the way, which the reward leaves out, so that sending is worth it."""
+    return _one_slot(view, noise, along_routes=True)
+
+
+def _one_slot(view: View, noise: Noise, along_routes: bool) -> Action:
+    start = greedy(view, noise)["target"]
+    found = [best(view, b, start[b], along_routes) for b in range(view.size)]
+    target, share = (view.xp.asarray(np.stack(parts)) for parts in zip(*found, strict=True))
+    return {"target": target, "share": share}
 
 
 def best(view: View, b: int, start: Array, along_routes: bool = False) -> tuple[np.ndarray, np.ndarray]:

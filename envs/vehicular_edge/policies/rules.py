@@ -1,22 +1,13 @@
-"""Policies without learning: functions of a view of a batch and of their noise, for the original and the port alike.
-
-A policy is `policy(view, noise) -> {"target": int32 [B, Nc, J], "share": float32 [B, A1]}`, the integer form of an
-action. Shares need not be normalised: the environment divides each CPU block and power pair by its sum.
+"""Policies that look up an option and search for nothing.
 
 Nodes are numbered through: client i is i, then come servers, edges and the cloud.
 """
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
-from lockstep.envs import noise as philox
 
-from . import one_slot
-from .tables import Array
-from .views import Noise, View
-
-Action = Mapping[str, Array]
-
+from ...noise import RANDOM_POLICY
+from ..slot.numbering import Array
+from .views import Action, Noise, View
 
 # ---- Layouts -------------------------------------------------------------------------------------------------------
 
@@ -65,7 +56,7 @@ def nearest_edge(view: View, noise: Noise) -> Action:
 def random(view: View, noise: Noise) -> Action:
     """Raw actions U[0, 1), decoded: what the port's own random policy does."""
     xp, params = view.xp, view.params
-    raw = noise.uniform(xp, 2 * params.action_length, philox.RANDOM_POLICY)
+    raw = noise.uniform(xp, 2 * params.action_length, RANDOM_POLICY)
     chosen = raw[:, : params.target_length].astype(np.float64)
     if params.cloud_only_at_one:
         option = xp.floor(chosen * (params.options - 1))
@@ -121,7 +112,7 @@ def greedy(view: View, noise: Noise) -> Action:
 
 
 def promise(view: View) -> Array:
-    """How good each option of a client looks to `greedy`, [B, Nc, O]."""
+    """Score of each option of a client, of which `greedy` takes the highest, [B, Nc, O]."""
     xp, params = view.xp, view.params
     Nc, Ne = params.clients, params.edges
     free = {name: 1.0 / (1.0 + view.scaled(name)) for name in ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")}
@@ -160,26 +151,3 @@ def band_weights(view: View) -> Array:
     means = [link.sum(axis=-1) / xp.maximum((link > 0).sum(axis=-1), 1) for link in links(view)]
     weights = xp.stack(means, axis=-1)
     return xp.where(weights.sum(axis=-1, keepdims=True) > 0, weights, 1.0).astype(np.float32)
-
-
-def drift_plus_penalty(view: View, noise: Noise) -> Action:
-    """The action with the largest physical reward of the slot (one_slot.py): exact where the combinations are few."""
-    return _one_slot(view, noise, along_routes=False)
-
-
-def backpressure(view: View, noise: Noise) -> Action:
-    """The same with the drift of the queues on the way, which the reward leaves out, so that sending is worth it."""
-    return _one_slot(view, noise, along_routes=True)
-
-
-def _one_slot(view: View, noise: Noise, along_routes: bool) -> Action:
-    start = greedy(view, noise)["target"]
-    found = [one_slot.best(view, b, start[b], along_routes) for b in range(view.size)]
-    target, share = (view.xp.asarray(np.stack(parts)) for parts in zip(*found, strict=True))
-    return {"target": target, "share": share}
-
-
-POLICIES: dict[str, Callable[[View, Noise], Action]] = {
-    policy.__name__: policy
-    for policy in (local, nearest_edge, random, rounding, greedy, drift_plus_penalty, backpressure)
-}

@@ -1,9 +1,4 @@
-"""The sequential original: two agents offload the tasks of vehicles, and share power and CPU among them.
-
-Objects and loops in float64, written like the specification. Every switch of `Params` works on its own, so the
-published model (preset "original"), the corrected one ("physical") and any mixture are one code. All other forms are
-compared with it. `episode.py` holds the model; this file makes it a PettingZoo environment.
-"""
+"""The original as a PettingZoo environment; episode.py holds the model."""
 
 import dataclasses
 import inspect
@@ -15,16 +10,16 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from ..checks import choice, integer, nearest
-from ..noise import RESET, philox
-from . import observation
+from ...checks import choice, integer, nearest
+from ...noise import RESET, philox
+from .. import observation
+from ..params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes
+from ..scenario import draw, pool_of
+from .checks import check_range, numbers
 from .episode import Episode
-from .nodes import Network
-from .params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
+from .nodes import Network, column
+from .observe import observe
 from .scales import Scales
-from .scenario import draw, pool_of
-
-__all__ = ["VehicularEdge", "get_state", "make", "set_state"]
 
 
 class VehicularEdge(ParallelEnv):
@@ -114,13 +109,13 @@ class VehicularEdge(ParallelEnv):
         """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] >= 0, not yet divided."""
         self._require_episode()
         p = self.params
-        target, share = _numbers("target", target), _numbers("share", share)
+        target, share = numbers("target", target), numbers("share", share)
         if target.shape != (p.clients, p.tasks) or not np.issubdtype(target.dtype, np.integer):
             raise ValueError(f"target {target.dtype} {target.shape} must be integers {(p.clients, p.tasks)}")
         if share.shape != (p.share_length,):
             raise ValueError(f"share {share.shape} must be {(p.share_length,)}")
-        _check_range("target", target, 0, p.options - 1)
-        _check_range("share", share, 0, math.inf)
+        check_range("target", target, 0, p.options - 1)
+        check_range("share", share, 0, math.inf)
         return self._play({"target": target, "share": share})
 
     def state(self) -> np.ndarray:
@@ -160,7 +155,7 @@ class VehicularEdge(ParallelEnv):
         self.episode.offloading(target.tolist(), share.tolist())
 
     def decode(self, offloading, allocation) -> tuple[np.ndarray, np.ndarray]:
-        """Options [Nc, J] and shares [A1] of raw vectors [A] (section 2.5)."""
+        """Options [Nc, J] and shares [A1] of raw vectors [A] (README.md, 2.1)."""
         p = self.params
         vectors = (np.asarray(vector, dtype=np.float64) for vector in (offloading, allocation))
         if self.signed:
@@ -191,8 +186,8 @@ class VehicularEdge(ParallelEnv):
         return self.episode.t
 
     def observe(self) -> np.ndarray:
-        """What both agents see, [D] in float64."""
-        return observation.vector(self.episode)
+        """The vector that both agents see, [D] in float64."""
+        return observe(self.episode)
 
     @property
     def record(self) -> dict:
@@ -212,13 +207,13 @@ class VehicularEdge(ParallelEnv):
             for j, task in enumerate(tasks):
                 target[i, j], admitted[i, j] = task.option, task.admitted
         flows = {
-            name: {family: _column(queues, part).reshape(shapes[family]) for family, queues in episode.queues.items()}
+            name: {family: column(queues, part).reshape(shapes[family]) for family, queues in episode.queues.items()}
             for name, part in (("in", "arrived"), ("out", "capacity"), ("dep", "departed"))
         }
         return {
             **episode.outcome,
             **flows,
-            "delay": {"in": _column(delay, "arrived"), "out": _column(delay, "capacity")},
+            "delay": {"in": column(delay, "arrived"), "out": column(delay, "capacity")},
             "rate_v2v": _rates(episode.network.servers, p.clients),
             "rate_v2i": _rates(episode.network.edges, p.clients),
             "target": target,
@@ -245,31 +240,10 @@ class VehicularEdge(ParallelEnv):
             raise ResetNeeded("no episode is open: call reset() first")
 
     def _check_vector(self, agent: str, vector):
-        vector, wanted = _numbers(f"action of agent {agent!r}", vector), (self.params.action_length,)
+        vector, wanted = numbers(f"action of agent {agent!r}", vector), (self.params.action_length,)
         if vector.shape != wanted:
             raise ValueError(f"action of agent {agent!r} has shape {vector.shape}, not {wanted}")
-        _check_range(f"action of agent {agent!r}", vector, -1 if self.signed else 0, 1)
-
-
-def _numbers(what: str, values) -> np.ndarray:
-    try:
-        values = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from error
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"{what} holds {values.dtype}, must hold real numbers")
-    return values
-
-
-def _check_range(what: str, values: np.ndarray, low: float, high: float):
-    wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
-    if wrong.any():
-        index = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(f"{what}: index {index} is {values[index]}, must lie in [{low}, {high}]")
-
-
-def _column(queues: list, part: str) -> np.ndarray:
-    return np.array([getattr(queue, part) for queue in queues], dtype=np.float64)
+        check_range(f"action of agent {agent!r}", vector, -1 if self.signed else 0, 1)
 
 
 def _rates(receivers: list, clients: int) -> np.ndarray:
@@ -319,39 +293,3 @@ def make(
         if preset is not None:
             params = {name: name in PRESETS[preset] for name in SWITCHES} | params
     return VehicularEdge(pool, dataclasses.replace(pool[0].params, **params), indexed, signed)
-
-
-def get_state(env: VehicularEdge) -> dict[str, np.ndarray]:
-    """Every field of `params.state_shapes`, in its shape and unit, as float64."""
-    queues, running = env.episode.queues | env.episode.virtual, env._scales.running
-    return {
-        name: (_column(queues[name], "backlog") if name in queues else np.array(running[name])).reshape(shape)
-        for name, shape in state_shapes(env.params).items()
-    }
-
-
-def set_state(env: VehicularEdge, state: dict, t: int):
-    """Puts the environment at the start of slot `t` of its present scenario.
-
-    Raises:
-        ValueError: a field is missing, unknown or of another shape, a backlog is none, or t is not in 0..T.
-    """
-    shapes, p = state_shapes(env.params), env.params
-    if set(state) != set(shapes):
-        raise ValueError(f"state must have the fields {', '.join(shapes)}; got {', '.join(state)}")
-    t = integer("t", t, 0, p.slots)
-    queues, fields = env.episode.queues | env.episode.virtual, {}
-    for name, shape in shapes.items():
-        values = fields[name] = _numbers(f"state field {name!r}", state[name]).astype(np.float64)
-        if values.shape != shape:
-            raise ValueError(f"state field {name!r} has shape {values.shape}, not {shape}")
-        if name in queues:
-            _check_range(f"state field {name!r}", values, 0, math.inf)
-    for name, values in fields.items():
-        if name in queues:
-            for queue, backlog in zip(queues[name], values.ravel().tolist(), strict=True):
-                queue.put(backlog)
-        else:
-            env._scales.running[name] = values.tolist()
-    env.episode.enter(t)
-    env.agents = list(AGENTS) if t < p.slots else []

@@ -1,4 +1,4 @@
-"""The four operations of a slot as array code on NumPy or CuPy: `offloading`, `noma`, `queue_update` and `cost`.
+"""The four operations of a slot as array code: `offloading`, `noma`, `queue_update` and `cost` (README.md, 2.1 to 2.6).
 
 `xp` is numpy or cupy, B environments come first, and no loop runs over environments, clients or tasks. `when` is a pair
 of vectors [B], scenario and slot. Units: Mbit, Mbit/s, GHz, Gcycles, W, MB, m. Symbols as in tables.py.
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .layout import Array, of_nodes, of_places, of_routes
-from .params import BITS, FAMILIES, queue_shapes
+from ..params import BITS, FAMILIES, queue_shapes
+from .numbering import Array, of_nodes, of_places, of_routes
 from .tables import Tables
 
 MBIT = BITS * 1e-6  # of a MB
 
 
 class Decision(NamedTuple):
-    """Who computes what with which share: the slot after decoding and admission."""
+    """The slot after decoding and admission: where each task runs, and with which share."""
 
     target: Array  # [B, Nc, J] option 0..O-1; local where the chosen server does not exist
     present: Array  # [B, Nc, J] bool, there is such a task

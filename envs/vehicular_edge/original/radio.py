@@ -1,4 +1,4 @@
-"""Radio and wire of the original (section 2.7 of the specification)."""
+"""Radio and wire of the original (README.md, 2.3)."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class User(NamedTuple):
 
 
 def weaker(other: User, user: User, silent_ties: bool) -> bool:
-    """Whether `other` is decoded after `user`; of two equal gains the higher index counts as the weaker (Q18)."""
+    """True if `other` is decoded after `user`; of two equal gains the higher index counts as the weaker (Q18)."""
     if other.gain == user.gain:
         return not silent_ties and other.index > user.index
     return other.gain < user.gain

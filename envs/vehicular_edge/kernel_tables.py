@@ -1,4 +1,4 @@
-"""Scenarios as the tables that the kernel reads (`struct Tables` in layout.cuh), packed once for a whole pool."""
+"""Tables that the kernel reads (`struct Tables` in layout.cuh): the scenarios of a pool, packed once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +68,7 @@ def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:
 
 
 def _scales(found, p: Params) -> np.ndarray:
-    """What the kernel divides by: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
+    """Scales of the kernel: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
     calibration = found.calibration
     size, work = calibration.size, calibration.work
     if p.running_scales:  # Q11: over the scenario

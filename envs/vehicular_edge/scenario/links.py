@@ -1,6 +1,6 @@
-"""What positions and fading say about the links: distances, gains, who reaches whom, and their main components.
+"""Links between positions: distances, gains, who reaches whom, and the main components of distances.
 
-Plain functions of arrays; leading axes are free unless a shape says otherwise. Section numbers are the specification's.
+Plain functions of arrays; leading axes are free unless a shape says otherwise.
 """
 
 import functools
@@ -19,7 +19,7 @@ def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def gains(distance: np.ndarray, fading: np.ndarray, exponent: float) -> np.ndarray:
-    """g = X^2 d^-alpha (2.7)."""
+    """g = X^2 d^-alpha (README.md, 2.3)."""
     return fading**2 * distance**-exponent
 
 
@@ -66,16 +66,16 @@ def _linear_algebra() -> ThreadpoolController:
 
 
 def scores(features: np.ndarray, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
-    """What `main_components` leaves of the features [T, F]: [T, count]."""
+    """Features [T, F] along the components that `main_components` found: [T, count]."""
     with one_thread():
         return (features - mean) @ components.T
 
 
 def main_components(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and first right singular vectors of the centred features; each one's largest loading is positive (2.12).
+    """Mean and first right singular vectors of the centred features; each one's largest loading is positive.
 
     The singular vectors come from the T x T Gram matrix, as T is much smaller than F. A component along which nothing
-    varies is 0, and so are its scores.
+    varies is 0, and so are its scores (README.md, 2.7).
 
     Args:
         features: [..., T, F].

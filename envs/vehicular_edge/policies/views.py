@@ -1,4 +1,4 @@
-"""What a policy sees of a batch: the slot's tables and the backlogs, and the random numbers that are its own.
+"""Views of a batch for a policy: the slot's tables and the backlogs, and the random numbers that are its own.
 
 Arrays have a leading batch axis B and live where the environment does (NumPy or CuPy); they are for reading only.
 """
@@ -9,12 +9,14 @@ from functools import cached_property
 from types import ModuleType
 
 import numpy as np
-from lockstep.envs import noise
 
-from .params import BITS, Params
-from .tables import Array, Tables, tables
+from ... import noise
+from ..params import BITS, Params
+from ..slot.numbering import Array
+from ..slot.tables import Tables, tables
 
 STREAM = 9  # of the policies' own random numbers
+Action = Mapping[str, Array]  # the integer form: {"target": int32 [B, Nc, J], "share": float32 [B, A1]}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Noise:
 
 def view_of_original(env, packed: Tables | None = None) -> View:
     """The view, with B = 1, of the original; `packed`: tables of its scenarios, which the next slots can use again."""
-    from .original import get_state
+    from ..original import get_state
 
     packed = packed or tables(np, env.scenarios)
     index = next(number for number, scenario in enumerate(env.scenarios) if scenario is env.episode.scenario)

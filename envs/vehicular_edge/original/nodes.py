@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .params import BITS, Params
+from ..params import BITS, Params
 
 
 class Queue:
@@ -98,6 +98,11 @@ class Task:
     @property
     def mbit(self) -> float:
         return self.size_mb * BITS * 1e-6
+
+
+def column(queues: list, part: str) -> np.ndarray:
+    """One quantity of every queue, [n] float64."""
+    return np.array([getattr(queue, part) for queue in queues], dtype=np.float64)
 
 
 def distinct_clients(tasks: list[Task]) -> list[Client]:

@@ -1,14 +1,14 @@
-"""Who gets what in a slot of the original: shares of CPU and power, and the tasks that nodes admit (2.5, 2.6)."""
+"""Shares of CPU and power in a slot of the original, and the tasks that nodes admit (README.md, 2.1 and 2.2)."""
 
 import itertools
 
+from ..params import Params
 from .nodes import Client, Edge, Network, Node, Task, distinct_clients
-from .params import Params
 
 LEAST = 1e-6  # what is divided by, or goes into a logarithm, is at least this
 
 
-class Assignment:
+class Admission:
     """A slot's decisions.
 
     Args:
@@ -73,14 +73,14 @@ class Assignment:
             task.client.aimed.append(task)
 
     def at(self, node: Node) -> list[Task]:
-        """L: what a node admitted, in this order."""
+        """Tasks that a node admitted, in this order."""
         if self.indexed:
             return node.admitted
         clients = [node] if isinstance(node, Client) else self.order
         return [task for client in clients for task in client.tasks if task.admitted and task.node is node]
 
     def uploaded_at(self, edge: Edge) -> list[Task]:
-        """What was sent to an access edge."""
+        """Tasks that were sent to an access edge."""
         if self.indexed:
             return edge.uploaded
         return [task for client in self.order for task in client.tasks if task.uplink is edge]
@@ -92,7 +92,7 @@ class Assignment:
         return [task for task in client.tasks if task.node.wired]
 
     def outcome(self, generated: list[int]) -> dict:
-        """How many of the tasks that each client generated [Nc] were admitted and how evenly, and why the others not.
+        """Tasks admitted of those that each client generated [Nc]: how many and how evenly, and why the others not.
 
         "dropped" counts tasks beyond J, beyond a cap, and without an access edge.
         """

@@ -1,4 +1,4 @@
-"""Scenario files: `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
+"""Scenario files (README.md, 4.1): `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .params import Params, state_shapes
+from ..params import Params, state_shapes
 
 VERSION = 1
 RUNNING = "running_"  # prefix of the running scales' names

@@ -1,27 +1,19 @@
-"""A scenario: everything that an episode does not decide, and the tables that follow from it.
+"""A scenario: everything that an episode does not decide, and the tables that follow from it (README.md, 4.1).
 
-Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices. Section numbers are those of the
-specification.
+Axes: T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
-import torch
 
-from ..checks import integer, require_memory
-from . import drawing, links, scenario_file
-from .params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params
-from .traces import Records, fill
-from .traffic import box, simulate
+from ..params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params
+from . import file, links
+from .drawing import distances
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
 SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
-TOGETHER = 64  # scenarios whose traffic is simulated at once
-LINK_BYTES = 40  # that drawing takes for each link of each slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,33 +105,33 @@ class Scenario:
 
     def save(self, path):
         """Writes `<path>.npz` and `<path>.json`; a path may have one of these suffixes already."""
-        arrays = {name: getattr(self, name) for name in scenario_file.shapes(self.params)}
-        arrays |= {scenario_file.RUNNING + name: scale for name, scale in (self.running or {}).items()}
+        arrays = {name: getattr(self, name) for name in file.shapes(self.params)}
+        arrays |= {file.RUNNING + name: scale for name, scale in (self.running or {}).items()}
         header = {name: getattr(self, name) for name in HEADER}
         header["preset"] = _preset(self.params)
         header["params"] = asdict(self.params)
         header["calibration"] = {name: np.asarray(value).tolist() for name, value in vars(self.calibration).items()}
-        scenario_file.write(path, arrays, header)
+        file.write(path, arrays, header)
 
     def check(self, where: str = "scenario") -> "Scenario":
         """Itself; ValueError names what in it has no meaning, and the array and the first index."""
-        scenario_file.check(vars(self), self.params, where)
+        file.check(vars(self), self.params, where)
         if not 0.0 < self.mean_density < np.inf:
             raise ValueError(f"{where}: mean_density is {self.mean_density}, must be finite and positive")
         if self.params.jumping_tracks:
-            scenario_file.check_distances(self.distance_v2v, "distance_v2v", where)
-            scenario_file.check_distances(self.distance_v2i, "distance_v2i", where)
+            file.check_distances(self.distance_v2v, "distance_v2v", where)
+            file.check_distances(self.distance_v2i, "distance_v2i", where)
         return self
 
     @cached_property
     def distance_v2v(self) -> np.ndarray:
         """[T, Nc, Ns] m."""
-        return drawing.distances(self.params, self.xy_client, self.xy_server)
+        return distances(self.params, self.xy_client, self.xy_server)
 
     @cached_property
     def distance_v2i(self) -> np.ndarray:
         """[T, Nc, Ne] m."""
-        return drawing.distances(self.params, self.xy_client, self.edge_xy)
+        return distances(self.params, self.xy_client, self.edge_xy)
 
     @cached_property
     def gain_v2v(self) -> np.ndarray:
@@ -155,7 +147,7 @@ class Scenario:
 
     @cached_property
     def in_range(self) -> np.ndarray:
-        """Whether a client reaches a server, [T, Nc, Ns] bool."""
+        """True where a client reaches a server, [T, Nc, Ns] bool."""
         near = self.distance_v2v <= self.params.v2v_range_m
         near &= self.active_client[:, :, None] & self.active_server[:, None, :]
         if self.params.index_clash:  # Q7: indices of two unrelated lists
@@ -164,7 +156,7 @@ class Scenario:
 
     @cached_property
     def covered(self) -> np.ndarray:
-        """Whether a client reaches an edge node, [T, Nc, Ne] bool."""
+        """True where a client reaches an edge node, [T, Nc, Ne] bool."""
         return (self.distance_v2i <= self.edge_range) & self.active_client[:, :, None]
 
     @cached_property
@@ -220,186 +212,9 @@ class Scenario:
         return self.task_bits * self.task_cycles
 
 
-def draw(
-    params: Params | None = None,
-    traffic: str = "arterial",
-    index: int = 0,
-    seed: int = 264,
-    calibration: Calibration | None = None,
-) -> Scenario:
-    """Draws a scenario on synthetic traffic.
-
-    Args:
-        traffic: one of `traffic.TRAFFIC`.
-        index: of the scenario in its pool, 0 .. 2^32-1; with draw="published" it changes the traffic alone.
-        seed: 0 .. 2^64-1; with draw="published" to 2^32-1.
-        calibration: None takes what `calibration.calibrate` finds for these parameters on this map.
-    """
-    params, index, seed = _params(params), _index(index), _seed(seed)
-    xy = simulate(traffic, params.vehicles, params.slots, seed, index)
-    return _warmed_up(_drawn(params, traffic, xy, index, seed, calibration or _calibration(params, traffic)))
-
-
-def draw_each(
-    params: Params | None = None,
-    traffic: str = "arterial",
-    count: int = 8,
-    seed: int = 264,
-    calibration: Calibration | None = None,
-) -> Iterator[Scenario]:
-    """Scenarios 0 .. count-1 of `draw`, one after the other, as thousands of them do not fit in memory.
-
-    All start from the running scales of scenario 0, as the environments of a pool do.
-    """
-    params, seed, count = _params(params), _seed(seed), integer("count", count, 1, 2**32)
-    calibration = calibration or _calibration(params, traffic)
-    running = None
-    for first in range(0, count, TOGETHER):
-        indices = np.arange(first, min(first + TOGETHER, count))
-        for index, xy in zip(indices, simulate(traffic, params.vehicles, params.slots, seed, indices), strict=True):
-            one = _drawn(params, traffic, xy, int(index), seed, calibration)
-            one = _warmed_up(one) if index == 0 else replace(one, running=running)
-            running = one.running
-            yield one
-
-
-def draw_pool(
-    params: Params | None = None,
-    traffic: str = "arterial",
-    count: int = 8,
-    seed: int = 264,
-    calibration: Calibration | None = None,
-) -> list[Scenario]:
-    """The scenarios of `draw_each`; MemoryError where the arrays of all do not fit."""
-    each = draw_each(params, traffic, count, seed, calibration)
-    first = next(each)
-    size = sum(array.nbytes for array in vars(first).values() if isinstance(array, np.ndarray))
-    require_memory(count * size, torch.device("cpu"), "scenarios", count)
-    return [first, *each]
-
-
-def from_trace(
-    records: Records,
-    params: Params | None = None,
-    index: int = 0,
-    seed: int = 264,
-    calibration: Calibration | None = None,
-    name: str = "trace",
-    edge_xy=None,
-) -> Scenario:
-    """A scenario on recorded traffic; everything but the positions is drawn as by `draw`.
-
-    Args:
-        records: of the window, see `traces`.
-        calibration: None takes what the random policy reaches on this very scenario.
-        edge_xy: where the edge nodes stand, [Ne, 2] m; None draws places in the box of the records.
-    """
-    params, index, seed = _params(params), _index(index), _seed(seed)
-    xy, active, extent = fill(records, params)
-    drawn = Scenario(
-        params=params,
-        **drawing.fields(params, xy, active, extent, index, seed, edge_xy),
-        calibration=calibration or Calibration.ones(params),
-        name=name,
-        source=records.source,
-        index=index,
-        seed=seed,
-    ).check(records.source.get("file", name))
-    if calibration is None:
-        drawn = replace(drawn, calibration=_calibration(params, [drawn]))
-    return _warmed_up(drawn)
-
-
-def pool_of(given, field: str = "scenario") -> list[Scenario]:
-    """The scenarios that a user hands over: a `Scenario`, a path of a scenario file, or a list or tuple of them.
-
-    Args:
-        field: named by the errors.
-    """
-    many = list(given) if isinstance(given, list | tuple) else [given]
-    if not many:
-        raise ValueError(f"{field}=[] must hold at least one")
-    found = [load(one) if isinstance(one, str | Path) else one for one in many]
-    for one in found:
-        if not isinstance(one, Scenario):
-            raise ValueError(f"{field}={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
-    return found
-
-
-def load(path, params: Params | None = None) -> Scenario:
-    """Reads what `Scenario.save` wrote.
-
-    Args:
-        path: without suffix, or with one of the two.
-        params: what the scenario is played with, None for what it was drawn with; the sizes must agree.
-    """
-    arrays, header = scenario_file.read(path)
-    try:
-        own = Params(**header["params"])
-        calibration = Calibration(**header["calibration"])
-        stated = {name: header[name] for name in HEADER}
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path}: the JSON lacks a field or has an unknown one: {error}") from error
-    arrays = scenario_file.check(arrays, own, str(path))
-    running = {
-        name.removeprefix(scenario_file.RUNNING): arrays.pop(name)
-        for name in list(arrays)
-        if name.startswith(scenario_file.RUNNING)
-    }
-    found = Scenario(params=own, **arrays, **stated, calibration=calibration, running=running or None)
-    return (found if params is None else found.under(params, str(path))).check(str(path))
-
-
-def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
-    return Scenario(
-        params=params,
-        **drawing.fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
-        calibration=calibration,
-        name=f"{traffic}-{index}",
-        source={"traffic": traffic},
-        index=index,
-        seed=seed,
-    )
-
-
-def _params(params: Params | None) -> Params:
-    """Given or default parameters; MemoryError where so many links do not fit, which says how many would."""
-    params = params or Params()
-    links_ = params.slots * params.clients * (params.servers + params.edges)
-    require_memory(links_ * LINK_BYTES, torch.device("cpu"), "links of all slots", links_)
-    return params
-
-
-def _index(index: int) -> int:
-    return integer("index", index, 0, 2**32 - 1)  # a word of Philox's counter
-
-
-def _seed(seed: int) -> int:
-    return integer("seed", seed, 0, 2**64 - 1)  # Philox's key
-
-
 def _preset(params: Params) -> str | None:
     """The preset whose switches and drawing these are."""
     for name, chosen in PRESETS.items():
         if params == replace(params, **dict.fromkeys(SWITCHES, False) | {"draw": "philox"} | chosen):
             return name
     return None
-
-
-def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
-    """What the random policy reaches on a map or on given scenarios; ones where nothing is divided by it."""
-    if params.running_scales and params.unsigned_drift and params.raw_observation:
-        return Calibration.ones(params)
-    from . import calibration  # which draws scenarios itself, with ones
-
-    found = calibration.cached if isinstance(scenarios, str) else calibration.calibrate
-    return found(params, scenarios)
-
-
-def _warmed_up(scenario: Scenario) -> Scenario:
-    """With first running scales where the parameters ask for them (Q11)."""
-    if not scenario.params.running_scales:
-        return scenario
-    from .calibration import warm_up
-
-    return replace(scenario, running=warm_up(scenario))

@@ -1,15 +1,15 @@
 """One episode of the original: what a slot does to the queues, and what it costs.
 
-Each method names its section of the specification; (Qn) marks a switch.
+Headings name the sections of README.md; (Qn) marks a switch.
 """
 
 import itertools
 import math
 
-from . import radio
-from .assignment import LEAST, Assignment
+from ..params import DRIFTS, FAMILIES, Params, queue_shapes, state_shapes
+from .admission import LEAST, Admission
 from .nodes import Client, Cloud, Edge, Network, Node, Queue, Server, Task, VirtualQueue, distinct_clients
-from .params import DRIFTS, FAMILIES, Params, queue_shapes, state_shapes
+from .radio import User, sic_rates, wire_rate
 from .scales import POWERS, Scales
 
 
@@ -23,7 +23,7 @@ class Episode:
 
     def __init__(self, network: Network, params: Params, scales: Scales, indexed: bool):
         self.network, self.params, self.scales, self.indexed = network, params, scales, indexed
-        self.assigned = Assignment(network, params, indexed)
+        self.assigned = Admission(network, params, indexed)
         self.scenario = network.scenario
         self.queues = {name: [Queue() for _ in range(math.prod(shape))] for name, shape in queue_shapes(params).items()}
         self.virtual = {
@@ -39,7 +39,7 @@ class Episode:
         self.t = t
         self.network.enter(t)
 
-    # ---- offloading (sections 2.5, 2.6)
+    # ---- offloading (2.1, 2.2)
 
     def offloading(self, target: list[list[int]], share: list[float]):
         """Divides the shares and admits the tasks: options [Nc][J], shares [A1]."""
@@ -47,31 +47,29 @@ class Episode:
         self.assigned.admit(target, self.t)
         self.outcome = self.assigned.outcome(self.network.generated[self.t])
 
-    # ---- radio (section 2.7)
+    # ---- radio (2.3)
 
     def noma(self):
         """Rates of everybody who sends, at every receiver."""
         p, net = self.params, self.network
         rules = p.noise_watt, p.interference_in_mw, p.silent_ties  # Q2, Q18
         for server in net.servers:
-            users = [
-                radio.User(c.index, net.gain_v2v[c.index][server.index], 1e-3 * c.power_v2v) for c in server.senders
-            ]
-            server.rates = radio.sic_rates(users, p.bandwidth_v2v_mhz, *rules)
+            users = [User(c.index, net.gain_v2v[c.index][server.index], 1e-3 * c.power_v2v) for c in server.senders]
+            server.rates = sic_rates(users, p.bandwidth_v2v_mhz, *rules)
         for edge in net.edges:
-            users = [radio.User(c.index, net.gain_v2i[c.index][edge.index], 1e-3 * c.power_v2i) for c in edge.senders]
-            edge.rates = radio.sic_rates(users, p.bandwidth_v2i_mhz, *rules)
+            users = [User(c.index, net.gain_v2i[c.index][edge.index], 1e-3 * c.power_v2i) for c in edge.senders]
+            edge.rates = sic_rates(users, p.bandwidth_v2i_mhz, *rules)
 
     def _edge_wire(self, a: Edge, e: Edge) -> float:
         p = self.params
-        return radio.wire_rate(p.edge_wire_mbps, p.edge_wire_mps, self.network.wire[a.index][e.index], p.one_bit_wire)
+        return wire_rate(p.edge_wire_mbps, p.edge_wire_mps, self.network.wire[a.index][e.index], p.one_bit_wire)
 
     def _cloud_wire(self, a: Edge) -> float:
         p = self.params
         metres = self.network.wire[a.index][p.edges]
-        return radio.wire_rate(p.cloud_wire_mbps, p.cloud_wire_mps, metres, p.one_bit_wire)
+        return wire_rate(p.cloud_wire_mbps, p.cloud_wire_mps, metres, p.one_bit_wire)
 
-    # ---- queues (sections 2.8, 2.10)
+    # ---- queues (2.4, 2.6)
 
     def queue_update(self):
         """Real queues, then virtual ones; the latter see the backlogs at the start of the slot."""
@@ -213,7 +211,7 @@ class Episode:
             backlogs["i2c"] = [sum(backlogs["i2c"])]
         return backlogs
 
-    # ---- cost, drift, reward (sections 2.9, 2.11)
+    # ---- cost, drift, reward (2.5, 2.6)
 
     def cost(self) -> float:
         """The mean of what each kind of entity spends, relative to the most that it spends."""

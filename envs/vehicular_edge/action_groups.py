@@ -1,9 +1,9 @@
-"""Which numbers of an action belong together, for who learns to act."""
+"""Groups of the numbers of an action that belong together, for who learns to act."""
 
 import numpy as np
 
-from .layout import layout
 from .params import Params
+from .slot.numbering import layout
 
 
 def of(params: Params) -> np.ndarray:

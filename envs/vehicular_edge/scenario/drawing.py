@@ -1,16 +1,17 @@
 """The arrays of a scenario, drawn from Philox or in the published order.
 
-Fields are those of `scenario.Scenario`. Section numbers are the specification's.
+Fields are those of `Scenario`; README.md, 4.2 and 4.3, says what they are drawn from.
 """
 
 import random
 
 import numpy as np
 
-from ..checks import integer
-from ..noise import philox
-from . import links, published
-from .params import SERVER_PROBABILITY, Params
+from ...checks import integer
+from ...noise import philox
+from .. import published
+from ..params import SERVER_PROBABILITY, Params
+from . import links
 
 # Streams of Philox; the counter is (scenario index, element // 4, t, stream), and t is 0 where nothing depends on it.
 TYPES, VEHICLES, ROLES, COUNTS, SIZES, EDGES, V2V, V2I = range(8)
@@ -175,7 +176,7 @@ def _published_tasks(params: Params, seed: int) -> tuple[published.Tasks, np.ran
 
 
 def _published_fading(params: Params, stream: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Steps 5 and 6: the normals that the randomised PCA solver consumes, then the fading of both bands."""
+    """Steps 5 and 6 (README.md, 4.3): the normals that the randomised PCA solver consumes, then the fading."""
     T, Nc, Ns, Ne = params.slots, params.clients, params.servers, params.edges
     for links_ in (Nc * Ns, Nc * Ne):
         if max(T, links_) > 500 and params.components < 0.8 * min(T, links_):

@@ -1,4 +1,4 @@
-"""Synthetic traffic: four seeded maps of straight roads with signals, so that everything runs without a trace.
+"""Synthetic traffic (README.md, 4.4): four seeded maps of straight roads, so that everything runs without a trace.
 
 Every second a vehicle drives v = min(desired speed, gap - 7 m to its leader, what is left to a closed stop line). All
 vehicles of all scenarios move at once; the numbers come from Philox with the key `seed` and the counter (scenario
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import choice, integer
-from ..noise import philox
+from ...checks import choice, integer
+from ...noise import philox
 
 TRAFFIC_STREAM = 8
 GAP_M = 7.0  # from a vehicle to its leader, lengths included
@@ -126,7 +126,7 @@ class _Traffic:
         self.along_m = place * PLACE_M + (PLACE_M - GAP_M) * drawn[:, 2].reshape(-1)
 
     def _turn(self, node, heading, drawn) -> np.ndarray:
-        """Where a vehicle goes after its lane: straight on, left or right; where no road goes there, the next of
+        """Heading of a vehicle after its lane: straight on, left or right; where no road goes there, the next of
         straight, left, right, back that exists."""
         ahead = self.leaves[node + self.next_node[heading]]  # [V, 4]
         wanted = np.where(drawn < STRAIGHT, 0, np.where(drawn < LEFT, 1, 2))
@@ -181,7 +181,7 @@ class _Traffic:
         return gap, leads
 
     def _open(self, node, t: int) -> np.ndarray:
-        """Whether the signal at the lane's end lets it go: phase 0 east-west, 1 north-south, 2 nobody."""
+        """True where the signal at the lane's end lets a vehicle go: phase 0 east-west, 1 north-south, 2 nobody."""
         if self.roads.phases == 0:
             return np.ones(len(node), dtype=bool)
         clock = t + self.offset_s[self.scenario * len(self.leaves) + node]

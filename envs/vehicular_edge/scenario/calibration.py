@@ -1,7 +1,7 @@
-"""The scales that backlogs, costs and drifts are divided by: what the random policy reaches in ten episodes.
+"""Scales of backlogs, costs and drifts: what the random policy reaches in ten episodes (README.md, 4.6).
 
-The episodes run side by side in the array form, which needs no compiler. Queues do not depend on any scale, so
-episodes that follow one another would find the same extremes.
+The episodes run side by side as array code, which needs no compiler. Queues do not depend on any scale, so episodes
+that follow one another would find the same extremes.
 """
 
 import functools
@@ -10,11 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import integer
-from . import arrays
+from ...checks import integer
+from ..params import DRIFTS, FAMILIES, Params, state_shapes
+from ..slot.operations import reported
+from ..slot.step import initial, random_action, step
+from ..slot.tables import tables
 from .drawing import published_stream
-from .params import DRIFTS, FAMILIES, Params, state_shapes
-from .scenario import Calibration, Scenario, draw_each
+from .scenario import Calibration, Scenario
+from .synthetic import checked_params, checked_seed, drawn_each
 
 LINKS = 2_000_000  # of all slots and scenarios that are played side by side, about 100 bytes each
 
@@ -25,8 +28,8 @@ def calibrate(
     episodes: int = 10,
     seed: int = 264,
 ) -> Calibration:
-    """What the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10), largest size
-    and work, deviations of scores.
+    """Extremes that the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10),
+    largest size and work, deviations of scores.
 
     Args:
         traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
@@ -41,7 +44,8 @@ def calibrate(
     if not isinstance(traffic, str) and not traffic:
         raise ValueError("traffic=[] must hold at least one scenario")
     if isinstance(traffic, str):
-        scenarios = draw_each(params, traffic, episodes, seed, Calibration.ones(params))
+        params, seed = checked_params(params), checked_seed(seed)
+        scenarios = drawn_each(params, traffic, episodes, seed, Calibration.ones(params))
     else:
         scenarios = (traffic[episode % len(traffic)] for episode in range(episodes))
     most, scores = {}, {"scores_v2v": [], "scores_v2i": []}
@@ -51,7 +55,7 @@ def calibrate(
         group = list(itertools.islice(scenarios, together))
         environments = np.arange(first, first + len(group))
         for before, after, outcome in _episodes(group, len(group), _random_actions(params, environments, seed)):
-            found = arrays.reported(after)
+            found = reported(after)
             found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
             found |= {f"drift_{name}": _drift(params, name, before, outcome.flows) for name in DRIFTS}
             _raise(most, found)
@@ -82,7 +86,7 @@ def cached(params: Params, traffic: str) -> Calibration:
 def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
     """First running scales: the extremes of ten episodes of the random policy, which start from none.
 
-    Its numbers continue the published stream (2.2, step 7), or come from Philox, as the scenario itself.
+    Its numbers continue the published stream (README.md, 4.3, step 7), or come from Philox, as the scenario itself.
 
     Returns:
         The `max_*`, `cost_*` and `drift_*` fields of `params.state_shapes`, [n] each.
@@ -103,11 +107,11 @@ def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
 
 def _episodes(scenarios: list[Scenario], episodes: int, actions):
     """State before, state after and outcome of every slot of so many episodes side by side."""
-    packed = arrays.tables(np, scenarios, np.arange(episodes) % len(scenarios))
-    state = arrays.initial(np, packed)
+    packed = tables(np, scenarios, np.arange(episodes) % len(scenarios))
+    state = initial(np, packed)
     for t, action in enumerate(actions):
         before = state
-        state, outcome = arrays.step(np, packed, before, action, t)
+        state, outcome = step(np, packed, before, action, t)
         yield before, state, outcome
 
 
@@ -118,11 +122,11 @@ def _raise(most: dict[str, float], found: dict[str, np.ndarray]):
 
 def _random_actions(params: Params, environments: np.ndarray, seed: int):
     """[B, 2, A] of every slot."""
-    return (arrays.random_action(np, params, seed, environments, t) for t in range(params.slots))
+    return (random_action(np, params, seed, environments, t) for t in range(params.slots))
 
 
 def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:
-    """What the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
+    """Amounts whose largest the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
     backlog, into, out = before[name], flows["in"][name], flows["out"][name]
     if params.unsigned_drift:
         return np.abs((backlog - out) * into)

@@ -1,4 +1,4 @@
-"""What the array form looks up: scenarios packed along a leading axis.
+"""Tables that the array code looks up: scenarios packed along a leading axis.
 
 Symbols: P scenarios, T slots, Nc clients, Ns servers, Ne edges, J task slots, S server choices, R = Ns + Ne receivers
 (servers, then edges).
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import Array, Layout, layout
-from .params import BITS, DRIFTS, FAMILIES, Params, state_shapes
+from ..params import BITS, DRIFTS, FAMILIES, Params, state_shapes
+from .numbering import Array, Layout, layout
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""What an action of one slot is worth under the physical reward, kept up to date while single tasks move.
+"""Objective of the search: the worth of an action of one slot under the physical reward, while single tasks move.
 
-What a slot's reward depends on falls apart into terms of single tasks (success, wire cost, arrivals), of nodes (their
-CPU block, whose best value has a closed form) and of receivers (what they hear together: W log2(1 + sum g P / N0)).
-So a task that moves changes two nodes and at most a few receivers, and only these are computed again.
+The reward of a slot falls apart into terms of single tasks (success, wire cost, arrivals), of nodes (their CPU block,
+whose best value has a closed form) and of receivers (all that they hear: W log2(1 + sum g P / N0)). So a task that
+moves changes two nodes and at most a few receivers, and only these are computed again.
 
 Constants, which no action changes, are left out of every value.
 """
@@ -12,16 +12,16 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from .params import BITS, FAMILIES, Params
-from .tables import Array, Layout
+from ..params import BITS, FAMILIES, SWITCHES, Params
+from ..slot.numbering import Array, Layout
 from .views import View
 
 POWERS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
-NEEDED = {  # switches of what enters the reward; number in the specification
-    "interference_in_mw": 2, "rate_weighted_bits": 3, "slot_tandem": 4, "one_bit_wire": 8, "unsigned_drift": 10,
-    "running_scales": 11, "silent_overflow": 13, "idle_last_slot": 14, "silent_ties": 18, "rejected_transmit": 20,
-    "all_covering_pay": 21, "idle_power_paid": 22, "empty_places_idle": 23,
-}  # fmt: skip
+MUST_BE_CLEAR = (  # switches that change the reward of a slot
+    "interference_in_mw", "rate_weighted_bits", "slot_tandem", "one_bit_wire", "unsigned_drift", "running_scales",
+    "silent_overflow", "idle_last_slot", "silent_ties", "rejected_transmit", "all_covering_pay", "idle_power_paid",
+    "empty_places_idle",
+)  # fmt: skip
 
 
 class Plan:
@@ -100,7 +100,7 @@ class Plan:
         return found
 
     def _task_terms(self) -> tuple[list[list[float]], list[list[float]]]:
-        """What each option of each task is worth: admitted or not, and besides if it is."""
+        """Worth of each option of each task: admitted or not, and besides if it is."""
         p, Q, drift = self.params, self.queues, self.drift
         Ne, S = p.edges, p.server_choices
         success = 0.5 / max(float(self.tables["count"].sum()), 1e-6)
@@ -316,8 +316,9 @@ class Plan:
 
 def require_physical(params: Params) -> None:
     """ValueError where the reward of a slot is not the physical one."""
-    for name, number in NEEDED.items():
+    for name in MUST_BE_CLEAR:
         if getattr(params, name):
+            number = SWITCHES.index(name) + 1
             raise ValueError(
                 f"{name}=True (Q{number}): the one-slot search is of the physical reward; use {name}=False"
             )
