@@ -77,6 +77,8 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(
     (folder / "kernel.cuh").write_text(text.replace(right, wrong, 1))
     cases = cases_of(name)
     cases.reference()  # the original's part first: it does not look at the kernel
+    declared = envs.port(name)
+    monkeypatch.setattr(envs, "port", lambda name: declared)
     monkeypatch.setattr(envs, "folder", lambda name: folder)
     for dtype in dtypes:
         rows = thread_correctness.transition(cases, "cpu", dtype, ())
