@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 
 import torch
-from lockstep.envs.checks import require_memory
 from torch.nn.functional import mse_loss
+
+from lockstep.envs.checks import require_memory
 
 from .distribution import Distribution
 from .experience import over, wide

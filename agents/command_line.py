@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-from lockstep.envs.port import nearest
 
 from lockstep import envs
+from lockstep.envs.port import nearest
 
 from . import checkpoint, config, evaluation, training
 

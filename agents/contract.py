@@ -10,6 +10,7 @@ from numbers import Integral
 
 import numpy as np
 import torch
+
 from lockstep.envs.spaces import AutoresetMode
 
 ATTRIBUTES = ("num_envs", "device", "single_observation_space", "single_action_space", "reset", "step")

@@ -1,6 +1,7 @@
 """Which distribution is for which action space."""
 
 import numpy as np
+
 from lockstep.envs.checks import choice
 from lockstep.envs.spaces import Box, Discrete
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from lockstep.envs.checks import integer
 
 from lockstep import envs
+from lockstep.envs.checks import integer
 
 EPISODES = 100
 FIRST_SEED = 10_000  # of evaluation; training takes small seeds, so that the two never meet

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-from lockstep.envs.checks import require_memory
 
 from lockstep import envs
+from lockstep.envs.checks import require_memory
 
 from . import contract
 from .distribution import Distribution

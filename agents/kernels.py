@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 import torch
+
 from lockstep.envs import launch
 from lockstep.envs.checks import integer
 from lockstep.envs.kernels import compile, structs

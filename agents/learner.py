@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+
 from lockstep.envs.kernels import compile, structs
 
 from .boxes import Gaussian

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from torch import nn
+
 from lockstep.envs.checks import require_memory
 from lockstep.envs.policies import HIDDEN
-from torch import nn
 
 from .distribution import Distribution
 from .normaliser import normalised

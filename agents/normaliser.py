@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
+
 from lockstep.envs.checks import find_device, integer
 from lockstep.envs.kernels import structs
 

@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Mapping
 
 import torch
-from lockstep.envs.spaces import AutoresetMode
 
 from lockstep import envs
+from lockstep.envs.spaces import AutoresetMode
 
 from . import checkpoint, command_line, contract, distributions, learner, training
 from .autograd import Autograd
@@ -338,7 +338,9 @@ class PPO:
     # ---- the policy that was learnt ---------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def act(self, obs: torch.Tensor, greedy: bool = True, member: int = 0, mask: torch.Tensor | None = None):
+    def act(
+        self, obs: torch.Tensor, greedy: bool = True, member: int = 0, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
         greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as distributed
+
 from lockstep.envs.checks import find_device
 
 

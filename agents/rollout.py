@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+
 from lockstep.envs.checks import find_device, integer
 from lockstep.envs.kernels import structs
 

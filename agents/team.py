@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+
 from lockstep.envs.spaces import Box, Discrete
 
 from . import contract

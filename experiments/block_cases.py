@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from lockstep.experiments import originals
-from lockstep.experiments.config import ConfigError, Settings, nearest
 
 from lockstep import envs
+from lockstep.experiments import originals
+from lockstep.experiments.config import ConfigError, Settings, nearest
 
 POLICIES = ("uniform", "cloud", "zero", "clustered", "scattered")  # what each does: `raw_actions`, `scattered`
 SCENARIOS = 2  # of each map; episodes take them in turn

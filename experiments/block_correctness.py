@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import torch
+
+from lockstep import envs
 from lockstep.experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, play, reached, settings_of
 from lockstep.experiments.config import Settings
 from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
-
-from lockstep import envs
 
 DTYPES = ("float32", "float64")
 KIND = {"reward": "reward", "energy": "observation", "jain": "observation"}  # whose tolerance a number has

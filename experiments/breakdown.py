@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+
+from lockstep import envs
 from lockstep.experiments import UserError, command, config, statistics, timing
 from lockstep.experiments.config import Settings
 from lockstep.experiments.results import Journal
-
-from lockstep import envs
 
 COLUMNS = [
     *("environment", "vehicles", "operation", "form", "device", "num_envs", "threads", "dtype"),

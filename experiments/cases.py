@@ -4,10 +4,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-from lockstep.experiments import config, originals
-from lockstep.experiments.config import Settings, nearest
 
 from lockstep import envs
+from lockstep.experiments import config, originals
+from lockstep.experiments.config import Settings, nearest
 
 BATCH = 2000  # environments of the port that visit states
 APART = 7  # steps between two states visited; prime to every limit, so that states of all stages come up

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+
 from lockstep.envs.checks import available_memory
 from lockstep.envs.kernels import compile
 from lockstep.experiments import command, ladder, provenance, timing

@@ -6,11 +6,10 @@ tests compile all of them.
 
 import sys
 
+from lockstep import envs
 from lockstep.envs.kernels import compile
 from lockstep.experiments import command, config
 from lockstep.experiments.results import Journal
-
-from lockstep import envs
 
 DEFAULT = ("SameStep", "float32")  # autoreset mode and type
 COLUMNS = [

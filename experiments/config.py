@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
+
 from lockstep.experiments import SCALES, UserError
 
 FOLDER = Path(__file__).parent

@@ -3,11 +3,11 @@
 import sys
 
 import pandas as pd
+
+from lockstep import envs
 from lockstep.experiments import UserError, block_correctness, command, config, originals, thread_correctness
 from lockstep.experiments.results import Journal
 from lockstep.experiments.verdicts import COLUMNS, report
-
-from lockstep import envs
 
 COMPARISONS = {"thread": thread_correctness.plan, "block": block_correctness.plan}  # by kind of environment
 

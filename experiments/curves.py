@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+
 from lockstep.experiments.statistics import summarise
 
 DRAWS = 2000

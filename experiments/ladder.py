@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+
 from lockstep.envs.checks import available_memory
 from lockstep.experiments import timing
 from lockstep.experiments.config import Settings

@@ -156,6 +156,7 @@ def label(group: Group) -> str:
 def measure(group: Group, bench: Bench) -> list[dict]:
     """The rows of a group, whole."""
     import torch
+
     from lockstep.agents import ppo
 
     settings = ppo.config_of(bench.environment, **group.ppo)
@@ -325,9 +326,9 @@ def main() -> None:
     except ValueError as error:
         raise UserError(str(error)) from error
     import torch
-    from lockstep.experiments.scoring import Scorer
 
     from lockstep import envs
+    from lockstep.experiments.scoring import Scorer
 
     agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
     asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}

@@ -1,18 +1,15 @@
 """Predicted speed of the GPU kernels from their machine code; needs no GPU, and nothing it says was run on one.
 
-    python -m lockstep.experiments.machine_code [--before REVISION] [--target sm_90] [--write envs/kernels/README.md]
+    python -m lockstep.experiments.machine_code [--target sm_90] [--write envs/kernels/README.md]
 
 A kernel is compiled with the numbers of its lines and disassembled by nvdisasm. Instructions between two jumps run
 together; how often they do in a warp and step follows from the lines that most of them come from, by REGIONS. The issue
-slots of the GPU over the instructions issued are the predicted rate. Only what `envs` has had for long is asked of it,
-so that the same can be counted of an older revision.
+slots of the GPU over the instructions issued are the predicted rate.
 """
 
 import argparse
 import collections
 import functools
-import io
-import json
 import math
 import os
 import re
@@ -20,18 +17,16 @@ import shutil
 import struct
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from lockstep.envs.kernels import compile
 
 from lockstep import envs
+from lockstep.envs.kernels import compile
 
-ROOT = Path(__file__).resolve().parent.parent
 MARKS = ("<!-- predicted: begin -->", "<!-- predicted: end -->")
 
 
@@ -426,38 +421,6 @@ def bytes_in(report: str, words: str) -> int:
     return int(found[1]) if found else 0
 
 
-def rows_of_revision(revision: str, target: str) -> list[dict]:
-    """The same rows of an older revision, counted by this module over that revision's `envs`.
-
-    Raises:
-        SystemExit: git has no such revision, or its kernels cannot be counted; says which.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        unpack(revision, folder)
-        paths = os.pathsep.join([folder, *sys.path])
-        command = [sys.executable, "-P", __file__, "--rows", folder, "--target", target]
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE)
-    if done.returncode != 0:
-        sys.exit(f"--before {revision}: its kernels cannot be counted (above)")
-    return json.loads(done.stdout)
-
-
-def unpack(revision: str, folder: str) -> None:
-    """Puts a revision's `envs` into a folder.
-
-    Raises:
-        SystemExit: git is not installed, or has no such revision.
-    """
-    try:
-        archive = subprocess.run(["git", "archive", revision, "--", "envs"], cwd=ROOT, capture_output=True)
-    except FileNotFoundError:
-        sys.exit(f"--before {revision}: git, which has it, is not installed")
-    if archive.returncode != 0:
-        sys.exit(f"--before {revision}: git has no envs of it: {archive.stderr.decode(errors='replace').strip()}")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
-        tree.extractall(folder, filter="data")
-
-
 # ---- table ----------------------------------------------------------------------------------------------------------
 
 
@@ -481,30 +444,25 @@ COLUMNS = {
 }
 
 
-def table(rows: list[dict], before: list[dict]) -> str:
-    """The rows in Markdown; where an older revision's differ, theirs stand before an arrow."""
-    older = {(row["environment"], row["kernel"]): row for row in reversed(before)}
+def table(rows: list[dict]) -> str:
+    """The rows in Markdown."""
     lines = [
         f"| environment | kernel | {' | '.join(COLUMNS)} |",
         f"| --- | --- |{' ---: |' * (len(COLUMNS) - 1)} --- |",
     ]
     for row in rows:
-        old = older.get((row["environment"], row["kernel"]), row)
-        cells = [(of(old), of(row)) for of in COLUMNS.values()]
         kernel = f"`{row['kernel']}`" + (f", {row['form']}" if row["form"] else "")
-        shown = " | ".join(new if new == was else f"{was} → {new}" for was, new in cells)
-        lines.append(f"| {row['environment']} | {kernel} | {shown} |")
+        lines.append(f"| {row['environment']} | {kernel} | {' | '.join(of(row) for of in COLUMNS.values())} |")
     return "\n".join(lines)
 
 
-def page(rows: list[dict], before: list[dict], target: str, revision: str | None) -> str:
+def page(rows: list[dict], target: str) -> str:
     """The text between the marks of the README, with them."""
     machine, version = MACHINES[target], ".".join(map(str, compile.nvrtc().getVersion()))
     slots = f"{machine.multiprocessors} multiprocessors of {machine.schedulers} schedulers at"
     chip = f"{machine.title}: {slots} {machine.clock_hz / 1e9:.2f} GHz, memory at {machine.bandwidth / 1e12:.1f} TB/s"
-    arrow = f" What stands before an arrow is of revision {revision}." if revision else ""
-    said = f"**Predicted, never run**: kernels for {target}, compiled by NVRTC {version}, on one {chip}.{arrow}"
-    return f"{MARKS[0]}\n{said}\n\n{table(rows, before)}\n{MARKS[1]}"
+    said = f"**Predicted, never run**: kernels for {target}, compiled by NVRTC {version}, on one {chip}."
+    return f"{MARKS[0]}\n{said}\n\n{table(rows)}\n{MARKS[1]}"
 
 
 def around(file: Path) -> tuple[str, str]:
@@ -527,21 +485,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m lockstep.experiments.machine_code", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--before", metavar="REVISION", help="an older revision to compare with")
     parser.add_argument("--target", choices=MACHINES, default="sm_90", help="the GPU architecture (default: sm_90)")
     parser.add_argument("--write", type=Path, metavar="README", help="put the table between its marks in this file")
-    parser.add_argument("--rows", metavar="FOLDER", help="print the rows of the envs in FOLDER, as JSON")
     options = parser.parse_args()
     disassembler()  # without it nothing is worth compiling
     if options.write:
         around(options.write)
-    if options.rows:
-        if not Path(envs.__file__).is_relative_to(options.rows):
-            sys.exit(f"envs is not of {options.rows} but {envs.__file__}")
-        json.dump(rows_of(options.target), sys.stdout)
-        return
-    before = rows_of_revision(options.before, options.target) if options.before else []
-    text = page(rows_of(options.target), before, options.target, options.before)
+    text = page(rows_of(options.target), options.target)
     if options.write:
         above, below = around(options.write)
         options.write.write_text(above + text + below)

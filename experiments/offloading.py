@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
+
 from lockstep.experiments import UserError, command, config, originals, provenance
 from lockstep.experiments.config import Settings
 from lockstep.experiments.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from lockstep import envs
 from lockstep.agents import ppo
 from lockstep.envs.vehicular_edge.params import AGENTS
 from lockstep.experiments.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
-
-from lockstep import envs
 
 
 class Run(NamedTuple):

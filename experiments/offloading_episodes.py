@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from lockstep import envs
 from lockstep.envs.vehicular_edge import delays, original, policies
 from lockstep.envs.vehicular_edge.params import FAMILIES
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.tables import tables
-
-from lockstep import envs
 
 PERCENTS = (50, 95, 99)
 UNSEEN = 1000  # index of the first scenario that is played; agents are trained on those from 0 on

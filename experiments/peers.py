@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+
 from lockstep.experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
 from lockstep.experiments.peer_workers import Group, Task
 from lockstep.experiments.results import Journal

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
 from lockstep.experiments import ROOT, UserError, provenance, sources
 from lockstep.experiments.checksums import verify
 from lockstep.experiments.command import OutOfTime

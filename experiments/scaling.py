@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import pandas as pd
+
+from lockstep import envs
 from lockstep.experiments import UserError, block_rungs, command, config, ladder, provenance, results, timing
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import Group
 from lockstep.experiments.results import Journal
 from lockstep.experiments.statistics import summarise
-
-from lockstep import envs
 
 MEASURED = "measured"
 FUSED_STEPS = 10  # of port-*-fused

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
+
 from lockstep.agents import evaluation, ppo
 from lockstep.experiments import provenance
 

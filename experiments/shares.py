@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+
 from lockstep.experiments.statistics import summarise
 
 PARTS = ("up", "policy", "down", "step")  # of one round of a real loop, in this order

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from lockstep import envs
 from lockstep.experiments import originals
 from lockstep.experiments.cases import Cases, tolerance
 from lockstep.experiments.config import Settings
 from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
-
-from lockstep import envs
 
 DTYPES = ("float32", "float64")
 POLICIES = ("random", "fixed")

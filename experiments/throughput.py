@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 
 import pandas as pd
+
+from lockstep import envs
 from lockstep.experiments import UserError, block_rungs, command, config, ladder, provenance, rungs, timing
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import Group, Rung
 from lockstep.experiments.results import Journal
 from lockstep.experiments.statistics import fitting, targets, throughput_summary
-
-from lockstep import envs
 
 LADDERS = {"thread": rungs, "block": block_rungs}  # by kind of environment
 COLUMNS = [

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 import torch
+
+from lockstep import envs
 from lockstep.experiments import UserError, command, config, rungs, shares, timing
 from lockstep.experiments.config import Settings
 from lockstep.experiments.results import Journal
 from lockstep.experiments.shares import CLOSURE, NEEDS_GPU, PARTS
-
-from lockstep import envs
 
 COLUMNS = [
     *("environment", "loop", "source", "device", "memory", "num_envs", "threads", "part", "clock"),

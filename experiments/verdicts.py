@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+
 from lockstep.experiments.statistics import ks_two_sample, mean_difference
 
 COLUMNS = [

@@ -15,12 +15,12 @@ if not Path(__path__[0], "envs").is_dir():  # a checkout, whose folders lie besi
 if TYPE_CHECKING:
     from . import agents, envs, experiments, paper
     from .envs import make, make_original, names
+else:
 
-
-def __getattr__(name: str):
-    """Imports on first use: experiments and paper run where torch is not installed."""
-    if name in ("agents", "envs", "experiments", "paper"):
-        return importlib.import_module(f".{name}", __name__)
-    if name in ("make", "make_original", "names"):
-        return getattr(importlib.import_module(".envs", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str):
+        """Imports on first use: experiments and paper run where torch is not installed."""
+        if name in ("agents", "envs", "experiments", "paper"):
+            return importlib.import_module(f".{name}", __name__)
+        if name in ("make", "make_original", "names"):
+            return getattr(importlib.import_module(".envs", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

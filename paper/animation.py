@@ -12,11 +12,11 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import torch
-from lockstep.envs.classic_control import render
-from lockstep.experiments import ROOT, UserError, command
 from PIL import Image, ImageDraw, ImageFont
 
 from lockstep import envs
+from lockstep.envs.classic_control import render
+from lockstep.experiments import ROOT, UserError, command
 
 FILE = Path("paper", "animation.gif")
 STEPS, FRAME_MS = 200, 40

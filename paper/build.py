@@ -22,15 +22,15 @@ import nbformat
 from IPython.display import HTML
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
-from lockstep.experiments import ROOT, UserError, command
-from lockstep.experiments.results import write_whole
-from lockstep.paper import figures, quantities, tables, typeset
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 from traitlets import default
 from traitlets.config import Config
 
 from lockstep import paper
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments.results import write_whole
+from lockstep.paper import figures, quantities, tables, typeset
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")
 CONTENTS = "<!-- contents -->"  # in the notebook: where the title ends and the table of contents belongs

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+
 from lockstep.agents import recipes
 from lockstep.experiments import SCALES, curves, statistics
 from lockstep.paper import NOT_MEASURED, once

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from lockstep.paper import quantities
 
 from lockstep import paper
+from lockstep.paper import quantities
 
 POLICIES = {  # in their order: label, colour, marker
     "local": ("local", "#8a8a8a", "s"),

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
+
+from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.paper import figures, quantities, rung, tables, typeset
 from lockstep.paper.learning import OURS
-
-from lockstep import paper
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE = Path("results", "recorded", "headline.svg")

@@ -19,13 +19,13 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+
+from lockstep import envs
 from lockstep.envs import launch
 from lockstep.envs.kernels import compile
 from lockstep.envs.port import TILES
 from lockstep.envs.vectorised import Graph, Vectorised
 from lockstep.experiments import config, throughput
-
-from lockstep import envs
 from tests import sanitize, smoke
 
 # Of functions of a CPU's library that do nothing: no shared memory, and no row that the learner is not given.

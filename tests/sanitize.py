@@ -20,15 +20,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
+
+from lockstep import envs
 from lockstep.agents.normaliser import ReturnScale
 from lockstep.agents.rollout import Advantage, Noise, Order
 from lockstep.envs import launch
 from lockstep.envs.kernels import compile
 from lockstep.envs.policies import HIDDEN
 from lockstep.envs.vectorised import MODES
-from torch.overrides import TorchFunctionMode
-
-from lockstep import envs
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from lockstep.envs import launch
-from lockstep.envs.kernels import compile, structs
 
 from lockstep import envs
+from lockstep.envs import launch
+from lockstep.envs.kernels import compile, structs
 from tests import sanitize
 
 ROOT = Path(__file__).parents[1]

@@ -10,10 +10,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from lockstep.experiments import provenance
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from lockstep.experiments import provenance
 from tests import smoke
 
 ROOT = Path(__file__).parents[1]

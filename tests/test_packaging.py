@@ -1,20 +1,28 @@
-"""The pins: one list for pip, the same for conda, each exact, and nothing imported that is not on it."""
+"""What is imported, what is installed with it, and what a user gets who installs this."""
 
 import ast
+import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+
+import lockstep
+from tests.pipeline.copies import copy_of_the_code
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 PINS = PROJECT["dependencies"] + [pin for extra in EXTRAS.values() for pin in extra]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
-OURS = {"agents", "envs", "experiments", "paper", "tests"}
+FOLDERS = ("agents", "envs", "experiments", "paper")  # lockstep.agents and so on
 # Where a module is not called what its package is.
 PACKAGE_OF = {"cupy": "cupy-cuda13x", "pil": "pillow", "pygame": "pygame-ce", "yaml": "PyYAML"}
 # Peers have environments of their own: gymnax.py runs with what gymnax.txt beside it lists.
@@ -23,12 +31,15 @@ PEERS = {file.with_suffix(".py"): file.read_text().split() for file in (ROOT / "
 OPTIONAL = {
     "envs/adapters/sb3.py": EXTRAS["sb3"],
     "envs/adapters/torchrl.py": EXTRAS["torchrl"],
-    "envs/render.py": EXTRAS["render"],
+    "envs/classic_control/render.py": EXTRAS["render"],
     "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
     "paper/animation.py": EXTRAS["render"],
     "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
 ADAPTED = EXTRAS["sb3"] + EXTRAS["torchrl"] + EXTRAS["render"]
+
+
+# ---- pins: one list for pip, the same for conda, each exact, with all that is imported ------------------------------
 
 
 def name(pin: str) -> str:
@@ -53,7 +64,7 @@ def test_python_3_11_is_enough():
 
 def test_the_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert (citation["version"], citation["license"]) == (lockstep.__version__, PROJECT["license"])
 
 
 def test_the_licence_is_apache_2_in_full():
@@ -62,18 +73,23 @@ def test_the_licence_is_apache_2_in_full():
     assert len(words) == 1581
 
 
+def imports(code: str) -> set[str]:
+    """The modules that code imports by their full names."""
+    nodes = list(ast.walk(ast.parse(code)))
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return found | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+
+
 def imported_packages(file: Path) -> set[str]:
-    nodes = list(ast.walk(ast.parse(file.read_text())))
-    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    packages = {module.partition(".")[0] for module in modules} - OURS - sys.stdlib_module_names
+    packages = {module.partition(".")[0] for module in imports(file.read_text())}
+    packages -= {"lockstep", "tests"} | sys.stdlib_module_names
     return {PACKAGE_OF.get(package.lower(), package.replace("_", "-")).lower() for package in packages}
 
 
 @pytest.mark.parametrize(
     ("folders", "pins"),
     [
-        (["agents", "envs", "experiments", "paper"], PROJECT["dependencies"]),
+        (["lockstep", *FOLDERS], PROJECT["dependencies"]),
         (["tests"], PROJECT["dependencies"] + EXTRAS["test"] + ADAPTED),
     ],
 )
@@ -87,8 +103,228 @@ def test_whatever_is_imported_is_pinned(folders, pins):
     assert {file: packages for file, packages in unpinned.items() if packages} == {}
 
 
-def test_every_package_is_installed_with_its_data():
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    packages = sorted(OURS - {"tests"})
-    assert setuptools["packages"]["find"]["include"] == [f"{package}*" for package in packages]
-    assert setuptools["package-data"] == {"*": ["*"]}  # kernels and recipes
+# ---- names: a user's own envs/ or agents/ must never be taken for ours, nor ours for it -----------------------------
+
+
+def files_of(*endings: str) -> list[Path]:
+    """The repository's files with these endings, without what runs and set-ups have made."""
+    made = {"build", "results", "runs"}
+    tops = [top for top in ROOT.iterdir() if top.name not in made and not top.name.startswith(".")]
+    files = [file for top in tops for file in ([top] if top.is_file() else top.rglob("*"))]
+    return [file for file in files if file.suffix in endings and ".ipynb_checkpoints" not in file.parts]
+
+
+def codes() -> Iterator[tuple[str, str]]:
+    """All Python of the repository with where it stands: files, cells of notebooks, blocks of pages."""
+    for file in files_of(".py", ".ipynb", ".md"):
+        text, path = file.read_text(encoding="utf-8"), file.relative_to(ROOT).as_posix()
+        if file.suffix == ".py":
+            yield path, text
+        elif file.suffix == ".md":
+            yield from ((path, block) for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+        else:
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+            yield from ((path, "".join(cell["source"])) for cell in cells)
+
+
+def test_nothing_imports_the_folders_by_a_name_of_their_own():
+    found = [(path, module) for path, code in codes() for module in imports(code)]
+    assert {Path(path).suffix for path, module in found if module.startswith("lockstep.")} == {".py", ".ipynb", ".md"}
+    assert [place for place in found if place[1].partition(".")[0] in FOLDERS] == []
+
+
+def test_no_command_runs_the_folders_by_a_name_of_their_own():
+    files = [ROOT / "Makefile", ROOT / "Snakefile", ROOT / ".ci" / "run", *files_of(".py", ".ipynb", ".md", ".yaml")]
+    texts = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in files}
+    assert any("-m lockstep.experiments." in text for text in texts.values())
+    wrong = re.compile(rf"(-m\W+|import_module\(f?\")({'|'.join(FOLDERS)})\b")
+    assert {path: found[0] for path, text in texts.items() if (found := wrong.search(text))} == {}
+
+
+# ---- package: what a user gets who installs this --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """A checkout with nothing in it that a run or a set-up has made."""
+    return copy_of_the_code(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
+def wheel(copy, tmp_path_factory) -> Path:
+    """As pip builds it from a checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
+    done = subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(copy)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+def environment(folder: Path, *wheels: Path) -> Path:
+    """The Python of a virtual environment that has these wheels alone, beside what we have installed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    own = folder / "bin" / "python"
+    if wheels:
+        pip = [sys.executable, "-m", "pip", "--python", str(own), "install", "--no-deps", "--no-index"]
+        subprocess.run([*pip, *map(str, wheels)], check=True, capture_output=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    installed = [path for path in sys.path if path.endswith("-packages")]  # of which no .pth is read: nothing editable
+    (site / "ours.pth").write_text("\n".join(installed))
+    return own
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    return environment(tmp_path_factory.mktemp("installed") / "venv", wheel)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory) -> Path:
+    return environment(tmp_path_factory.mktemp("bare") / "venv")
+
+
+def run(python: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess:
+    """A Python with these words, in a folder; it knows no path but those that are given."""
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [str(python), *words]
+    return subprocess.run(command, cwd=folder, env=clean | variables, capture_output=True, text=True, timeout=300)
+
+
+def told(python: Path, folder: Path, code: str, **variables: str) -> list[str]:
+    """The lines that a script in a folder prints."""
+    (folder / "script.py").write_text(code)
+    done = run(python, folder, "script.py", **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_of_the_packages(copy, wheel):
+    files = [file.relative_to(copy) for folder in ("lockstep", *FOLDERS) for file in (copy / folder).rglob("*")]
+    files = [file.as_posix() for file in files if (copy / file).is_file()]
+    expected = {file if file.startswith("lockstep/") else f"lockstep/{file}" for file in files}
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {Path(file).suffix for file in expected} >= {".py", ".cuh", ".cpp", ".yaml", ".j2", ".ipynb", ".typed"}
+    assert {file for file in names if ".dist-info/" not in file} == expected
+
+
+SCRIPT = """
+import lockstep
+
+print(lockstep.__file__)
+print(lockstep.__version__)
+print(*lockstep.names())
+for name, num_envs in (("cartpole", 4), ("vehicular_edge", 2)):
+    env = lockstep.make(name, num_envs=num_envs)
+    obs, info = env.reset(seed=0)
+    obs, reward, terminated, truncated, info = env.step(env.random_actions()[0])
+    print(*obs.shape)
+"""
+
+
+@pytest.mark.slow
+def test_what_was_installed_makes_and_steps_environments(installed, tmp_path):
+    file, version, names, cartpole, edge = told(installed, tmp_path, SCRIPT)
+    assert Path(file).is_relative_to(installed.parents[1])
+    assert version == lockstep.__version__
+    assert names.split() == lockstep.names()
+    assert (cartpole, edge) == ("4 4", "2 2 1025")
+
+
+@pytest.mark.slow
+def test_what_was_installed_has_its_command_lines_and_recipes(installed, tmp_path):
+    options = ["--total-steps", "64", "--num-envs", "2", "--horizon", "32", "--minibatches", "1", "--episodes", "1"]
+    done = run(installed, tmp_path, "-m", "lockstep.agents.ppo", "cartpole", *options)
+    assert done.returncode == 0, done.stderr
+
+
+NAMESAKES = """
+import agents
+import envs
+from agents import dqn
+from envs import maze
+
+import lockstep
+from lockstep import agents as agents_of_lockstep
+from lockstep import envs as envs_of_lockstep
+from lockstep.agents import ppo
+
+print(maze.SIZE, dqn.RATE)
+for module in (envs, agents, lockstep, envs_of_lockstep, agents_of_lockstep):
+    print(module.__file__)
+print(envs_of_lockstep.make("cartpole", num_envs=4).reset(seed=0)[0].shape[0], ppo.Config.__module__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["checkout", "wheel"])
+def test_a_script_with_envs_and_agents_of_its_own_has_both(way, copy, bare, installed, tmp_path):
+    for package, module, line in (("envs", "maze", "SIZE = 3"), ("agents", "dqn", "RATE = 7")):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+        (tmp_path / package / f"{module}.py").write_text(line)
+    if way == "checkout":
+        lines = told(bare, tmp_path, NAMESAKES, PYTHONPATH=str(copy))
+        package, folders = copy / "lockstep", copy
+    else:
+        lines = told(installed, tmp_path, NAMESAKES)
+        (package,) = installed.parents[1].glob("lib/python*/site-packages/lockstep")
+        folders = package
+    numbers, *files, last = lines
+    assert numbers == "3 7"
+    homes = [tmp_path / "envs", tmp_path / "agents", package, folders / "envs", folders / "agents"]
+    assert [Path(file).parent.resolve() for file in files] == [home.resolve() for home in homes]
+    assert last == "4 lockstep.agents.settings"
+
+
+@pytest.mark.parametrize(("make", "kind"), [("make_vec", "BatchedEnv"), ("make", "TimeLimit")])
+def test_gymnasium_finds_an_environment_by_module_and_id(make, kind, tmp_path):
+    size = ", num_envs=8" if make == "make_vec" else ""
+    code = f"import gymnasium\nprint(type(gymnasium.{make}('lockstep.envs:lockstep/CartPole-v1'{size})).__name__)"
+    assert told(Path(sys.executable), tmp_path, code, PYTHONPATH=str(ROOT)) == [kind]
+
+
+# ---- types, as mypy sees them in a script of a user -----------------------------------------------------------------
+
+RIGHT = {  # expressions and their types
+    "env": "BatchedEnv",
+    "obs": "Tensor",
+    "reward": "Tensor",
+    "terminated": "Tensor",
+    "truncated": "Tensor",
+    "info": "dict",
+    "run": "PPO",
+    "run.act(obs)": "Tensor",
+    "lockstep.names()": "list",
+}
+WRONG = {  # lines and what is said of them
+    "lockstep.make(8, num_envs='cartpole')": "arg-type",
+    "lockstep.mak('cartpole')": "attr-defined",
+    "ppo.train('cartpole', 'solve')": "arg-type",
+}
+TYPED = """
+import lockstep
+from lockstep.agents import ppo
+
+env = lockstep.make("cartpole", num_envs=8)
+obs, info = env.reset()
+obs, reward, terminated, truncated, info = env.step(env.random_actions()[0])
+run = ppo.train("cartpole", ppo.config_of("cartpole", seed=1), device="cpu", output="runs")
+"""
+
+
+@pytest.mark.slow
+def test_mypy_knows_the_types_and_reports_the_wrong_lines_of_a_script(installed, tmp_path):
+    spoken = {f"reveal_type({expression})": expression for expression in RIGHT} | {line: line for line in WRONG}
+    (tmp_path / "script.py").write_text("\n".join([*TYPED.splitlines(), *spoken]))
+    options = ["--python-executable", str(installed), "--cache-dir", str(tmp_path / "cache"), "script.py"]
+    done = run(Path(sys.executable), tmp_path, "-m", "mypy", *options)
+    assert done.stdout, done.stderr
+    type_or_error = r'note: Revealed type is "(?:\w+\.)*(\w+)(?:\[.*\])?"|error: .* \[([\w-]+)\]'
+    said = re.findall(rf"^script\.py:(\d+): (?:{type_or_error})$", done.stdout, re.MULTILINE)
+    found = {int(number): type_ or error for number, type_, error in said}
+    first = len(TYPED.splitlines()) + 1
+    assert {of: found.pop(number, "") for number, of in enumerate(spoken.values(), start=first)} == RIGHT | WRONG
+    assert not found  # nothing is said of the lines before

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 import torch
-from lockstep.envs import launch
-from lockstep.envs.kernels import compile
 
 from lockstep import envs
+from lockstep.envs import launch
+from lockstep.envs.kernels import compile
 from tests import sanitize
 
 BLOCKS = [pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block")]

@@ -9,11 +9,11 @@ import time
 
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs import launch
 from lockstep.envs.kernels import compile
 from lockstep.envs.port import TILES
-
-from lockstep import envs
 from tests import prebuild, smoke
 
 HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]

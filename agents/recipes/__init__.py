@@ -4,7 +4,7 @@ where it has one (Gymnasium's environments do).
     ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/settings.py and what differs from it
     learning: {solved: 475, quick: {...}, full: {...}}
 
-The fields of PPO are checked by `agents.ppo.config_of`, everything else here. LAYOUT says what may stand where.
+The fields of PPO are checked by `ppo.config_of`, everything else here. LAYOUT says what may stand where.
 """
 
 import difflib
@@ -15,7 +15,7 @@ import yaml
 
 FOLDER = Path(__file__).parent
 NUMBER, COUNT, TEXT = "a number", "a whole number of at least 1", "text"
-PPO = "fields of PPO by name"  # recipe, and any field of agents.ppo.Config
+PPO = "fields of PPO by name"  # recipe, and any field of ppo.Config
 
 # Keys that end in ? may be left out. [x] is a list of x.
 PEER = {"agent": TEXT, "seeds": COUNT, "threads?": COUNT}

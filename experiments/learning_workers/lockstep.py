@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
+
 from lockstep.agents import config as configuration
 from lockstep.agents import evaluation, ppo, training
 from lockstep.experiments import timing

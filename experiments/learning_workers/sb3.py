@@ -103,8 +103,9 @@ def solve(job: Job, seed: int) -> dict:
     hundred forwards of torch each, a few percent of the time. The score afterwards is of Gymnasium's environments.
     """
     import torch
-    from lockstep.agents import evaluation
     from stable_baselines3.common.callbacks import BaseCallback
+
+    from lockstep.agents import evaluation
 
     start = time.perf_counter()
     env = vector(job, seed)

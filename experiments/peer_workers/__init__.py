@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+
 from lockstep.experiments import ROOT, timing
 
 FOLDER = Path(__file__).parent

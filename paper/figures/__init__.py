@@ -14,12 +14,12 @@ from types import ModuleType
 
 import matplotlib as mpl
 import pandas as pd
-from lockstep.paper import offloading, quantities, rung
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from lockstep import paper
+from lockstep.paper import offloading, quantities, rung
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 WIDTH = 7.2  # inches, the width of the report's column

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pandas as pd
-from lockstep.paper import quantities, rung
-from lockstep.paper.figures import WIDTH, label_outside, legend, log_axes, machines, say_nothing
-from lockstep.paper.tables.gains import crossing, gain, steps
-from lockstep.paper.typeset import times
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from lockstep import paper
+from lockstep.paper import quantities, rung
+from lockstep.paper.figures import WIDTH, label_outside, legend, log_axes, machines, say_nothing
+from lockstep.paper.tables.gains import crossing, gain, steps
+from lockstep.paper.typeset import times
 
 caption = (
     "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "

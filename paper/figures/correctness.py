@@ -1,10 +1,11 @@
 """How far the port's steps stand below their tolerances."""
 
 import pandas as pd
-from lockstep.paper import quantities, tables
-from lockstep.paper.figures import grid, legend
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
+
+from lockstep.paper import quantities, tables
+from lockstep.paper.figures import grid, legend
 
 caption = (
     "Largest difference of one step from any state, as a share of its tolerance, on all machines: nothing "

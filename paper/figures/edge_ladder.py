@@ -1,8 +1,9 @@
 """The ladder of the vehicular edge at a glance: one line per rung."""
 
+from matplotlib.figure import Figure
+
 from lockstep.paper import tables
 from lockstep.paper.figures import ladder
-from matplotlib.figure import Figure
 
 caption = (
     "The ladder of vehicular edge computing, from the original to fused slots: live slots of all environments per "

@@ -1,15 +1,15 @@
 """What each operation of a slot gains in each form, beside what a plan expected of a GPU."""
 
 import pandas as pd
-from lockstep.paper import edge, quantities, rung
-from lockstep.paper.figures import grid, label_status, legend, log_axes, title
-from lockstep.paper.tables.edge import claimed
-from lockstep.paper.typeset import count, missing, short_time, times
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lockstep import paper
+from lockstep.paper import edge, quantities, rung
+from lockstep.paper.figures import grid, label_status, legend, log_axes, title
+from lockstep.paper.tables.edge import claimed
+from lockstep.paper.typeset import count, missing, short_time, times
 
 caption = (
     "Operations of a slot, one by one: how many times faster than in the original each form computes one slot of one "

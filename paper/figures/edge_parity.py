@@ -1,10 +1,11 @@
 """How large the differences between the forms of the vehicular edge are."""
 
 import numpy as np
+from matplotlib.figure import Figure
+
 from lockstep.paper import edge, quantities, tables
 from lockstep.paper.figures import grid, legend, log_axes, write_below
 from lockstep.paper.typeset import count
-from matplotlib.figure import Figure
 
 caption = (
     "Largest relative differences between original and port (and other pairs), counted over all quantities, maps, "

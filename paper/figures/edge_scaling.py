@@ -1,12 +1,12 @@
 """Rates and memory over the number of environments and of vehicles."""
 
-from lockstep.paper import edge, quantities
-from lockstep.paper.figures import curve, grid, label_status, legend, log_axes, title
-from lockstep.paper.typeset import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lockstep import paper
+from lockstep.paper import edge, quantities
+from lockstep.paper.figures import curve, grid, label_status, legend, log_axes, title
+from lockstep.paper.typeset import count
 
 caption = (
     "How far vehicular edge computing grows, one row for each machine. Slots of all environments per second over the "

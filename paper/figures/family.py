@@ -1,9 +1,10 @@
 """All environments at a glance: one line for each, one panel per machine."""
 
+from matplotlib.figure import Figure
+
 from lockstep.paper import rung, tables
 from lockstep.paper.figures import grid, legend, log_axes
 from lockstep.paper.typeset import missing
-from matplotlib.figure import Figure
 
 caption = (
     "All environments, each at the batch size at which it is told: live environment steps per second on each machine, "

@@ -1,10 +1,11 @@
 """What fusing K steps into one call buys."""
 
 import pandas as pd
-from lockstep.paper import quantities, rung, tables
-from lockstep.paper.figures import curve, legend, log_axes, of_runs, on_threads
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
+
+from lockstep.paper import quantities, rung, tables
+from lockstep.paper.figures import curve, legend, log_axes, of_runs, on_threads
 
 caption = (
     "Steps fused into one call, for the environment and the batch size of the headline. The mark at K = 1 is one "

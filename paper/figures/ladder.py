@@ -1,10 +1,11 @@
 """The ladder at a glance: one line per rung."""
 
 import pandas as pd
+from matplotlib.figure import Figure
+
 from lockstep.paper import quantities, rung, tables
 from lockstep.paper.figures import log_axes, of_runs, on_threads
 from lockstep.paper.typeset import missing, si, times
-from matplotlib.figure import Figure
 
 caption = (
     "The ladder, from the original to fused steps: live environment steps per second at the batch size of "

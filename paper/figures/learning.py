@@ -1,13 +1,13 @@
 """Learning curves: the return in the original over steps and over seconds."""
 
-from lockstep.paper import learning, quantities
-from lockstep.paper.figures import grid, legend
-from lockstep.paper.tables.transfer import DEVICES
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from lockstep import paper
+from lockstep.paper import learning, quantities
+from lockstep.paper.figures import grid, legend
+from lockstep.paper.tables.transfer import DEVICES
 
 caption = (
     "Learning curves, over environment steps and over seconds of training: the interquartile mean over seeds of the "

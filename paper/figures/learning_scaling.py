@@ -1,16 +1,16 @@
 """What the number of environments does to the rate of training, to what is learnt, and to where the time goes."""
 
 import pandas as pd
-from lockstep.experiments import curves
-from lockstep.paper import learning, quantities
-from lockstep.paper.figures import curve, grid, legend, log_axes, write_below
-from lockstep.paper.tables.training import iteration, scaling
-from lockstep.paper.tables.transfer import DEVICES
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator
 
 from lockstep import paper
+from lockstep.experiments import curves
+from lockstep.paper import learning, quantities
+from lockstep.paper.figures import curve, grid, legend, log_axes, write_below
+from lockstep.paper.tables.training import iteration, scaling
+from lockstep.paper.tables.transfer import DEVICES
 
 caption = (
     "Training over the number of environments B. Left: environment steps per second from end to end, with their "

@@ -1,8 +1,9 @@
 """Little's law of every queue: its mean backlog against arrivals times delay."""
 
+from matplotlib.figure import Figure
+
 from lockstep.paper import offloading
 from lockstep.paper.figures import grid, label_status, legend, log_axes
-from matplotlib.figure import Figure
 
 caption = (
     "Little's law: the mean backlog of every queue in which something arrived, as the original held it, against its "

@@ -1,9 +1,10 @@
 """What being in time costs: the cost of a slot against the share of tasks on time, per policy and map."""
 
-from lockstep.paper import offloading
-from lockstep.paper.figures import by_map, legend
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from lockstep.paper import offloading
+from lockstep.paper.figures import by_map, legend
 
 caption = (
     "Cost against tasks on time, one panel per map: means over episodes in the original, on scenarios that no agent "

@@ -1,12 +1,13 @@
 """How long tasks take under each policy, against their deadlines."""
 
 import numpy as np
-from lockstep.envs.vehicular_edge.params import Params
-from lockstep.paper import offloading
-from lockstep.paper.figures import by_map, legend
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from lockstep.envs.vehicular_edge.params import Params
+from lockstep.paper import offloading
+from lockstep.paper.figures import by_map, legend
 
 caption = (
     "Share of tasks done within so many seconds, one panel per map, in the original; of the slots whose later fate is "

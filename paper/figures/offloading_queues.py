@@ -1,10 +1,11 @@
 """Where work waits: the backlog of each edge node over an episode, under each policy."""
 
 import numpy as np
-from lockstep.paper import offloading
-from lockstep.paper.figures import grid, label_outside, label_status
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+
+from lockstep.paper import offloading
+from lockstep.paper.figures import grid, label_outside, label_status
 
 caption = (
     "Backlog of every edge node over one episode on the first map, in Mbit: what waits for the radio of the node "

@@ -1,11 +1,12 @@
 """Other libraries beside the port, over the batch size."""
 
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
 from lockstep.experiments import peers as experiment
 from lockstep.paper import quantities
 from lockstep.paper.figures import by_machine, curve, label_outside, legend, log_axes
 from lockstep.paper.tables.peers import MODES
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
 caption = (
     "Peers side by side over the batch size, on the CPU of one machine: live environment steps per second, medians "

@@ -1,11 +1,11 @@
 """How near the ports come to the bounds of their machine: memory on the left, arithmetic on the right."""
 
 import pandas as pd
-from lockstep.paper import quantities, rung
-from lockstep.paper.figures import curve, grid, label_outside, legend, log_axes, machines
 from matplotlib.figure import Figure
 
 from lockstep import paper
+from lockstep.paper import quantities, rung
+from lockstep.paper.figures import curve, grid, label_outside, legend, log_axes, machines
 
 caption = (
     "The ports against the bounds of each machine; a line style per environment. Left: bytes of all buffers that a "

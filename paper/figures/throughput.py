@@ -1,8 +1,9 @@
 """Throughput over the batch size, for every rung of the ladder."""
 
+from matplotlib.figure import Figure
+
 from lockstep.paper import quantities
 from lockstep.paper.figures import by_machine, curve, label_outside, legend, log_axes, series
-from matplotlib.figure import Figure
 
 caption = (
     "Throughput over the batch size. Live environment steps per second, resets and limits included: medians "

@@ -1,13 +1,14 @@
 """What copies between host and device take of a loop, beside the share that the note gives."""
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import quantities, rung, tables
 from lockstep.paper.figures import WIDTH, grid, legend, title
 from lockstep.paper.tables.transfer import DEVICES, SETTINGS
 from lockstep.paper.typeset import count, missing, short_time
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 caption = (
     "Shares of a step's time. a: step and copies, each timed by itself, as in the note; the diamond is the note's own "

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from lockstep.experiments import results, statistics
-from lockstep.paper import typeset
 
 from lockstep import paper
+from lockstep.experiments import results, statistics
+from lockstep.paper import typeset
 
 NAN = float("nan")
 

@@ -1,9 +1,8 @@
 """Of correctness and compilation."""
 
+from lockstep import paper
 from lockstep.paper import edge, typeset
 from lockstep.paper.quantities import NAN, alone, judged, matching, of, out_of, quantity
-
-from lockstep import paper
 
 
 @quantity(alone(typeset.percent))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
+
 from lockstep.experiments import curves
 from lockstep.paper import learning, typeset
 from lockstep.paper.quantities import NAN, alone, estimate, matching, of, out_of, quantity, rate_words, with_interval

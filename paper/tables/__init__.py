@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
-from lockstep.paper import quantities, rung
-from lockstep.paper.typeset import DASH, TIMES, Column, Table, count, interval, missing, number, si, text, times
 
 from lockstep import paper
+from lockstep.paper import quantities, rung
+from lockstep.paper.typeset import DASH, TIMES, Column, Table, count, interval, missing, number, si, text, times
 
 OF_MACHINE = "the machine itself"  # stands for an environment where an experiment needs none
 NO_FIGURE = dict.fromkeys(["value", "low", "high", "shown", "interval"])

@@ -3,12 +3,12 @@
 import re
 
 import pandas as pd
+
+from lockstep import paper
 from lockstep.experiments import config, results, statistics
 from lockstep.paper import learning, quantities
 from lockstep.paper.tables import NO_FIGURE, STATUS, declared, not_measured, source, table
 from lockstep.paper.typeset import GREATER, LESS, Column, text, times, yes_no
-
-from lockstep import paper
 
 NAN = float("nan")
 RETURNS = (  # keys of a recipe, what they aim at, and the quantity that is held against them

@@ -1,6 +1,7 @@
 """Rates against what the machine can do at most."""
 
 import pandas as pd
+
 from lockstep.experiments import statistics
 from lockstep.paper import quantities
 from lockstep.paper.tables import RUN, SETTING, in_ladder_order, label, of_runs, on_cpu, source, table, told_at

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pandas as pd
+
+from lockstep import paper
 from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import edge
 from lockstep.paper.tables import RATES, RUN, declared, label, of_runs, on_cpu, table
@@ -20,8 +22,6 @@ from lockstep.paper.typeset import (
     text,
     times,
 )
-
-from lockstep import paper
 
 
 def of_asked(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pandas as pd
+
+from lockstep import paper
 from lockstep.paper import quantities
 from lockstep.paper.tables import ONE_MACHINE, RUN, label, of_runs, table, told_at
 from lockstep.paper.typeset import DASH, LESS, SPACE, Column, count, interval, missing, number, si, text, times
-
-from lockstep import paper
 
 # Two ways up the ladder: what each step adds, and the rung that it leads to. A rung that was not run is passed over,
 # and the next step adds what both do; but for indexing, which no other step does as well.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pandas as pd
+
 from lockstep.experiments import curves
 from lockstep.paper import NOT_MEASURED
 from lockstep.paper import learning as sums

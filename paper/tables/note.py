@@ -1,6 +1,7 @@
 """The claims of the note, and what the questions behind them give."""
 
 import pandas as pd
+
 from lockstep.paper import quantities
 from lockstep.paper.tables import NO_FIGURE, STATUS, declared, not_measured, table
 from lockstep.paper.typeset import text

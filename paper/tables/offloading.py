@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pandas as pd
+
 from lockstep.paper import offloading as sums
 from lockstep.paper.tables import RUN, table
 from lockstep.paper.tables.edge import of_asked

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+
 from lockstep.experiments import config
 from lockstep.experiments import peers as experiment
 from lockstep.experiments.peers import AIM, TARGET_SIZE

@@ -1,10 +1,10 @@
 """What reproducing the paper costs."""
 
 import pandas as pd
-from lockstep.paper.tables import declared, table
-from lockstep.paper.typeset import DASH, Column, count, missing, number, seconds, text
 
 from lockstep import paper
+from lockstep.paper.tables import declared, table
+from lockstep.paper.typeset import DASH, Column, count, missing, number, seconds, text
 
 NAN = float("nan")
 

@@ -1,6 +1,7 @@
 """The proof of sameness, and what the compiler makes of the kernels."""
 
 import pandas as pd
+
 from lockstep.paper import quantities
 from lockstep.paper.tables import ONE_MACHINE, RUN, of_runs, table
 from lockstep.paper.typeset import DASH, LESS, Column, count, missing, number, percent, significant, text, yes_no

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pandas as pd
+
+from lockstep import paper
 from lockstep.experiments import record
 from lockstep.paper import quantities, rung
 from lockstep.paper.tables import OF_MACHINE, plain, table
 from lockstep.paper.typeset import DASH, text
-
-from lockstep import paper
 
 
 @table(

@@ -1,6 +1,8 @@
 """Environment steps per second: one batch size, all settings, fused steps."""
 
 import pandas as pd
+
+from lockstep import paper
 from lockstep.experiments import results
 from lockstep.paper import quantities
 from lockstep.paper.tables import (
@@ -16,8 +18,6 @@ from lockstep.paper.tables import (
     told_at,
 )
 from lockstep.paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
-
-from lockstep import paper
 
 NAN = float("nan")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+
 from lockstep.experiments import curves
 from lockstep.paper import learning as sums
 from lockstep.paper.tables import RATES, RUN, table

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from lockstep.agents import distributions
 from lockstep.agents.autograd import Autograd
 from lockstep.agents.networks import Networks
 from lockstep.agents.update import FIGURES
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from tests.agents import reference
 from tests.agents.worlds import BOX, THREE_TWO, normal
 

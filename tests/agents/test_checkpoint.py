@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 import torch
-from lockstep.agents import checkpoint
 
 from lockstep import envs
+from lockstep.agents import checkpoint
 
 CONTENT = {
     "iteration": 3,

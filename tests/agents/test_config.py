@@ -5,6 +5,7 @@ import dataclasses
 import re
 
 import pytest
+
 from lockstep.agents import config, ppo, recipes
 from lockstep.agents.ppo import RECIPES, Config
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from lockstep.agents.ppo import PPO, Config
 
+from lockstep.agents.ppo import PPO, Config
 from tests.agents.worlds import BOX, World
 
 CONFIG = Config(num_envs=8, horizon=4, total_steps=64, minibatches=2, epochs=1, threads=1)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.agents import checkpoint
 from lockstep.agents.config import replaced
 from lockstep.agents.ppo import PPO, Config
-
-from lockstep import envs
 from tests.agents.worlds import normal
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from lockstep.agents import checkpoint, ppo
 from lockstep.agents.config import replaced
-
 from tests.agents import training_worker
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
-from lockstep.agents import boxes, distributions
-from lockstep.envs import noise
 from torch import nn
 
 from lockstep import envs
+from lockstep.agents import boxes, distributions
+from lockstep.envs import noise
 
 LARGEST = 2**24 - 1  # of the noise
 INTERVALS = Box(np.float32([-1.0, -0.3]), np.float32([3.0, 0.1]))

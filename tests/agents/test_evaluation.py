@@ -4,10 +4,10 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from lockstep.agents import evaluation
 from torch import nn
 
 from lockstep import envs
+from lockstep.agents import evaluation
 from tests.envs.batches import DEVICES, NAMES
 
 BALANCE = torch.tensor([0.05, 0.1, 1.0, 0.4])  # pushes the cart to where the pole leans; holds it for 500 steps

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.agents import distributions
 from lockstep.agents.experience import Experience
 from lockstep.agents.networks import Networks
 from lockstep.agents.normaliser import Normaliser
-
-from lockstep import envs
 from tests.agents.worlds import BOX, PERIOD, THREE_TWO, Clock, World, near_first, normal
 from tests.envs.batches import NAMES, B, spread
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+
 from lockstep.agents import kernels
 from lockstep.agents.normaliser import ReturnScale
 from lockstep.agents.rollout import Advantage, Noise, Order
-
 from tests.emulator import gpu
 
 T, N = 33, 150  # steps and columns; the last block is not full

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 import torch
-from lockstep.agents import checkpoint, log, ppo, training
 
+from lockstep.agents import checkpoint, log, ppo, training
 from tests.agents.training_worker import RUNS, Poisoned
 
 CONFIG = dataclasses.replace(RUNS["kernels"][1], minibatches=8)  # 2 x 8 updates in an iteration

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 import torch
+
 from lockstep.agents import kernels
 from lockstep.envs.kernels import compile, structs
 

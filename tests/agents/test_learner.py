@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+
 from lockstep.agents import distributions, learner
 from lockstep.agents.autograd import Autograd
 from lockstep.agents.networks import Networks

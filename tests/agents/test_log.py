@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+
 from lockstep.agents import log
 from lockstep.agents.log import COLUMNS, Log
 

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 import torch
-from lockstep.agents.networks import Networks
 from torch import nn
 
 from lockstep import envs
+from lockstep.agents.networks import Networks
 from tests.agents.worlds import normal
 
 SHAPES = [  # inputs, outputs, free, hidden

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+
 from lockstep.agents.normaliser import Normaliser, ReturnScale
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

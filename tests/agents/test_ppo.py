@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lockstep import envs
 from lockstep.agents import evaluation, ppo, recipes, training
 from lockstep.agents.autograd import Autograd
 from lockstep.agents.learner import Learner
 from lockstep.agents.ppo import PPO, RECIPES, Config
 from lockstep.envs.noise import philox
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
-
-from lockstep import envs
 from tests.agents import reference
 from tests.agents.worlds import BOX, THREE_TWO, Clock, World, each_is_right, near_first, normal
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from lockstep.agents import ppo
 
 TEXT = (Path(__file__).parents[2] / "agents" / "README.md").read_text()

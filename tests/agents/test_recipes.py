@@ -1,10 +1,10 @@
 import re
 
 import pytest
-from lockstep.agents import recipes
-from lockstep.agents.recipes import RecipeError
 
 from lockstep import envs
+from lockstep.agents import recipes
+from lockstep.agents.recipes import RecipeError
 
 SCALES = "quick: {}, full: {}"
 

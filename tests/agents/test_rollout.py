@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+
 from lockstep.agents.normaliser import ReturnScale
 from lockstep.agents.rollout import Advantage, Noise, Order
 from lockstep.envs.noise import SAMPLING, philox

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
+
+from lockstep import envs
 from lockstep.agents import evaluation, ppo
 from lockstep.agents.config import replaced
 from lockstep.agents.ppo import PPO, Config
 from lockstep.agents.team import Team
-
-from lockstep import envs
 from tests.agents.worlds import BOX, Crew, World, near_first, normal
 
 SMALL = Config(

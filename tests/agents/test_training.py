@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from lockstep.agents import checkpoint, evaluation, log, ppo, training
-from lockstep.agents.config import replaced
 
 from lockstep import envs
+from lockstep.agents import checkpoint, evaluation, log, ppo, training
+from lockstep.agents.config import replaced
 from tests.agents import training_worker
 from tests.agents.training_worker import RUNS, stops_at
 

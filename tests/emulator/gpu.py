@@ -22,11 +22,11 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
+
+from lockstep import envs
 from lockstep.agents import normaliser, rollout
 from lockstep.envs import batch, block, checks, launch, vectorised
 from lockstep.envs.kernels import compile
-
-from lockstep import envs
 
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns

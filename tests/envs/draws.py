@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-from lockstep.envs import noise
 
 from lockstep import envs
+from lockstep.envs import noise
 
 
 def first_states(env, episodes: int) -> np.ndarray:

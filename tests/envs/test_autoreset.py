@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from lockstep.experiments import config
 
 from lockstep import envs
+from lockstep.experiments import config
 from tests.envs.batches import DEVICES, MODES, NAMES, B, copies, make, random_step, same, spread
 
 PLAYED = 4  # environments that Gymnasium plays along

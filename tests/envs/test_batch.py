@@ -10,10 +10,10 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from lockstep.envs.checks import available_memory
-from lockstep.envs.spaces import ClosedEnvironmentError, Discrete, ResetNeeded
 
 from lockstep import envs
+from lockstep.envs.checks import available_memory
+from lockstep.envs.spaces import ClosedEnvironmentError, Discrete, ResetNeeded
 from tests.envs.batches import DEVICES, MODES, NAMES, B, copies, make, random_step, same, spread, statistics
 
 DISCRETE = [name for name in NAMES if isinstance(envs.port(name).action, Discrete)]

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from lockstep.envs.kernels import compile, structs
-from lockstep.envs.spaces import Box
 
 from lockstep import envs
+from lockstep.envs.kernels import compile, structs
+from lockstep.envs.spaces import Box
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from lockstep.envs import launch
-from lockstep.envs.kernels import compile, structs
 
 from lockstep import envs
+from lockstep.envs import launch
+from lockstep.envs.kernels import compile, structs
 from tests.envs.batches import MODES, NAMES, copies, make, random_step, same, spread
 from tests.envs.test_functions import TANGENTS, apply
 

@@ -5,8 +5,8 @@ import ctypes
 import mpmath
 import numpy as np
 import pytest
-from lockstep.envs.kernels import compile
 
+from lockstep.envs.kernels import compile
 from tests.emulator import gpu
 
 WRAPPERS = """

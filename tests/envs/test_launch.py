@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
 from lockstep.envs import batch, launch
 from lockstep.envs.kernels import compile, structs
 

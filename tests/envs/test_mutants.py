@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 import torch
-from lockstep.envs.kernels import compile
 
 from lockstep import envs
+from lockstep.envs.kernels import compile
 from tests.envs import (
     test_acrobot,
     test_autoreset,

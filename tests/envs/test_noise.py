@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep.envs import noise
-from lockstep.envs.spaces import Box, Discrete
 
 from lockstep import envs
+from lockstep.envs import noise
+from lockstep.envs.spaces import Box, Discrete
 from tests.envs.batches import DEVICES, NAMES, make, random_step
 from tests.envs.draws import first_states
 

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from lockstep.envs import noise
 from torch import nn
 
 from lockstep import envs
+from lockstep.envs import noise
 
 SEED, STEPS, BATCH, LIMIT = 5, 40, 300, 17  # so that episodes end, some by truncation, and tiles are partly filled
 

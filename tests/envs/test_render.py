@@ -8,9 +8,9 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from lockstep.envs.classic_control import render
 
 from lockstep import envs
+from lockstep.envs.classic_control import render
 
 pygame = pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
 

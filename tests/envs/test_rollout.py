@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from lockstep.envs.spaces import Box
 
 from lockstep import envs
+from lockstep.envs.spaces import Box
 from tests.envs.batches import DEVICES, INFO, NAMES, B, copies, linear, make, random_step, same, spread, statistics
 
 STEPS = [1, 7, 8, 9, 500, 1000]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from lockstep.experiments import block_cases, block_correctness, config, originals, verdicts
 from lockstep.experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, settings_of
 

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+
+from lockstep import envs
 from lockstep.experiments import block_rungs, config, ladder, throughput, timing
 from lockstep.experiments.block_rungs import RUNGS
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import Group
-
-from lockstep import envs
 
 NAME = "vehicular_edge"
 SIZE = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

@@ -5,11 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.experiments import UserError, breakdown, command, config, results
 from lockstep.experiments.breakdown import Case, Form, Group, Laps, Seconds
 from lockstep.experiments.config import Settings
-
-from lockstep import envs
 
 NAME = "vehicular_edge"
 BLOCKS = 6

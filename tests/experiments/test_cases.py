@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from lockstep.experiments import config
-from lockstep.experiments.cases import Cases, tolerance
 
 from lockstep import envs
+from lockstep.experiments import config
+from lockstep.experiments.cases import Cases, tolerance
 
 
 def small(name: str, states: int = 4000) -> Cases:

@@ -4,6 +4,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+
 from lockstep.envs.kernels import compile
 from lockstep.experiments import ceilings, command, provenance, results
 from lockstep.experiments.ceilings import Group

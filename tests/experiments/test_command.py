@@ -4,9 +4,9 @@ import signal
 import sys
 
 import pytest
-from lockstep.experiments import command
 
 from lockstep import envs
+from lockstep.experiments import command
 
 
 def test_a_log_gets_one_plain_line_per_item(capsys):

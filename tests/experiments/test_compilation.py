@@ -4,10 +4,10 @@ import gc
 import sys
 
 import pytest
-from lockstep.envs.kernels import compile
-from lockstep.experiments import command, compilation, results
 
 from lockstep import envs
+from lockstep.envs.kernels import compile
+from lockstep.experiments import command, compilation, results
 
 
 @pytest.mark.parametrize("name", ["cartpole", *envs.names("block")])

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import yaml
+
 from lockstep.experiments import ROOT, config
 
 

@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
+
+from lockstep import envs
 from lockstep.experiments import config, originals, thread_correctness, verdicts
 from lockstep.experiments.cases import Cases
 from lockstep.experiments.statistics import ks_two_sample, mean_difference
-
-from lockstep import envs
 
 EPISODES = {"random": 40, "fixed": 40}
 BOTH_TYPES = ["float32", "float64"]
@@ -77,6 +77,8 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(
     (folder / "kernel.cuh").write_text(text.replace(right, wrong, 1))
     cases = cases_of(name)
     cases.reference()  # the original's part first: it does not look at the kernel
+    declared = envs.port(name)
+    monkeypatch.setattr(envs, "port", lambda name: declared)
     monkeypatch.setattr(envs, "folder", lambda name: folder)
     for dtype in dtypes:
         rows = thread_correctness.transition(cases, "cpu", dtype, ())

@@ -5,6 +5,7 @@ from math import inf, nan
 import numpy as np
 import pandas as pd
 import pytest
+
 from lockstep.experiments import ROOT, curves
 from lockstep.experiments.curves import interquartile_mean, quartiles, stratified_interval, wilson
 

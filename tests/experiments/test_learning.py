@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+
 from lockstep.agents import evaluation, ppo, recipes
 from lockstep.experiments import (
     ROOT,

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+
 from lockstep.envs.vehicular_edge import delays
 from lockstep.experiments import UserError, command, config, offloading, offloading_episodes
 from lockstep.experiments.config import Settings

@@ -13,11 +13,11 @@ import gymnasium
 import numpy as np
 import pandas as pd
 import pytest
+
+from lockstep import envs
 from lockstep.experiments import ROOT, command, peer_workers, peers, provenance, results, timing
 from lockstep.experiments.peer_workers import Group, NextStep, Task, drawn_actions
 from lockstep.experiments.peers import Wanted
-
-from lockstep import envs
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 0)
 WITH_ENVIRONMENT = [name for name in peer_workers.names() if peer_workers.requirements(name)]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from lockstep.experiments import ROOT, provenance, timing
 
 KEYS = {

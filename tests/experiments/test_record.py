@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from lockstep import envs
 from lockstep.experiments import (
     ROOT,
     UserError,
@@ -19,8 +21,6 @@ from lockstep.experiments import (
     results,
     sources,
 )
-
-from lockstep import envs
 
 
 def sign_all(folder):
@@ -281,7 +281,7 @@ def test_without_pettingzoo_its_environments_are_not_compared_with_originals(
 
 def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
     started.status = 3
-    with pytest.raises(UserError, match=r"experiments\.ceilings ended with status 3 .* goes on from there"):
+    with pytest.raises(UserError, match=r"^ceilings ended with status 3 .* goes on from there$"):
         record.run("ceilings", None, "quick", tmp_path, None)
 
 

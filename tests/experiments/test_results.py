@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.experiments import ROOT, UserError, checksums, command, provenance, results
 
 COLUMNS = ["name", "value", "note"]

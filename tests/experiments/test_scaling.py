@@ -5,10 +5,10 @@ import sys
 
 import pandas as pd
 import pytest
-from lockstep.experiments import command, config, ladder, provenance, results, scaling, timing
-from lockstep.experiments.config import Settings
 
 from lockstep import envs
+from lockstep.experiments import command, config, ladder, provenance, results, scaling, timing
+from lockstep.experiments.config import Settings
 
 NAME = "vehicular_edge"
 TINY = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

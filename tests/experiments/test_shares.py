@@ -1,5 +1,6 @@
 import pandas as pd
 import pytest
+
 from lockstep.experiments import shares
 
 BLOCKS = 6  # the fewest that have an interval of the median

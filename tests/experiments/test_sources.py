@@ -1,4 +1,5 @@
 import pytest
+
 from lockstep.experiments import ROOT, sources
 
 TREE = {
@@ -34,11 +35,17 @@ TREE = {
     "envs/kernels/batch.cuh": "",
     "envs/kernels/pool.cpp": "",
     "envs/noise.py": "",
-    "envs/pole/__init__.py": "",
-    "envs/pole/port.py": "from lockstep.envs.params import Params\n",
-    "envs/pole/kernel.cuh": "",
-    "envs/pole/README.md": "",
     "envs/params.py": "",
+    "envs/poles/__init__.py": "",  # a family, with what its environments share
+    "envs/poles/original.py": "",
+    "envs/poles/unused.py": "",
+    "envs/poles/pole/__init__.py": "",
+    "envs/poles/pole/original.py": "from .. import original\n",
+    "envs/poles/pole/port.py": "from lockstep.envs.params import Params\n",
+    "envs/poles/pole/kernel.cuh": "",
+    "envs/poles/pole/README.md": "",
+    "envs/poles/long_pole/port.py": "",
+    "envs/poles/long_pole/kernel.cuh": "",
     "envs/car/port.py": "",
     "envs/car/kernel.cuh": "",
 }
@@ -74,9 +81,12 @@ def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root)
         "envs/kernels/pool.cpp",
         "envs/noise.py",
         "envs/params.py",
-        "envs/pole/__init__.py",
-        "envs/pole/kernel.cuh",
-        "envs/pole/port.py",
+        "envs/poles/__init__.py",
+        "envs/poles/original.py",
+        "envs/poles/pole/__init__.py",
+        "envs/poles/pole/kernel.cuh",
+        "envs/poles/pole/original.py",
+        "envs/poles/pole/port.py",
         "experiments/__init__.py",
         "experiments/pole.yaml",
         "experiments/schema.yaml",

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.experiments import statistics
 
 POSITIVE = st.floats(1e-3, 1e12)

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+
+from lockstep import envs
 from lockstep.experiments import (
     ROOT,
     command,
@@ -25,8 +27,6 @@ from lockstep.experiments import (
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import Group
 from lockstep.experiments.rungs import RUNGS
-
-from lockstep import envs
 
 ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]

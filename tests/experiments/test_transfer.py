@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs.spaces import Box
 from lockstep.experiments import command, config, results, shares, timing, transfer
 from lockstep.experiments.config import Settings
 from lockstep.experiments.transfer import Group
-
-from lockstep import envs
 
 BLOCKS = 6
 

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-from lockstep.agents import ppo, recipes
-from lockstep.experiments import ROOT, breakdown, ceilings, checksums, config, learning, scaling, throughput, transfer
 
 from lockstep import envs
+from lockstep.agents import ppo, recipes
+from lockstep.experiments import ROOT, breakdown, ceilings, checksums, config, learning, scaling, throughput, transfer
 
 MACHINE = "made-up-gpu"
 GPU = {"gpu": "Made-up GPU", "gpu_memory_gib": 100.0, "driver": "500.00", "cuda": "12.9"}

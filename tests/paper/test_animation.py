@@ -5,9 +5,10 @@ from lockstep import envs
 
 pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
 
+from PIL import Image
+
 from lockstep.experiments import ROOT, UserError
 from lockstep.paper import animation
-from PIL import Image
 
 
 @pytest.mark.slow

@@ -6,11 +6,11 @@ import sys
 
 import nbformat
 import pytest
+
+from lockstep import paper
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.checksums import ChecksumError
 from lockstep.paper import build, figures, tables
-
-from lockstep import paper
 
 NOTEBOOK = nbformat.read(build.NOTEBOOK, as_version=4)
 LOADS = [

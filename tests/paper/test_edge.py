@@ -1,10 +1,10 @@
 """The environments with large states: figures worked out in the head from tests/paper/handwritten.py."""
 
 import pytest
-from lockstep.paper import figures, quantities, tables
-from lockstep.paper.typeset import DASH, TIMES
 
 from lockstep import paper
+from lockstep.paper import figures, quantities, tables
+from lockstep.paper.typeset import DASH, TIMES
 from tests.paper import handwritten
 
 EDGE = handwritten.EDGE

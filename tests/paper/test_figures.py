@@ -2,9 +2,9 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from lockstep.paper import figures
 
 from lockstep import paper
+from lockstep.paper import figures
 from tests.paper import handwritten
 
 FOLDER = Path(figures.__file__).parent

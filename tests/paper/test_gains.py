@@ -2,11 +2,11 @@ import math
 
 import pandas as pd
 import pytest
+
+from lockstep import paper
 from lockstep.paper import figures, tables
 from lockstep.paper.tables import gains
 from lockstep.paper.typeset import DASH, LESS, SPACE, TIMES
-
-from lockstep import paper
 from tests.paper import handwritten
 from tests.paper.handwritten import B, rates
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import pandas as pd
 import pytest
+
+from lockstep import paper
 from lockstep.experiments import ROOT, checksums, config, provenance, throughput
 from lockstep.paper import build, figures, readme, tables, typeset
 from lockstep.paper.quantities import find
-
-from lockstep import paper
 from tests.paper import gpu_machine
 from tests.paper.gpu_machine import MACHINE
 from tests.paper.handwritten import HERE

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import yaml
+
+from lockstep import paper
 from lockstep.experiments import curves
 from lockstep.paper import build, figures, learning, quantities, readme, tables
 from lockstep.paper.tables.training import PUBLISHED
 from lockstep.paper.typeset import DASH, GREATER, MINUS, SPACE, TIMES
-
-from lockstep import paper
 from tests.paper import handwritten
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]

@@ -1,10 +1,10 @@
 """Figures and tables of offloading, from episodes written by hand."""
 
 import pytest
-from lockstep.experiments.offloading import COLUMNS
-from lockstep.paper import figures, offloading, tables
 
 from lockstep import paper
+from lockstep.experiments.offloading import COLUMNS
+from lockstep.paper import figures, offloading, tables
 from tests.paper import handwritten
 
 NAME = "vehicular_edge"

@@ -5,12 +5,12 @@ import tomllib
 
 import pytest
 import yaml
+
+from lockstep import paper
 from lockstep.experiments import ROOT, peer_workers, peers
 from lockstep.paper import figures, tables
 from lockstep.paper.tables.peers import FEATURES
 from lockstep.paper.typeset import DASH, SPACE, TIMES
-
-from lockstep import paper
 from tests.paper import handwritten
 
 DECLARED = yaml.safe_load(FEATURES.read_text())

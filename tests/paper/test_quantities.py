@@ -3,9 +3,9 @@ import math
 
 import pandas as pd
 import pytest
-from lockstep.paper import quantities
 
 from lockstep import paper
+from lockstep.paper import quantities
 from tests.paper import handwritten
 from tests.paper.handwritten import B
 

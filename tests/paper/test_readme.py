@@ -1,7 +1,7 @@
 import pytest
+
 from lockstep.experiments import ROOT, UserError
 from lockstep.paper import readme
-
 from tests.paper import handwritten
 
 TEXT = "# Title\n\n<!-- generated: headline -->\nold\n<!-- end generated -->\n\nMore.\n"

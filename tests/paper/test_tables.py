@@ -4,10 +4,10 @@ import re
 
 import pytest
 import yaml
-from lockstep.paper import tables, typeset
-from lockstep.paper.typeset import DASH, TIMES
 
 from lockstep import paper
+from lockstep.paper import tables, typeset
+from lockstep.paper.typeset import DASH, TIMES
 from tests.paper import handwritten
 from tests.paper.handwritten import B
 

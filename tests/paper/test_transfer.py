@@ -1,11 +1,11 @@
 """The table and the figure of transfers, from rows whose shares can be worked out in the head."""
 
 import pytest
+
+from lockstep import paper
 from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import figures, tables
 from lockstep.paper.typeset import DASH, SPACE
-
-from lockstep import paper
 from tests.paper import handwritten
 from tests.paper.handwritten import BLOCKS, B
 

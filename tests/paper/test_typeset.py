@@ -3,6 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.paper import typeset
 from lockstep.paper.typeset import DASH, MINUS, SPACE, Column
 

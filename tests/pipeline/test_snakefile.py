@@ -57,10 +57,10 @@ def test_the_snakefile_is_short_and_runs_commands_only():
     text = (ROOT / "Snakefile").read_text()
     assert text.count("\n") <= 210
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
-    shells = re.findall(r"shell:\s+\"(\S+ -m \w+)", text)
+    shells = re.findall(r"shell:\s+\"(\S+ -m \w+\.\w+)", text)
     assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 3
     assert len(shells) == text.count("| tee {log}") == 3
-    assert set(shells) == {"python -m experiments", "python -m paper"}
+    assert set(shells) == {"python -m lockstep.experiments", "python -m lockstep.paper"}
 
 
 def test_every_rule_is_listed_with_a_sentence(measured):
@@ -218,7 +218,7 @@ def test_a_wrong_setting_is_named(measured, setting, sentence):
 def test_a_folder_without_settings_is_named_and_left_out(copy):
     (copy / "experiments" / "twin.yaml").unlink()
     plan = snakemake(copy, "--dry-run")
-    assert "twin is left out: it needs both envs/twin/port.py and experiments/twin.yaml" in plan
+    assert "twin is left out: it needs both a folder of that name in envs/ and experiments/twin.yaml" in plan
     assert planned(copy) == {PAPER}
 
 

@@ -10,13 +10,14 @@ from lockstep import envs
 
 pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
 
-from lockstep.envs.adapters import sb3
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
+
+from lockstep.envs.adapters import sb3
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,11 +7,12 @@ from lockstep import envs
 
 pytest.importorskip("torchrl", reason="needs TorchRL: pip install torchrl")
 
-from lockstep.envs.adapters import torchrl
 from tensordict import TensorDict
 from torchrl.collectors import Collector
 from torchrl.envs import RewardSum, StepCounter, TransformedEnv
 from torchrl.envs.utils import check_env_specs
+
+from lockstep.envs.adapters import torchrl
 
 
 @pytest.mark.parametrize("name", envs.names("thread"))

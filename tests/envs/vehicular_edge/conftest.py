@@ -1,6 +1,7 @@
 """Scenarios that several files look at."""
 
 import pytest
+
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 

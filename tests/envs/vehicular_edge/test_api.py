@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
-from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.state_test import state_test
 from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
+from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES
 from tests.envs.vehicular_edge.worlds import small
 
 AGENTS = ("offloading", "allocation")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from lockstep import envs
 from lockstep.envs import noise
 from lockstep.envs.vehicular_edge import arrays, original, scenario
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue_shapes
-
-from lockstep import envs
 
 SMALL = {"vehicles": 20}  # 10 clients
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs import noise
 from lockstep.envs.kernels import compile, structs
 from lockstep.envs.spaces import ResetNeeded
-
-from lockstep import envs
 
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3, "scenarios": 3, "traffic": "dense"}
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from lockstep.envs.noise import RANDOM_POLICY, philox
 from lockstep.envs.vehicular_edge import original
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.original.nodes import Queue, VirtualQueue
 from lockstep.envs.vehicular_edge.original.radio import User, sic_rates, wire_rate
-
 from tests.envs.vehicular_edge.worlds import ORIGINAL, aim, shares, small, world
 
 BANDWIDTH, NOISE = 20.0, 1e-12  # MHz, W

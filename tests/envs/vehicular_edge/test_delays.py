@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.envs.vehicular_edge import delays
 from lockstep.envs.vehicular_edge.params import FAMILIES, Params
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
-
 from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, small, world
 
 # Clients 0 and 1 reach edge 0 alone, client 2 nothing; server 1 is in range of client 0 alone.

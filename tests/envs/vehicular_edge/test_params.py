@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
 
 

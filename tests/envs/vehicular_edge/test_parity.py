@@ -7,12 +7,12 @@ observations, and 0 for running maxima.
 import numpy as np
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs.vehicular_edge.original import get_state, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 from lockstep.envs.vehicular_edge.scenario.traffic import TRAFFIC
-
-from lockstep import envs
 
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}
 POLICIES = ("uniform", "cloud", "zero", "clustered")

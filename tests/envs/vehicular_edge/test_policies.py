@@ -6,6 +6,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs import noise
 from lockstep.envs.vehicular_edge import arrays, policies
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, Params, state_shapes
@@ -13,8 +15,6 @@ from lockstep.envs.vehicular_edge.policies import Noise, View, view_of_original,
 from lockstep.envs.vehicular_edge.policies.objective import Plan, on_host
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.tables import tables
-
-from lockstep import envs
 
 TINY = Params(
     slots=4, vehicles=3, clients=2, servers=1, edges=2, types=10, tasks=4, server_choices=1, components=1,

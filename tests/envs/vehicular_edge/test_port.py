@@ -6,11 +6,11 @@ import random
 import numpy as np
 import pytest
 import torch
+
+from lockstep import envs
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params
 from lockstep.envs.vehicular_edge.scenario import draw
-
-from lockstep import envs
 
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}
 MAPS = ("arterial", "city", "dense", "sparse")

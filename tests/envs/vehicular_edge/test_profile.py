@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from lockstep.envs.kernels import compile
 
 from lockstep import envs
+from lockstep.envs.kernels import compile
 from tests.envs.batches import same
 
 OPTIONS = {"vehicles": 20, "traffic": "dense", "scenarios": 2}

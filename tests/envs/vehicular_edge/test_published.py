@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
 from lockstep.envs.vehicular_edge.scenario import draw, drawing, file
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
 from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.params import Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, draw_each, draw_pool, drawing, links
-from threadpoolctl import threadpool_limits
 
 ARRAYS = [name for name, kind in Scenario.__annotations__.items() if kind is np.ndarray]
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, file, load
 

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
+
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.params import FAMILIES, PRESETS, SWITCHES, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw, from_trace, traces
-
 from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, switch, switched, world
 
 # ---- what a scenario holds: Q5, Q6, Q7, Q15, Q16, Q24, Q25

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from lockstep import envs
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, from_trace, gcj02, traces
 from lockstep.envs.vehicular_edge.scenario.tracks import fill
-
-from lockstep import envs
 
 
 def records(rows) -> traces.Records:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from lockstep.envs.vehicular_edge.params import Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw_each, traffic
 

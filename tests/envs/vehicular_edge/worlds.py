@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw
 
