@@ -91,7 +91,9 @@ class PPO:
             horizon=config.horizon,
             shards=shards // self.ranks.size,
             per_agent=per_agent,
-            in_kernel=self._chosen("rollout", portable, "a port of one lane in float32, members=1, no norm_obs or agent_id"),
+            in_kernel=self._chosen(
+                "rollout", portable, "a port of one lane in float32, members=1, no norm_obs, agent_id"
+            ),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
             bootstrap=config.bootstrap,

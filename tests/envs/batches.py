@@ -6,7 +6,7 @@ import torch
 
 from lockstep import envs
 
-NAMES = envs.names("thread")
+NAMES = [name for name in envs.names() if envs.port(name).gymnasium_id]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 MODES = ["SameStep", "NextStep", "Disabled"]
 B = 200  # environments; from 129 on every batch is compiled for the same tile, so that few variants are compiled
