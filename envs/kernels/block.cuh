@@ -136,6 +136,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
     }
     u64 seen = played;
     if (ended) {  // of all lanes or of none
+        if (AGENT_ROWS > 1) episode.active = 0;
         if (shown) {
             observe(b, e, s, episode, played, b.final_obs);
             if (lane() == 0) {
@@ -147,8 +148,6 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         if (AUTORESET == SAME_STEP) {
             open_episode(b, e, s, episode, episode.number + 1, false);
             seen = EVERYBODY;
-        } else if (AGENT_ROWS > 1) {
-            episode.active = 0;
         }
     }
     if (shown) observe(b, e, s, episode, seen, b.obs);
