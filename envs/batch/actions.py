@@ -31,7 +31,7 @@ class Actions:
 
     def __init__(self, space: Space, num_envs: int, agents: int, several: bool, device: torch.device, dtype=None):
         self.low, self.high, self._kind = bounds(space)
-        self.numbers = self.low.size
+        self.numbers, self.per_env = self.low.size, self.low.size * max(agents, 1)
         types = (ONE_TYPE if several else TYPES)[self._kind]
         self.types = types if dtype is None else (choice("action_dtype", dtype, types),)
         self.stored_type = torch.float32 if self._kind == "f" else torch.int32 if several else torch.uint8
