@@ -92,7 +92,8 @@ class Kernels:
     def _launch(self, name: str, hidden: int, count: int) -> Callable:
         form = self._form
         if (hidden, count) not in self._lookups:
-            parts = self._unit(hidden), self.batch, self.call, form.tiles if form.lanes == 1 else count
+            text = self._unit(hidden) if hidden else self.text
+            parts = text, self.batch, self.call, form.tiles if form.lanes == 1 else count
             if form.device.type == "cpu":
                 found = cpu(*parts, form.threads)
             elif form.lanes == 1:
