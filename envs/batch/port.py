@@ -129,6 +129,9 @@ class Port:
         """The fields of the state by name, in order, of default parameters or of others."""
         return {one.name: one for one in self.of("state", params)}
 
+    def metrics_of(self, world: World) -> Mapping[str, int]:
+        return self.metrics if world.metrics is None else world.metrics
+
     def counts(self, params) -> dict[str, int]:
         """Numbers of the state by type."""
         counts = dict.fromkeys(TYPES, 0)
@@ -179,7 +182,6 @@ class Port:
         counts, lanes = self.counts(params), lanes or self.of("lanes", params)
         space = world.action or self.of("action", params)
         low, high, kind = bounds(space)
-        metrics = self.metrics if world.metrics is None else world.metrics
         defines = {
             "ELAPSED": "u16" if limit <= 65535 else "int",
             "AUTORESET": MODES[mode],
@@ -199,7 +201,7 @@ class Port:
             "CHOICES": int(high.flat[0]) + 1 if kind == "i" else 0,
             "SCENARIOS": int(world.scenarios > 0),
             "OWN_FORM": int(self.decode is not None),
-            "METRICS": sum(metrics.values()),
+            "METRICS": sum(self.metrics_of(world).values()),
             "RECORD": self.of("record", params) if trace else 0,
             "TRACE": int(trace),
             "RUNNING_RETURN": int(self.running_return),
