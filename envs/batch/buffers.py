@@ -112,11 +112,14 @@ class Buffers(dict):
     def pool(self) -> str:
         """A hash of the integers that the kernel reads of the scenarios, made when first asked for.
 
-        Not of the other numbers: their last bits are those of a machine's linear algebra.
+        Of the other numbers only where there are no integers, and in float32, as in batches of both types: their last
+        bits may be those of a machine's linear algebra.
         """
         digest = hashlib.sha256()
+        integers = any(not table.is_floating_point() for table in self.tables.values())
         for name, table in sorted(self.tables.items()):
             digest.update(f"{name} {tuple(table.shape)}".encode())
-            if not table.is_floating_point():
+            if not (integers and table.is_floating_point()):
+                table = table.float() if table.is_floating_point() else table
                 digest.update(table.cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
