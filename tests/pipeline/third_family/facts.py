@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from pettingzoo.test import parallel_api_test
 
 from lockstep import envs
 
@@ -63,6 +64,11 @@ def test_float64_batch_lives_the_lives_of_the_originals_bit_for_bit(preset):
             assert all(np.array_equal(state[name], rows[i]) for name, rows in env.fields().items())
             assert state["active"].tolist() == info["active"][i].tolist()
     assert ended > 6
+
+
+@pytest.mark.parametrize("preset", ["calm", "storm"])
+def test_original_keeps_to_the_interface_of_pettingzoo(preset):
+    parallel_api_test(envs.make_original("ferries", preset=preset), num_cycles=400)
 
 
 # ---- worked by hand ------------------------------------------------------------------------------------------------

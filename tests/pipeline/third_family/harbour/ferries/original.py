@@ -37,13 +37,14 @@ class Ferries(ParallelEnv):
     def __init__(self, params: Params, scenarios: Sequence[Scenario], seed: int, index: int):
         self.params, self.scenarios, self.key, self.index = params, scenarios, seed, index
         self.possible_agents, self.agents = list(AGENTS), []
+        self.spaces = PORT.of("observation", params), PORT.of("action", params)
         self.episode = -1
 
-    def action_space(self, agent: str):
-        return PORT.of("action", self.params)
-
     def observation_space(self, agent: str):
-        return PORT.of("observation", self.params)
+        return self.spaces[0]
+
+    def action_space(self, agent: str):
+        return self.spaces[1]
 
     def noise(self, stream: int) -> np.ndarray:
         return philox((self.index, self.episode, self.t, stream), self.key)
