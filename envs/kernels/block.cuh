@@ -213,11 +213,14 @@ FN void reset_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (!mask || mask[e]) begin(b, e, s, call.fresh);  // of all lanes or of none
 }
 
-// Observations of the present state, after a state was put in from outside.
+// Observations of the present state, after a state was put in from outside; of agents as well whose episode the last step ended.
 FN void observe_one(const Batch& b, const Call&, i64 e, Memory& s) {
     Episode episode;
     load(b, e, s, episode);
-    observe(b, e, s, episode, episode.active, b.obs);
+    u64 shown = episode.active;
+    for (int n = 0; n < AGENT_ROWS; n++)
+        shown |= u64((b.terminated[e * AGENT_ROWS + n] | b.truncated[e * AGENT_ROWS + n]) != 0) << n;
+    observe(b, e, s, episode, shown, b.obs);
 }
 
 // A phase before the step.
