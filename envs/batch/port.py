@@ -89,8 +89,13 @@ class Port:
     reward_threshold: float | None = None
 
     def __post_init__(self):
-        if self.lanes == 1 and (len(self.agents) > 1 or len(self.phases) > 1):
-            raise ValueError(f"{self.title}: several agents or phases need several lanes")
+        several = len(self.agents) > 1 or len(self.phases) > 1 or self.metrics or self.record or self.decode
+        if self.lanes == 1 and several:
+            raise ValueError(
+                f"{self.title}: several agents, phases, metrics, a record or an own form of actions need several lanes"
+            )
+        if self.lanes != 1 and (self.observes_state or not self.running_return):
+            raise ValueError(f"{self.title}: observes_state=True and running_return=False need one lane")
 
     # ---- what an environment of given parameters is -----------------------------------------------------------------
 
