@@ -142,11 +142,11 @@ FN Stored random_number(u32 word, int k) {
 #endif
 }
 
-// Words of four of those numbers at a step of the clock: number k is word k % 4 of block k / 4.
-FN void random_words(u32 index, int quad, i64 clock, u64 key, u32* word) {
+// Words of four of those numbers at a step of the clock, whose low half counts: number k is word k % 4 of block k / 4.
+FN void random_words(u32 index, int quad, u32 clock, u64 key, u32* word) {
     word[0] = index;
     word[1] = u32(quad);
-    word[2] = u32(clock);
+    word[2] = clock;
     word[3] = STREAM_RANDOM_POLICY;
     philox(word[0], word[1], word[2], word[3], key);
 }
