@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ..checks import nearest
+from .buffers import BANKS
 from .port import TYPES, Field
 
-BANKS = dict(zip(TYPES, ("state", "doubles", "integers"), strict=True))  # buffers of the fields of each type
 # torch has few operations on these, on a GPU not even a mask: the same memory has another name, and copies are wider.
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
 WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}

@@ -8,10 +8,10 @@
 // How a policy's action is stored: [K, B, AGENTS, NUMBERS].
 #if CONTINUOUS
 typedef float Stored;
-#elif LANES == 1
-typedef u8 Stored;
-#else
+#elif defined(LANE_WALK)  // several lanes, of which the CPU's form makes one
 typedef int Stored;
+#else
+typedef u8 Stored;
 #endif
 
 // Every field is eight bytes; the Python side reads names and order from this text, then those of Tables.
@@ -142,11 +142,11 @@ FN Stored random_number(u32 word, int k) {
 #endif
 }
 
-// Words of four of those numbers at a step of the clock: number k is word k % 4 of block k / 4.
-FN void random_words(u32 index, int quad, i64 clock, u64 key, u32* word) {
+// Words of four of those numbers at a step of the clock, whose low half counts: number k is word k % 4 of block k / 4.
+FN void random_words(u32 index, int quad, u32 clock, u64 key, u32* word) {
     word[0] = index;
     word[1] = u32(quad);
-    word[2] = u32(clock);
+    word[2] = clock;
     word[3] = STREAM_RANDOM_POLICY;
     philox(word[0], word[1], word[2], word[3], key);
 }

@@ -136,6 +136,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
     }
     u64 seen = played;
     if (ended) {  // of all lanes or of none
+        if (AGENT_ROWS > 1) episode.active = 0;
         if (shown) {
             observe(b, e, s, episode, played, b.final_obs);
             if (lane() == 0) {
@@ -147,8 +148,6 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         if (AUTORESET == SAME_STEP) {
             open_episode(b, e, s, episode, episode.number + 1, false);
             seen = EVERYBODY;
-        } else if (AGENT_ROWS > 1) {
-            episode.active = 0;
         }
     }
     if (shown) observe(b, e, s, episode, seen, b.obs);
@@ -213,11 +212,14 @@ FN void reset_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (!mask || mask[e]) begin(b, e, s, call.fresh);  // of all lanes or of none
 }
 
-// Observations of the present state, after a state was put in from outside.
+// Observations of the present state, after a state was put in from outside; of agents as well whose episode the last step ended.
 FN void observe_one(const Batch& b, const Call&, i64 e, Memory& s) {
     Episode episode;
     load(b, e, s, episode);
-    observe(b, e, s, episode, episode.active, b.obs);
+    u64 shown = episode.active;
+    for (int n = 0; n < AGENT_ROWS; n++)
+        shown |= u64((b.terminated[e * AGENT_ROWS + n] | b.truncated[e * AGENT_ROWS + n]) != 0) << n;
+    observe(b, e, s, episode, shown, b.obs);
 }
 
 // A phase before the step.
@@ -238,7 +240,7 @@ PHASES(PHASE)
 
 #if LANE_WALK
 
-FN void write_random(const Batch& b, i64 e, i64 clock, Stored* row) {
+FN void write_random(const Batch& b, i64 e, u32 clock, Stored* row) {
     const Span span = span_of(b, e);
     for (int quad = lane(); quad < QUADS; quad += LANES) {
         u32 word[4];
@@ -250,7 +252,7 @@ FN void write_random(const Batch& b, i64 e, i64 clock, Stored* row) {
 }
 
 #ifdef READS_NUMBERS
-FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
+FN void read_random(const Batch& b, i64 e, u32 clock, Memory& s) {
     const Span span = span_of(b, e);
     for (int quad = lane(); quad < QUADS; quad += LANES) {
         bool read = false;
@@ -266,7 +268,7 @@ FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
     sync();
 }
 #else
-FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
+FN void read_random(const Batch& b, i64 e, u32 clock, Memory& s) {
     const Span span = span_of(b, e);
     Stored row[RAW];  // every lane has all of it
     for (int quad = 0; quad < QUADS; quad++) {
@@ -283,13 +285,13 @@ FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
 
 enum : int { QUADS_PADDED = padded_to(QUADS, 16) };
 
-static STAGE void fill_random(const Batch& b, i64 e, i64 clock, Stored* row) {  // [4 * QUADS_PADDED]
+static STAGE void fill_random(const Batch& b, i64 e, u32 clock, Stored* row) {  // [4 * QUADS_PADDED]
     const Span span = span_of(b, e);
     alignas(64) u32 word[4][QUADS_PADDED];
     for (int quad = 0; quad < QUADS_PADDED; quad++) {
         word[0][quad] = span.index;
         word[1][quad] = u32(quad);
-        word[2][quad] = u32(clock);
+        word[2][quad] = clock;
         word[3][quad] = STREAM_RANDOM_POLICY;
     }
     philox_many(word[0], word[1], word[2], word[3], QUADS_PADDED, span.key);
@@ -297,13 +299,13 @@ static STAGE void fill_random(const Batch& b, i64 e, i64 clock, Stored* row) {  
         for (int k = 0; k < 4; k++) row[4 * quad + k] = random_number(word[k][quad], (4 * quad + k) % NUMBERS);
 }
 
-FN void read_random(const Batch& b, i64 e, i64 clock, Memory& s) {
+FN void read_random(const Batch& b, i64 e, u32 clock, Memory& s) {
     alignas(64) Stored row[4 * QUADS_PADDED];
     fill_random(b, e, clock, row);
     Environment::read(s, row);
 }
 
-FN void write_random(const Batch& b, i64 e, i64 clock, Stored* row) {
+FN void write_random(const Batch& b, i64 e, u32 clock, Stored* row) {
     alignas(64) Stored padded[4 * QUADS_PADDED];
     fill_random(b, e, clock, padded);
     memcpy(row, padded, RAW * sizeof(Stored));
@@ -313,21 +315,22 @@ FN void write_random(const Batch& b, i64 e, i64 clock, Stored* row) {
 
 // The random policy's actions for the next K steps; needs no memory that lanes share.
 FN void random_one(const Batch& b, const Call& call, i64 e) {
-    const i64 clock = b.clock[e];
-    for (i64 k = 0; k < call.steps; k++) write_random(b, e, clock + k, call.actions + (k * b.num_envs + e) * RAW);
+    const u32 clock = u32(b.clock[e]);
+    for (i64 k = 0; k < call.steps; k++) write_random(b, e, clock + u32(k), call.actions + (k * b.num_envs + e) * RAW);
 }
 
 // K steps of the random policy with the state in shared memory.
 FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
-    const i64 clock = b.clock[e];
+    const u32 clock = u32(b.clock[e]);
+    const int steps = int(call.steps);
     Episode episode;
     load(b, e, s, episode);
-    for (i64 k = 0; k < call.steps; k++) {
+    for (int k = 0; k < steps; k++) {
         read_random(b, e, clock + k, s);
-        advance(b, e, s, episode, k == call.steps - 1);
+        advance(b, e, s, episode, k == steps - 1);
     }
     save(b, e, s, episode);
-    if (lane() == 0) b.clock[e] = clock + call.steps;
+    if (lane() == 0) b.clock[e] += steps;
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------
@@ -335,6 +338,11 @@ FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
 #ifdef __CUDACC__
 
 extern "C" __constant__ const i64 scratch_bytes = GROUPS * sizeof(Memory);  // of shared memory that a launch asks for
+
+// Of a group or block; in 32 bits, B being less than 2^31, which takes fewer registers.
+FN i64 environment_of(const Call& call) {
+    return u32(call.first) + blockIdx.x * GROUPS + (GROUPS == 1 ? 0 : threadIdx.x / LANES);
+}
 
 // In float32 a multiprocessor holds at least 384 lanes, so that each may have 168 registers; in float64 registers come first.
 enum : int { THREADS = GROUPS * LANES };
@@ -344,12 +352,12 @@ enum : int { THREADS = GROUPS * LANES };
         Memory& memory = reinterpret_cast<Memory*>(shared)[GROUPS == 1 ? 0 : threadIdx.x / LANES]; \
         for (int n = lane(); n < int(sizeof(Memory) / sizeof(uint4)); n += LANES) reinterpret_cast<uint4*>(&memory)[n] = make_uint4(0, 0, 0, 0); \
         sync(); \
-        const i64 e = call.first + blockIdx.x * GROUPS + (GROUPS == 1 ? 0 : threadIdx.x / LANES); \
+        const i64 e = environment_of(call); \
         if (GROUPS == 1 || e < call.end) FUNCTION(b, call, e, memory); \
     }
 
 extern "C" __global__ void __launch_bounds__(THREADS) random_actions(const Batch b, const Call call) {
-    const i64 e = call.first + blockIdx.x * GROUPS + (GROUPS == 1 ? 0 : threadIdx.x / LANES);
+    const i64 e = environment_of(call);
     if (GROUPS == 1 || e < call.end) random_one(b, call, e);
 }
 

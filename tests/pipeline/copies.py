@@ -60,7 +60,9 @@ def experiments(copy: Path, environment: str) -> list[str]:
     return ["throughput", "correctness", "compilation", *sorted(asked)]
 
 
-def run(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+def run(
+    folder: Path, module: str, *arguments: str, timeout: int = 120, **environment: str
+) -> subprocess.CompletedProcess:
     """python -m module arguments, in that folder."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -68,7 +70,7 @@ def run(folder: Path, module: str, *arguments: str, **environment: str) -> subpr
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
 
 
