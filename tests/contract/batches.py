@@ -42,6 +42,7 @@ def one_lane(declared: envs.Port) -> bool:
 
 
 CARRIED = [name for name in having(one_lane) if port(name).of("action").shape in ((), (1,))]  # policies in kernels
+KNOWN = having(lambda declared: declared.gymnasium_id)  # that Gymnasium has
 APART = having(lambda declared: declared.rows > 1)  # agents whose episodes end apart
 DRAWN = having(lambda declared: "scenarios" in declared.own_options)
 
