@@ -1,4 +1,4 @@
-"""Batches of the environments that Gymnasium has, in their own episodes; of every environment tests/contract has more."""
+"""Batches of the environments that Gymnasium has, in their own episodes; tests/contract has those of every one."""
 
 import numpy as np
 
