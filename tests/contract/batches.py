@@ -91,8 +91,8 @@ def copies(outputs) -> tuple:
 def equal(one, other) -> bool:
     """Whether two states, sets of buffers or values are equal bit for bit."""
     if isinstance(one, torch.Tensor):
-        bits = [tensor.contiguous().cpu().numpy().tobytes() for tensor in (one, other)]
-        return one.dtype == other.dtype and one.shape == other.shape and bits[0] == bits[1]
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return alike and torch.equal(*(rows.cpu().contiguous().flatten().view(torch.uint8) for rows in (one, other)))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

@@ -1,5 +1,6 @@
 """What a batch takes as actions: shapes, types, bounds at each number, and what happens where nobody looks."""
 
+import re
 import warnings
 
 import numpy as np
@@ -74,9 +75,8 @@ def test_an_action_of_another_form_is_refused_with_what_is_allowed(name):
         (None, "got NoneType"),
     ]
     for given, message in table:
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(ValueError, match=re.escape(message)):
             env.step(given)
-        assert message in str(error.value)
     assert equal(before, env.state())
 
 
@@ -129,7 +129,7 @@ def test_the_ends_of_the_space_belong_to_it(name):
     for limits in (env.actions.low, env.actions.high):
         for dtype in env.actions.types:
             row = torch.from_numpy(limits.copy()).to(dtype)
-            env.step(row.expand(*env.actions.shape[:-1], -1) if env.actions.numbers > 1 else row.expand(env.actions.shape))
+            env.step(row.expand(env.actions.shape))
 
 
 @pytest.mark.parametrize("device", DEVICES)

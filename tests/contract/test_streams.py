@@ -141,10 +141,11 @@ def test_another_process_gives_the_same_bytes():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", MODES)
-def test_both_devices_agree(name, mode):
+@pytest.mark.parametrize("num_envs", [1, 33, 1025])
+def test_both_devices_agree_whether_a_batch_fills_its_blocks_or_not(name, num_envs, mode):
     """Bit for bit in float32, but where a library's logarithm may round otherwise: of scenarios."""
     options = {"seed": 7, "autoreset_mode": mode, "check_actions": False}
-    here, there = (make(name, device=device, **options) for device in ("cpu", "cuda"))
+    here, there = (make(name, num_envs, device=device, **options) for device in ("cpu", "cuda"))
     for env in (here, there):
         spread(env)
     for _ in range(STEPS):
@@ -185,6 +186,16 @@ def test_a_masked_reset_draws_what_a_full_one_draws(name):
     assert torch.equal(obs[mask], full[mask])
 
 
+def test_seeds_and_environments_have_episodes_of_their_own(name):
+    shown = []
+    for seed in (1, 2, 2**32 + 1):
+        env = make(name, seed=seed)
+        env.rollout(3)
+        shown.append(env._outputs[0].reshape(env.num_envs, -1).clone())
+        assert len(shown[-1].unique(dim=0)) == env.num_envs
+    assert all((shown[0] != other).any(dim=1).all() for other in shown[1:])
+
+
 def test_seeds_environments_and_steps_have_random_actions_of_their_own(name):
     env = make(name, seed=1)
     actions = torch.stack([make(name, seed=seed).random_actions(64) for seed in (1, 2, 2**32 + 1)])
@@ -197,7 +208,7 @@ def test_seeds_environments_and_steps_have_random_actions_of_their_own(name):
 
 
 def documented_actions(env, seed: int, first_index: int, steps: int) -> np.ndarray:
-    """The random policy in NumPy, [steps, B, ...]: of several lanes or numbers, number k is word k % 4 of block k / 4."""
+    """The random policy [steps, B, ...]: of several lanes or numbers, number k is word k % 4 of block k / 4."""
     index, space = first_index + np.arange(env.num_envs), env.single_action_space
     if env.lanes == 1 and env.actions.numbers == 1:
         return noise.random_actions(space, seed, index, steps)
@@ -214,7 +225,8 @@ def documented_actions(env, seed: int, first_index: int, steps: int) -> np.ndarr
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("seed", "first_index"), [(0, 0), (2**64 - 1, 2**32 - 300)])
 def test_random_actions_are_the_documented_numbers(name, device, seed, first_index):
-    env = make(name, seed=seed, first_index=first_index, device=device)
+    num_envs = None if name in SEVERAL else 300  # two tiles
+    env = make(name, num_envs, seed=seed, first_index=first_index, device=device)
     found = env.random_actions(140).cpu().numpy()
     assert found.shape == (140, *env.actions.shape)
     np.testing.assert_array_equal(found, documented_actions(env, seed, first_index, 140).reshape(found.shape))

@@ -340,13 +340,18 @@ def test_pictures_are_drawn_where_they_are_declared(name, mode):
         return
     pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
     env = played(name, autoreset_mode=mode, check_actions=False, render_mode="rgb_array")
-    before, pictures = env.state(), env.render([3, 0])
-    assert [(picture.dtype, picture.shape[2]) for picture in pictures] == [(np.uint8, 3)] * 2
+    before, pictures = env.state(), env.render([0, 1, 2, 3])
+    assert [(picture.dtype, picture.shape[2]) for picture in pictures] == [(np.uint8, 3)] * 4
     assert (pictures[0] != pictures[1]).any()
-    np.testing.assert_array_equal(env.render(0)[0], pictures[1])
+    for asked, expected in (([3, 0, 3], [3, 0, 3]), (2, [2]), (np.array([1, 3]), [1, 3]), ([], [])):
+        for picture, i in zip(env.render(asked), expected, strict=True):
+            np.testing.assert_array_equal(picture, pictures[i])
     assert equal(before, env.state())
-    with pytest.raises(ValueError, match=f"no environment {env.num_envs} to render"):
-        env.render([0, env.num_envs])
+    for index in (-1, env.num_envs):
+        with pytest.raises(
+            ValueError, match=f"no environment {index} to render: the batch has 0 .. {env.num_envs - 1}"
+        ):
+            env.render([0, index])
     with pytest.raises(ResetNeeded, match=r"call reset\(\) before render\(\)"):
         make(name, reset=False).render()
 
@@ -400,7 +405,8 @@ def test_a_graph_keeps_its_environment_alive(name):
 
 @pytest.mark.gpu
 def test_a_step_and_a_masked_reset_never_wait_for_the_device(name):
-    env = make(name, device="cuda", max_episode_steps=LIMIT // 4)
+    options = {} if one_lane(port(name)) else {"chunk": 3}
+    env = make(name, device="cuda", max_episode_steps=LIMIT // 4, **options)
     action, mask = env.random_actions()[0], torch.arange(env.num_envs, device="cuda") < 3
     env.step(action), env.reset(options={"reset_mask": mask})
     torch.cuda.set_sync_debug_mode("error")
