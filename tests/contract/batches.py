@@ -42,6 +42,7 @@ def one_lane(declared: envs.Port) -> bool:
 
 
 CARRIED = [name for name in having(one_lane) if port(name).of("action").shape in ((), (1,))]  # policies in kernels
+KNOWN = having(lambda declared: declared.gymnasium_id)  # that Gymnasium has
 APART = having(lambda declared: declared.rows > 1)  # agents whose episodes end apart
 DRAWN = having(lambda declared: "scenarios" in declared.own_options)
 
@@ -90,8 +91,8 @@ def copies(outputs) -> tuple:
 def equal(one, other) -> bool:
     """Whether two states, sets of buffers or values are equal bit for bit."""
     if isinstance(one, torch.Tensor):
-        bits = [tensor.contiguous().cpu().numpy().tobytes() for tensor in (one, other)]
-        return one.dtype == other.dtype and one.shape == other.shape and bits[0] == bits[1]
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return alike and torch.equal(*(rows.cpu().contiguous().flatten().view(torch.uint8) for rows in (one, other)))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.kernels import compile, structs
-from lockstep.envs.spaces import Box
+from tests.contract.batches import KNOWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,11 +174,16 @@ def test_parameters_become_typed_constants():
     ]
 
 
-def test_the_python_side_reads_every_field_of_the_structs():
-    text = (compile.KERNELS / "batch.cuh").read_text()
-    batch, call = list(structs.fields("Batch", text)), list(structs.fields("Call", text))
-    assert (batch[:3], batch[-1], len(batch)) == (["state", "obs", "reward"], "tiles", 23)
-    assert (call[0], call[-1], len(call)) == ("input", "truncated", 16)
+def test_the_python_side_reads_every_field_of_the_structs_and_those_of_tables_last():
+    text = next(iter(envs.units("vehicular_edge").values()))
+    tables, batch, call = (list(structs.fields(name, text)) for name in ("Tables", "Batch", "Call"))
+    declared = (compile.KERNELS / "batch.cuh").read_text()
+    for name, found in (("Batch", batch[: -len(tables)]), ("Call", call)):
+        body = declared.split(f"struct {name} {{\n")[1].split("\n};")[0]
+        in_order = re.findall(r"(\w+);", "\n".join(line.split("//")[0] for line in body.splitlines()))
+        assert [one for one in in_order if one not in ("tables", "given")] == found[: len(in_order) - 1]
+    # A name of both would stand once, and further up.
+    assert batch[-len(tables) :] == tables and batch[-len(tables) - 1] == "scenarios"
 
 
 INNER = "struct Inner {\n    const u8* first;  // [B]\n    double second;\n};\n"
@@ -218,11 +224,10 @@ def test_a_struct_or_field_that_is_not_there_is_named():
         structs.struct("Outer", OUTER, thrid=1)
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("target", compile.TARGETS)
 def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target):
-    continuous = isinstance(envs.port(name).action, Box)
-    types = ("float32", "float64") if continuous else ("uint8", "int32", "int64")
+    types = ("float32", "float64") if envs.port(name).continuous else ("uint8", "int32", "int64")
     always = {"reset", "observe", "random_actions", *(f"step_{type}" for type in types)}
     for (mode, dtype, kind), text in envs.units(name).items():
         policies = ("mlp",) if kind == "mlp" else ("random", "linear") if mode == "SameStep" else ()
@@ -236,6 +241,21 @@ def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, targ
         for used in rows:
             assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (mode, dtype, kind, used)
             assert 0 < used["registers"] <= most, (mode, dtype, kind, used)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", compile.TARGETS)
+def test_every_kernel_of_several_lanes_compiles_for_the_gpu_without_spilling_registers(target):
+    for name in sorted(set(envs.names()) - set(KNOWN)):
+        for (mode, dtype, word), text in envs.units(name).items():
+            if target != compile.TARGETS[-1] and word not in envs.port(name).presets:
+                continue  # presets and types for every target, the rest for the last one
+            rows = compile.resources(text, target)
+            rollout = {"rollout_random"} if mode == "SameStep" else set()
+            assert {used["kernel"] for used in rows} == {"step", "reset", "observe", "random_actions"} | rollout
+            for used in rows:
+                assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (mode, dtype, word, used)
+                assert used["stack_bytes"] == 0, (mode, dtype, word, used)
 
 
 EMPTY_KERNEL = 'extern "C" __global__ void nothing() {}'
@@ -265,9 +285,9 @@ def test_an_error_in_a_kernel_for_the_gpu_is_shown():
 
 
 def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
-    from lockstep.envs import launch
+    from lockstep.envs.batch import launch
 
-    text = (compile.KERNELS / "batch.cuh").read_text()
+    text = next(iter(envs.units("cartpole").values()))
     call = structs.struct("Call", text)
     passed = launch._by_value(call)
     call.steps = 77

@@ -1,5 +1,5 @@
 // Counters: see port.py. Streams of noise: 1 in a step, 2 in an observation.
-#define LONG_STEP 1  // noise takes registers
+#define LONG_STEP 2
 #include "kernels/state.cuh"
 
 struct Tables {
