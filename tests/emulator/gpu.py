@@ -11,7 +11,6 @@ would get through, threads that wait for each other or a warp operation by a lan
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import re
 import subprocess
@@ -25,7 +24,8 @@ import torch
 
 from lockstep import envs
 from lockstep.agents import normaliser, rollout
-from lockstep.envs import batch, block, checks, launch, vectorised
+from lockstep.envs import checks
+from lockstep.envs.batch import environment, launch
 from lockstep.envs.kernels import compile
 
 FOLDER = Path(__file__).parent
@@ -88,25 +88,20 @@ def make(
     """`envs.make(name, num_envs, **options)` as on a GPU; within `installed`.
 
     Args:
-        block: threads of a block; None is what a GPU would get.
+        block: threads of a block that steps, or of an environment that several hold; None is what a GPU would get.
         order, fault, reciprocal_ulp: of `Device`.
     """
     device = Device(order, fault, reciprocal_ulp)
     device.block = block
-    with _blocks_of(block) if block else contextlib.nullcontext():
+    with _lanes_of(block) if block else contextlib.nullcontext():
         return envs.make(name, num_envs, device=device, **options)
 
 
 @contextlib.contextmanager
-def _blocks_of(threads: int) -> Iterator[None]:
-    """Within it batches of blocks are made for so many lanes."""
-    allocate = block.BlockEnv._allocate
-
-    def with_lanes(self, *args):
-        self.layout = dataclasses.replace(self.layout, lanes=threads)
-        allocate(self, *args)
-
-    with mock.patch.object(block.BlockEnv, "_allocate", with_lanes):
+def _lanes_of(threads: int) -> Iterator[None]:
+    """Within it environments that several lanes hold are made for so many."""
+    real = environment.BatchedEnv._lanes
+    with mock.patch.object(environment.BatchedEnv, "_lanes", lambda env: threads if real(env) > 1 else 1):
         yield
 
 
@@ -133,13 +128,15 @@ def installed() -> Iterator[None]:
         multi_processor_count=MULTIPROCESSORS,
     )
     with contextlib.ExitStack() as stack:
-        for module in (vectorised, rollout, normaliser):
+        for module in (environment, rollout, normaliser):
             stack.enter_context(standing_in(module, "find_device", lambda device: device, 0))
         stack.enter_context(standing_in(checks, "available_memory", lambda device: 2**36, 0))
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))
         for name in ("step_block", "network_block"):
-            real = getattr(batch, name)
-            stack.enter_context(standing_in(batch, name, lambda *args, real=real: args[2].block or real(*args), 2))
+            real = getattr(environment, name)
+            stack.enter_context(
+                standing_in(environment, name, lambda *args, real=real: args[2].block or real(*args), 2)
+            )
         stack.enter_context(standing_in(launch, "constant", constant, 2))
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
         for make in ("zeros", "empty"):

@@ -15,7 +15,7 @@
 namespace {
 enum Order { ASCENDING, DESCENDING, SHUFFLED };
 enum State { READY, AT_BLOCK, AT_WARP, RETURNED };
-enum { WARP = 32, STACK = 1 << 18, POISON = 0xff, GUARD = 4096, GUARDED = 0xa5 };
+enum { WARP = 32, STACK = 1 << 18, POISON = 0xff, GUARD = 4096, GUARDED = 0xa5, SLACK = 1 << 18 };
 
 struct Thread {
     State state;
@@ -253,7 +253,7 @@ extern "C" const char* launch(void (*function)(const void* const*), const void* 
                               long long shared_bytes, long long dynamic_bytes, int order, int reciprocal_ulp) {
     static std::vector<char> memory;
     const size_t begin_of_dynamic = (size_t(shared_bytes) + 1023) / 1024 * 1024, guard = begin_of_dynamic + size_t(dynamic_bytes);
-    memory.resize(1024 + guard + GUARD);
+    memory.resize(1024 + guard + GUARD + SLACK);  // so that what a fault writes far beyond hits nothing else
     char* const base = memory.data() + (1024 - reinterpret_cast<size_t>(memory.data()) % 1024);
     prepare_fibers(count, !failure.empty());
     failure.clear();

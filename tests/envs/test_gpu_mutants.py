@@ -1,4 +1,4 @@
-"""Faults put into the GPU's form of the kernels of threads, each of which must show in some order of the threads.
+"""Faults put into the GPU's form of the kernels of a tile, each of which must show in some order of the threads.
 
 A fault that only a preempted thread shows, such as an addition that is not atomic, cannot be seen here.
 """
@@ -62,7 +62,7 @@ FAULTS = {
     "a step beyond the batch": ("live(inside && lane < span.count)", "live(inside)"),
     "a step of tiles that are not there": ("inside(!SEVERAL || tile < b.tiles)", "inside(true)"),
     "a reset beyond the batch": ("if (threadIdx.x >= span.count || (mask", "if ((mask"),
-    "a roll-out beyond the batch": ("if (at.live) {\n        real next", "{\n        real next"),
+    "a roll-out beyond the batch": ("if (at.live) {\n        State next", "{\n        State next"),
     "random actions beyond the batch": (
         "if (threadIdx.x >= span.count) return;\n    const i64 clock",
         "const i64 clock",
