@@ -19,12 +19,10 @@ LONG = 1200  # seconds
 KERNEL, PORT = FAMILY / NAME / "kernel.cuh", FAMILY / NAME / "port.py"
 FAULTS = {  # what is wrong: where, what is written there, what in its place
     "gusts of the other ferry's stream": (KERNEL, "at.noise(GUSTS + a,", "at.noise(GUSTS + 1 - a,"),
-    "waves that are the same for all crates": (KERNEL, "at.noise(WAVES + four,", "at.noise(WAVES,"),
     "agent that sails on after its end": (KERNEL, "if (at.plays(a)) sail", "sail"),
     "agent that bids on after its end": (KERNEL, "at.plays(a) && bid > 0", "bid > 0"),
     "money in float32": (KERNEL, "s.doubles[MONEY + a] += gain", "s.doubles[MONEY + a] += float(gain)"),
     "line that does not wear": (KERNEL, "Params::pull / real(s.integers[TOWS + a])", "Params::pull"),
-    "pier of the step before": (KERNEL, "pier_of(at, at.t + 1, a)", "pier_of(at, at.t, a)"),
     "observation of oneself": (KERNEL, "float(at.plays(1 - a))", "float(at.plays(a))"),
     "auction at the higher bid": (PORT, "bid.amin(dim=1)", "bid.amax(dim=1)"),
 }
