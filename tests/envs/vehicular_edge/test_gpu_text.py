@@ -17,8 +17,8 @@ OPTIONS = {
     "check_actions": False,
     "trace": True,
 }
-# Lanes of a group, B and the environments of a launch. Groups that hold one environment each fill a block of 128 threads;
-# the first launch ends within its second block, and the last within its only one.
+# Lanes of a group, B and the environments of a launch. Groups, which hold one each, fill a block of 128 threads; the first
+# launch ends within its second block, and the last within its only one.
 GROUPS = [(8, 21, 18), (16, 11, 9), (32, 7, 5)]
 
 
@@ -181,8 +181,8 @@ OF_GROUPS = {
     "a last group beyond the end of a launch": ("if (GROUPS == 1 || e < call.end)", "if (true)"),
     "a last group without its environment": ("e < call.end)", "e + 1 < call.end)"),
 }
-# Of these batches an earlier launch ends within a block, and the last one fills its own, so that a group beyond the end of a
-# launch finds an environment that is there.
+# The same of batches in which the first launch ends within a block and the last one fills its own, so that a group beyond
+# the end of a launch finds an environment that is there.
 FILLED = [(8, 36, 20), (32, 10, 6)]
 
 
