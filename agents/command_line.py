@@ -14,7 +14,7 @@ from typing import NoReturn
 import torch
 
 from lockstep import envs
-from lockstep.envs.port import nearest
+from lockstep.envs.checks import nearest
 
 from . import checkpoint, config, evaluation, training
 

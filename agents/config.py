@@ -7,7 +7,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_origin
 
-from lockstep.envs.port import nearest
+from lockstep.envs.checks import nearest
 
 
 def setting(default, explanation: str, *, least: float = -math.inf, most: float = math.inf, choices: Sequence = ()):

@@ -11,12 +11,31 @@ from numbers import Integral
 import numpy as np
 import torch
 
+from lockstep import envs
 from lockstep.envs.spaces import AutoresetMode
 
 ATTRIBUTES = ("num_envs", "device", "single_observation_space", "single_action_space", "reset", "step")
 OF_STEP = ("observations", "reward", "terminated", "truncated", "infos")
 STATISTICS = ("episodes", "return_mean", "length_mean")
 KINDS = {"float": lambda dtype: dtype.is_floating_point, "bool": lambda dtype: dtype == torch.bool}
+
+
+def agents_of(env) -> int | None:
+    """How many agents an environment has; None where there is one and no axis for it."""
+    if isinstance(env, envs.BatchedEnv):
+        return len(env.agents) or None
+    return getattr(env, "num_agents", None)
+
+
+def is_joint(env) -> bool:
+    """Tells of an environment that its agents share observation, reward and end, as a port's trait or its own."""
+    return bool(getattr(getattr(env, "port", env), "joint", False))
+
+
+def taken(env, action: torch.Tensor) -> torch.Tensor:
+    """An action in a type that a batch of `envs` takes; for an environment of one's own it is what it is."""
+    types = env.actions.types if isinstance(env, envs.BatchedEnv) else (action.dtype,)
+    return action if action.dtype in types else action.to(types[0])
 
 
 def require_attributes(env) -> None:
@@ -27,7 +46,7 @@ def require_attributes(env) -> None:
     lacking = [attribute for attribute in ATTRIBUTES if not hasattr(env, attribute)]
     if lacking:
         raise ValueError(f"{name} lacks {', '.join(lacking)}; agents/README.md says what an environment has")
-    agents = getattr(env, "num_agents", None)
+    agents = agents_of(env)
     for attribute, count in {"num_envs": env.num_envs, "num_agents": 1 if agents is None else agents}.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise ValueError(f"{name}.{attribute} is {count!r}; it must be an integer of at least 1")
@@ -103,7 +122,7 @@ def require_step(env, answer, first: Collection[str], masks: int, device: torch.
         raise ValueError(f"{where} must return {', '.join(OF_STEP)}, not {_words(answer)}")
     obs, reward, terminated, truncated, infos = answer
     _require(f"{where}: observations", obs, "float", shapes["observations"], device)
-    team = " (a team's reward must be expanded to that)" if getattr(env, "num_agents", None) else ""
+    team = " (a team's reward must be expanded to that)" if agents_of(env) else ""
     _require(f"{where}: reward", reward, "float", shapes["reward"], device, team)
     _require(f"{where}: terminated", terminated, "bool", shapes["flags"], device)
     _require(f"{where}: truncated", truncated, "bool", shapes["flags"], device)
@@ -133,7 +152,7 @@ def _require_infos(env, where: str, infos, masks: int, device: torch.device) -> 
 
 def _shapes(env) -> dict[str, list[tuple[int, ...]]]:
     """The shapes that are allowed."""
-    B, A, n = env.num_envs, getattr(env, "num_agents", None), env.single_observation_space.shape[-1]
+    B, A, n = env.num_envs, agents_of(env), env.single_observation_space.shape[-1]
     rows = [(B,)] if A is None else [(B, 1), (B,)] if A == 1 else [(B, A)]
     return {"observations": [(*row, n) for row in rows], "reward": rows, "flags": list(dict.fromkeys([*rows, (B,)]))}
 

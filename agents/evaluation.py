@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from lockstep import envs
+from lockstep.envs.batch.port import bounds
 from lockstep.envs.checks import integer
 
 EPISODES = 100
@@ -127,12 +128,10 @@ class Parallel:
 
 def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[int]) -> list | np.ndarray:
     """Actions as the originals' `step` takes them: integers or arrays, of several agents a row of them."""
-    space, rows, discrete = (
-        game.space,
-        (len(episodes), *[len(game.agents)] * bool(game.agents)),
-        hasattr(game.space, "n"),
-    )
-    allowed = [(*rows, *space.shape)] + ([rows] if space.shape == (1,) else [(*rows, 1)] if discrete else [])
+    space, rows = game.space, (len(episodes), *[len(game.agents)] * bool(game.agents))
+    discrete = not hasattr(space, "low")
+    one = (1,) if hasattr(space, "n") else ()  # such an action has no axis, and may have one
+    allowed = [(*rows, *space.shape)] + ([rows] if space.shape == (1,) else [(*rows, *one)] if one else [])
     if not isinstance(actions, torch.Tensor) or actions.shape not in allowed:
         found = tuple(actions.shape) if isinstance(actions, torch.Tensor) else type(actions).__name__
         wanted = " or ".join(str(shape) for shape in sorted(allowed, key=len))
@@ -141,7 +140,8 @@ def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[
         kind = "integers" if discrete else "floating-point numbers"
         raise ValueError(f"act must return {kind}, got {str(actions.dtype).removeprefix('torch.')}")
     values = actions.reshape(*rows, *space.shape).cpu().numpy()
-    low, high = (0, int(space.n) - 1) if discrete else (space.low, space.high)
+    low, high, _ = bounds(space)
+    low, high = (bound.reshape(space.shape) for bound in (low, high))
     inside = (values >= low) & (values <= high)  # NaN is outside
     if not inside.all():
         place = tuple(np.argwhere(~inside)[0])
@@ -159,8 +159,8 @@ def random_policy(environment: str, episodes: int = EPISODES, first_seed: int = 
 
     def draw(obs: torch.Tensor) -> torch.Tensor:
         shape = (len(obs), *agents, *space.shape)
-        if hasattr(space, "n"):
-            return torch.from_numpy(rng.integers(int(space.n), size=shape))
+        if not hasattr(space, "low"):
+            return torch.from_numpy(rng.integers(getattr(space, "n", getattr(space, "nvec", None)), size=shape))
         return torch.from_numpy(rng.uniform(space.low, space.high, shape).astype(np.float32))
 
     return in_original(environment, draw, episodes, first_seed, **options)
@@ -224,9 +224,9 @@ class PortEpisodes:
             yield rows["reward"], rows["terminated"] | rows["truncated"]
             return
         for _ in range(self._chunk):
-            self._obs, reward, terminated, truncated, _ = self._env.step(policy(self._obs))
+            self._obs, reward, _, _, info = self._env.step(policy(self._obs))
             reward = reward if reward.dim() == 1 else reward.mean(dim=1)  # of several agents, as in the original
-            yield reward[None], (terminated | truncated)[None]
+            yield reward[None], info["_final_obs"][None]
 
 
 def in_port(

@@ -76,7 +76,9 @@ class Experience:
         threads: int = 1,
     ):
         self.env, self.networks, self.distribution, self.normaliser = env, networks, distribution, normaliser
-        self.T, self.B, self.A = horizon, env.num_envs, getattr(env, "num_agents", None) or 1
+        agents = contract.agents_of(env)
+        self.T, self.B, self.A = horizon, env.num_envs, agents or 1
+        self._rows = (self.B,) if agents is None else (self.B, agents)  # of the environment's tensors
         self.N, self.n = self.B * self.A, env.single_observation_space.shape[-1]
         self.seeds, self.shards, self.bootstrap, self.device = seeds, shards, bootstrap, networks.device
         self._by_component = by_component
@@ -136,7 +138,7 @@ class Experience:
                 "value": ((T + 1, N), float32),
                 "bootstrap": ((T, N), float32),
             }
-            if "active" in first:
+            if "active" in first and not contract.is_joint(self.env):  # else all are, always
                 layout["active"] = ((T + 1, N), torch.bool)
             if "action_mask" in first:
                 layout["mask"] = ((T + 1, N, self.distribution.masks), torch.bool)
@@ -202,8 +204,8 @@ class Experience:
                 log_prob, _ = self.distribution.of_components(out, free, rows["action"][t], mask)
             rows["log_prob"][t] = log_prob
             action = self.distribution.to_environment(rows["action"][t])
-            action = wide(action) if self._own else action
-            action = action if self.A == 1 else action.view(self.B, self.A, *action.shape[1:])
+            action = wide(action) if self._own else contract.taken(self.env, action)
+            action = action.view(*self._rows, *action.shape[1:])
             answer = self.env.step(action)
             if self._first is not None:
                 contract.require_step(self.env, answer, self._first, self.distribution.masks, self.device)

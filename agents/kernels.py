@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
 from lockstep.envs.checks import integer
 from lockstep.envs.kernels import compile, structs
 

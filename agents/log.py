@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lockstep.envs.port import nearest
+from lockstep.envs.checks import nearest
 
 COLUMNS = (
     *("iteration", "env_steps", "wall_s", "steps_per_s", "episodes", "episode_return", "episode_length"),

@@ -60,9 +60,9 @@ class PPO:
         self.seeds = [config.seed + member for member in range(config.members)]
         self.env = self._environment(environment, config.num_envs // self.ranks.size)
         self.team = None
-        if config.share == "team" and (getattr(self.env, "num_agents", None) or 1) > 1:
+        if config.share == "team" and (contract.agents_of(self.env) or 1) > 1:
             self.env = self.team = Team(self.env, config.groups)
-        self.agents = getattr(self.env, "num_agents", None) or 1
+        self.agents = contract.agents_of(self.env) or 1
         sizes = getattr(self.env, "action_sizes", None)
         if self.team is None and sizes is not None and min(sizes) < math.prod(self.env.single_action_space.shape):
             raise ValueError(
@@ -79,6 +79,7 @@ class PPO:
         known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
         self._plain = known and self.networks.in_kernels and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
+        port = port and self.env.lanes == self.env.actions.numbers == 1
         raw = not config.norm_obs and not config.agent_id
         self._portable = port and raw and self._plain  # the environment's kernel knows the policy
         portable = self._portable and self.networks.learners == 1
@@ -90,7 +91,9 @@ class PPO:
             horizon=config.horizon,
             shards=shards // self.ranks.size,
             per_agent=per_agent,
-            in_kernel=self._chosen("rollout", portable, "a port in float32, members=1, no norm_obs or agent_id"),
+            in_kernel=self._chosen(
+                "rollout", portable, "a port of one lane in float32, members=1, no norm_obs, agent_id"
+            ),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
             bootstrap=config.bootstrap,
@@ -364,7 +367,7 @@ class PPO:
         else:
             words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
             action = self.distribution.sample(out, free, words.int(), mask)[0]
-        action = wide(self.distribution.to_environment(action))
+        action = contract.taken(self.env, wide(self.distribution.to_environment(action)))
         return action.view(*obs.shape[:-1], *action.shape[1:]) if self.team is None else self.team.split(action)
 
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:

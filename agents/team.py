@@ -24,8 +24,8 @@ class Team:
     """An environment of several agents in the form of one with a single agent (`agents/README.md`).
 
     Its observation is the agents' own side by side [B, A n], or the one that they share [B, n]; its action is what each
-    agent uses of an action, agent by agent; its reward is the mean of theirs. It has ended when all of them have, and
-    counts while one of them acts.
+    agent uses of an action, agent by agent; its reward is the mean of theirs, and 0 that of who has finished. It has
+    ended when all of them have, truncated if one of them was, and counts while one of them acts.
 
     With `grouped` an action has a number more for each group of the environment's `action_groups`, which is added to
     all of the group's before they are clipped. A policy that draws it explores together what matters only together:
@@ -44,10 +44,10 @@ class Team:
 
     def __init__(self, env, grouped: bool = False):
         self.env, self.device, self.num_envs = env, torch.device(env.device), env.num_envs
-        self.agents, self.num_agents = env.num_agents, None
-        self.same = getattr(env, "same_observation", False)
+        self.agents, self.num_agents = contract.agents_of(env), None
+        self.joint = contract.is_joint(env)
         n = env.single_observation_space.shape[-1]
-        self.single_observation_space = _unbounded(n if self.same else self.agents * n)
+        self.single_observation_space = _unbounded(n if self.joint else self.agents * n)
         space = env.single_action_space
         self._discrete = isinstance(space, Discrete)
         self._width = 1 if self._discrete else space.shape[0]  # m
@@ -62,6 +62,9 @@ class Team:
         self._masks = [sum(space.nvec[:size]) for size in self.sizes] if hasattr(space, "nvec") else []
         self._first: frozenset[str] | None = None  # names of the first infos; none before a reset
         self._looked = False
+        self._acting: torch.Tensor | None = None  # [B, A], who takes part in the next step; None: all
+        if hasattr(env, "state"):
+            self.state, self.set_state = self._state, self._set_state
 
     def __getattr__(self, name):
         """Whatever else the environment has: state, set_state, statistics, autoreset_mode, ..."""
@@ -97,6 +100,7 @@ class Team:
             contract.require_reset(self.env, answer, self._masks_of_an_agent(), self.device)
             self._first = frozenset(answer[1])
         obs, infos = answer
+        self._keep(infos)
         return self.observe(obs, infos.get("active")), self._infos(infos)
 
     def step(self, action: torch.Tensor):
@@ -105,14 +109,42 @@ class Team:
             contract.require_step(self.env, answer, self._first, self._masks_of_an_agent(), self.device)
             self._looked = True
         obs, reward, terminated, truncated, infos = answer
-        active = infos.get("active")
-        flags = (flag if flag.dim() == 1 else flag.all(dim=1) for flag in (terminated, truncated))
+        flags = self._ended(terminated, truncated)
+        if self._acting is not None:
+            reward = torch.where(self._acting, reward, 0.0)
+        self._keep(infos)
         final = {"final_obs": self.observe(infos["final_obs"])}
-        return self.observe(obs, active), reward.mean(dim=1), *flags, self._infos(infos) | final
+        return self.observe(obs, infos.get("active")), reward.mean(dim=1), *flags, self._infos(infos) | final
+
+    def _keep(self, infos):
+        """Notes who takes part in the next step, in a buffer that a CUDA graph finds again."""
+        active = None if self.joint else infos.get("active")
+        if active is None or active.dim() == 1:
+            return
+        if self._acting is None:
+            self._acting = torch.empty_like(active)
+        self._acting.copy_(active)
+
+    def _ended(self, terminated: torch.Tensor, truncated: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The team's flags [B] of its agents' [B, A] or [B]: agents end one after the other, and only once."""
+        terminated, truncated = (flag.unsqueeze(1) if flag.dim() == 1 else flag for flag in (terminated, truncated))
+        acted = torch.ones_like(terminated[:, :1]) if self._acting is None else self._acting
+        ended = (terminated | truncated | ~acted).all(dim=1) & acted.any(dim=1)
+        return ended & (terminated | ~acted).all(dim=1), ended & (truncated & acted).any(dim=1)
+
+    def _state(self) -> dict:
+        state = self.env.state()
+        return state if self._acting is None else dict(state) | {"acting": self._acting.clone()}
+
+    def _set_state(self, state):
+        if self._acting is not None:
+            state = dict(state)
+            self._acting.copy_(state.pop("acting"))
+        self.env.set_state(state)
 
     def observe(self, obs: torch.Tensor, active: torch.Tensor | None = None) -> torch.Tensor:
         """What the team sees [B, n or A n] of its agents' observations [B, A, n]; of who is not active, 0."""
-        if self.same:
+        if self.joint:
             return obs[:, 0]
         if active is not None and active.dim() == 2:
             obs = torch.where(active.unsqueeze(2), obs, 0.0)
@@ -121,7 +153,7 @@ class Team:
     def split(self, action: torch.Tensor) -> torch.Tensor:
         """A team's actions [B, sum of sizes] as its agents' [B, A(, m)], 0 where an agent uses no number."""
         if self._discrete:
-            return action
+            return contract.taken(self.env, action)
         if self._groups is not None:
             numbers = sum((action[:, level] for level in self._groups), action[:, : len(self._low)])
             action = torch.clamp(numbers, self._low, self._high)
@@ -130,11 +162,11 @@ class Team:
         for agent, size in enumerate(self.sizes):
             apart[:, agent, :size] = action[:, at : at + size]
             at += size
-        return apart
+        return contract.taken(self.env, apart)
 
     def _infos(self, infos) -> dict[str, torch.Tensor]:
         found = {}
-        if "active" in infos:
+        if "active" in infos and not self.joint:
             active = infos["active"]
             found["active"] = active if active.dim() == 1 else active.any(dim=1)
         if "action_mask" in infos:

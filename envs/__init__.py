@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 def _folders() -> dict[str, Path]:
     """The folders of environments, which lie in those of their families, by name: each has a kernel."""
-    return {kernel.parent.name: kernel.parent for kernel in _FOLDER.rglob("kernel.cuh")}
+    return {kernel.parent.name: kernel.parent for kernel in _FOLDER.glob("*/**/kernel.cuh")}
 
 
 def folder(name: str) -> Path:
@@ -159,24 +159,26 @@ def cuda_available() -> bool:
 
 
 def _register():
-    """Every environment as lockstep/<Gymnasium id>.
+    """Every environment whose original Gymnasium knows, as lockstep/<its id>.
 
-    `gymnasium.make` gives the original, `gymnasium.make_vec` the port.
+    `gymnasium.make` gives the original, `gymnasium.make_vec` the port. On a machine without Gymnasium, or without a
+    library that one environment needs, the others work.
     """
-    import gymnasium
-
     for name in names():
-        declared = port(name)
-        if declared.gymnasium_id is None:
-            continue
-        gymnasium.register(
-            id=f"lockstep/{declared.gymnasium_id}",
-            entry_point=gymnasium.spec(declared.gymnasium_id).entry_point,
-            vector_entry_point=f"{__name__}.vector:{name}",
-            max_episode_steps=declared.of("horizon"),
-            reward_threshold=declared.reward_threshold,
-        )
+        with contextlib.suppress(ImportError):
+            import gymnasium
+
+            declared = port(name)
+            known = gymnasium.registry.get(declared.gymnasium_id)
+            if known is None:
+                continue
+            gymnasium.register(
+                id=f"lockstep/{declared.gymnasium_id}",
+                entry_point=known.entry_point,
+                vector_entry_point=f"{__name__}.vector:{name}",
+                max_episode_steps=declared.of("horizon"),
+                reward_threshold=declared.reward_threshold,
+            )
 
 
-with contextlib.suppress(ImportError):  # a bare GPU machine without Gymnasium: ports work, originals do not
-    _register()
+_register()

@@ -36,10 +36,12 @@ except ImportError:
     class Discrete:
         n: int
         shape: tuple[int, ...] = ()
+        dtype: type = np.int64
 
     @dataclass
     class MultiDiscrete:
         nvec: np.ndarray
+        dtype: type = np.int64
 
         @property
         def shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Whether a port of one block each is its original: single transitions, whole episodes, distributions of returns.
+"""Whether the vehicular edge's port is its original: single transitions, whole episodes, distributions of returns.
 
 An error is abs(a - b) / max(abs a, abs b, s): s is the queue's larger in or out of the slot, what a node computes in a
 slot for its virtual queue, the larger of backlog and out times in for a bound of the drift, 0 for the other running
@@ -67,7 +67,7 @@ def port_steps(cases: Cases, device: str, dtype: str) -> Slots:
     """One step of the port from the start of each slot; in float64 with actions in integer form."""
     theirs, params = cases.played, cases.params
     env = made(cases, len(cases.t), device, dtype, autoreset_mode="Disabled")
-    state = {"state": theirs.before, "t": cases.t, "scenario": cases.place}
+    state = {"state": theirs.before, "elapsed": cases.t, "scenario": cases.place}
     env.set_state({name: torch.from_numpy(np.asarray(value)).to(env.device) for name, value in state.items()})
     raw = cases.raw.reshape(len(cases.t), *cases.raw.shape[2:])
     if dtype == "float64":
@@ -95,7 +95,7 @@ def observed(env, before: np.ndarray, outputs: tuple) -> Slots:
         admitted=record["admitted"],
         target=record["target"],
         observation=on_host(observation[:, 0]),
-        truncated=on_host(truncated),
+        truncated=on_host(truncated[:, 0]),
     )
 
 
@@ -209,7 +209,7 @@ def episode(cases: Cases, device: str, dtype: str, most: Mapping) -> Iterator[di
     chosen, T, label = cases.episodes_of("uniform", "cloud", "zero", "clustered"), cases.slots, cases.setting.label
     theirs = Slots(*(field.reshape(-1, T, *field.shape[1:])[chosen] for field in cases.played))
     env = made(cases, len(chosen), device, dtype, autoreset_mode="Disabled")
-    first = {"state": theirs.before[:, 0], "t": np.zeros(len(chosen), int), "scenario": cases.scenario[chosen]}
+    first = {"state": theirs.before[:, 0], "elapsed": np.zeros(len(chosen), int), "scenario": cases.scenario[chosen]}
     env.set_state({name: torch.from_numpy(np.asarray(value)).to(env.device) for name, value in first.items()})
     queues = slice(0, theirs.flows.shape[-1])
     scale = np.maximum.accumulate(theirs.flows[:, :, :2].max(axis=2), axis=1)  # [episodes, T, F + Nc]
@@ -246,7 +246,7 @@ def distribution(cases: Cases, device: str, played: int) -> Iterator[dict]:
     scenario = np.arange(played) % len(cases.scenarios)
     of_scenario = dict(zip(cases.scenario[chosen].tolist(), chosen.tolist(), strict=True))
     start = np.stack([cases.played.before[T * of_scenario[place]] for place in scenario.tolist()])
-    first = {"state": start, "t": np.zeros(played, int), "scenario": scenario}
+    first = {"state": start, "elapsed": np.zeros(played, int), "scenario": scenario}
     env.set_state({name: torch.from_numpy(np.asarray(value)).to(env.device) for name, value in first.items()})
     env.rollout(T - 1)
     info = env.step(env.random_actions(1)[0])[-1]
@@ -315,7 +315,7 @@ def devices_agree(
         for name, pair in pairs.items():
             largest[name] = max(largest[name], float(relative(*pair, 1.0).max()))
         different["random action"] += int((on_host(actions[0]) != on_host(actions[1])).any(axis=(1, 2)).sum())
-        different["truncated"] += int((on_host(ours[3]) != on_host(theirs[3])).sum())
+        different["truncated"] += int((on_host(ours[3]) != on_host(theirs[3])).any(axis=1).sum())
     place, met, label = ("episode", "cpu-cuda", devices[1], dtype), num_envs * steps, cases.setting.label
     for name, count in different.items():
         yield row(place, f"{name} ({label})", met, count == 0, differing=count, allowed=0)

@@ -1,11 +1,13 @@
-"""The rungs of environments of one block each: from PettingZoo's loop to fused steps on the GPU.
+"""The rungs of environments that several lanes hold: from the original's loop to fused steps on the GPU.
 
-A step is a slot of one environment, whatever the number of its agents. What is stepped (preset, map, sizes) stands in
-the settings as `throughput.options`, the same for original, arrays and port. An action is thousands of numbers, so
-that as many steps are drawn at a time as DRAWN_BYTES hold.
+A step is one of an environment, whatever the number of its agents. What is stepped (preset, sizes) stands in the
+settings as `throughput.options`, the same for original, arrays and port. An action may be thousands of numbers, so that
+as many steps are drawn at a time as DRAWN_BYTES hold.
 """
 
+import dataclasses
 import importlib.util
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 
 from lockstep import envs
+from lockstep.experiments import rungs
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 
@@ -33,33 +36,43 @@ def original(indexed: bool = False) -> Callable:
 
     @contextmanager
     def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-        env = envs.make_original(name, indexed=indexed, **settings.throughput.options)
-        run = original_loop(env, settings.seed)
-        steps = env.params.slots  # whole episodes, so that each call holds its share of resets
+        run = original_stepper(name, group, settings, **{"indexed": True} if indexed else {})
+        steps = horizon(name, settings)  # whole episodes, so that each call holds its share of resets
         yield Loop(lambda: run(steps), steps, "float64")
 
     return rung
 
 
-def original_stepper(name: str, group: Group, settings: Settings) -> Callable[[int], None]:
-    return original_loop(envs.make_original(name, **settings.throughput.options), settings.seed)
+def original_stepper(name: str, group: Group, settings: Settings, **options) -> Callable[[int], None]:
+    env = envs.make_original(name, **options, **rungs.options_of(settings))
+    if hasattr(env, "possible_agents"):
+        return original_loop(env, settings.seed)
+    return rungs.original_loop(env, "random", settings)
 
 
 def original_loop(env, seed: int) -> Callable[[int], None]:
     """A function that steps a PettingZoo environment so many times, resetting where an episode ends."""
-    rng = np.random.default_rng(seed)
+    rng, agents = np.random.default_rng(seed), env.possible_agents
     env.reset(seed=seed)
-    shape = (len(env.possible_agents), *env.action_space(env.possible_agents[0]).shape)
-    drawn_steps = steps_per_call(4 * math.prod(shape))
+    space = env.action_space(agents[0])
+    drawn_steps = steps_per_call(4 * len(agents) * math.prod(space.shape))
 
     def run(steps: int) -> None:
         for start in range(0, steps, drawn_steps):
-            for action in rng.random((min(drawn_steps, steps - start), *shape), dtype=np.float32):
-                env.step(dict(zip(env.possible_agents, action, strict=True)))
+            for action in rungs.random_actions(rng, space, (min(drawn_steps, steps - start), len(agents))):
+                acting = dict(zip(agents, action, strict=True))
+                env.step(acting if len(env.agents) == len(agents) else {agent: acting[agent] for agent in env.agents})
                 if not env.agents:
                     env.reset()
 
     return run
+
+
+def horizon(name: str, settings: Settings) -> int:
+    """Steps of an episode under the settings' options."""
+    port, options = envs.port(name), rungs.options_of(settings)
+    parameters = {key: value for key, value in options.items() if key not in ("preset", *port.own_options)}
+    return port.of("horizon", port.make_params(options.get("preset"), parameters))
 
 
 @contextmanager
@@ -69,8 +82,7 @@ def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
         import cupy as xp
     else:
         xp = np
-    form, options = envs.arrays_form(name), settings.throughput.options
-    env = form.ArraysEnv(group.num_envs, xp, settings.seed, scenarios=1, **options)
+    env = envs.make_arrays(name, group.num_envs, xp, settings.seed, **pool_of(name, 1), **rungs.options_of(settings))
 
     def run() -> None:
         for action in env.random_actions(1):  # a step of array code takes so long that drawing apart costs nothing
@@ -128,11 +140,16 @@ def port_fused(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
 
 def made(name: str, group: Group, settings: Settings, own_scenarios: bool = False):
     """The batch of a group; with scenarios of their own, environments take one each, as far as there are."""
-    options = dict(settings.throughput.options) | {"scenarios": scenarios_of(group)}
-    if own_scenarios:
+    options = rungs.options_of(settings) | pool_of(name, scenarios_of(group))
+    if own_scenarios and "frozen_scenario" in {field.name for field in dataclasses.fields(envs.port(name).params)}:
         options |= {"frozen_scenario": False}
     threads = group.threads if group.device == "cpu" else None
     return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, threads=threads, **options)
+
+
+def pool_of(name: str, count: int) -> dict[str, int]:
+    """The option by which an environment with scenarios draws so many."""
+    return {"scenarios": count} if "scenarios" in envs.port(name).own_options else {}
 
 
 def scenarios_of(group: Group) -> int:
@@ -147,7 +164,7 @@ def set_up_s(group: Group) -> float:
 
 def action_bytes(env) -> int:
     """Bytes of a step's actions of the whole batch."""
-    return 4 * env.num_envs * env.num_agents * math.prod(env.single_action_space.shape)
+    return env.actions.stored_type.itemsize * math.prod(env.actions.shape)
 
 
 def steps_per_call(bytes_of_a_step: int) -> int:
@@ -160,39 +177,51 @@ def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, floa
     On the device its buffers, its drawn actions, its scenarios; on the host the scenarios as they were drawn, and those
     of the device once more, since they are built there.
     """
-    one = envs.make(name, 1, device=group.device, scenarios=1, **settings.throughput.options)
+    one = envs.make(name, 1, device=group.device, **pool_of(name, 1), **rungs.options_of(settings))
     drawn = action_bytes(one) * steps_per_call(group.num_envs * action_bytes(one))
     twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies
     batch, pool = twice * group.num_envs * (one.bytes_per_env + drawn), scenarios_of(group) * one.bytes_per_scenario
-    host = pool + scenarios_of(group) * sum(
-        value.nbytes for value in vars(one.scenarios[0]).values() if isinstance(value, np.ndarray)
-    )
+    as_drawn = vars(one.scenarios[0]).values() if pool and hasattr(one, "scenarios") else ()
+    host = pool + scenarios_of(group) * sum(value.nbytes for value in as_drawn if isinstance(value, np.ndarray))
     return {"cpu": batch + host} if group.device == "cpu" else {"cuda": batch + pool, "cpu": host}
 
 
-def no_pettingzoo(name: str, settings: Settings) -> str | None:
-    return None if importlib.util.find_spec("pettingzoo") else "PettingZoo is not installed"
+def no_library(name: str, settings: Settings) -> str | None:
+    """The library of the original is PettingZoo where an environment has agents, else Gymnasium."""
+    library = "PettingZoo" if envs.port(name).agents else "Gymnasium"
+    return None if importlib.util.find_spec(library.lower()) else f"{library} is not installed"
+
+
+def no_indexed(name: str, settings: Settings) -> str | None:
+    missing = no_library(name, settings)
+    known = missing or "indexed" in inspect.signature(envs.original(name).make).parameters
+    return missing or (None if known else "its original has one form only")
 
 
 def no_arrays(name: str, settings: Settings) -> str | None:
-    return no_pettingzoo(name, settings) if envs.has_arrays(name) else "it has no arrays.py"
+    return no_library(name, settings) if envs.has_arrays(name) else "it has no arrays.py"
+
+
+def no_scenarios(name: str, settings: Settings) -> str | None:
+    return None if pool_of(name, 1) else "it has no scenarios"
 
 
 ORIGINAL_CALL_STEPS = 10  # in each process: waiting for the slowest then costs little
 RANDOM = {"policies": ("random",)}
-ONE = RANDOM | {"batched": False, "missing": no_pettingzoo}
+ONE = RANDOM | {"batched": False, "missing": no_library}
+OWN = RANDOM | {"missing": no_scenarios}
 RUNGS = {
     "original": Rung(original(), **ONE),
-    "original-indexed": Rung(original(indexed=True), **ONE),
+    "original-indexed": Rung(original(indexed=True), **ONE | {"missing": no_indexed}),
     "original-all-cores": Rung(all_cores(original_stepper, ORIGINAL_CALL_STEPS), **ONE),
     "arrays-numpy": Rung(arrays, **RANDOM, missing=no_arrays),
     "port-cpu": Rung(port(), **ON_CPU, **RANDOM),
-    "port-cpu-scenarios": Rung(port(own_scenarios=True), **ON_CPU, **RANDOM),
+    "port-cpu-scenarios": Rung(port(own_scenarios=True), **ON_CPU, **OWN),
     "port-cpu-fused": Rung(port_fused, **ON_CPU, **RANDOM, fused=True),
     "arrays-cupy": Rung(arrays, **ON_CUDA, **RANDOM, missing=no_arrays),
     "port-cuda": Rung(port(), **ON_CUDA, **RANDOM),
     "port-cuda-sync": Rung(port(synchronised=True), **ON_CUDA, **RANDOM),
     "port-cuda-graph": Rung(port_graph(), **ON_CUDA, **RANDOM),
-    "port-cuda-scenarios": Rung(port_graph(own_scenarios=True), **ON_CUDA, **RANDOM),
+    "port-cuda-scenarios": Rung(port_graph(own_scenarios=True), **ON_CUDA, **OWN),
     "port-cuda-fused": Rung(port_fused, **ON_CUDA, **RANDOM, fused=True),
 }

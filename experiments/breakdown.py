@@ -224,7 +224,7 @@ def port(name: str, group: Group, start: Case) -> Iterator[Form]:
     actions = torch.from_numpy(start.actions).to(env.device)
 
     def whole(laps: Laps) -> None:
-        env.set_state({**start.state, "t": start.t})
+        env.set_state({**start.state, "elapsed": start.t})
         laps.start()
         for action in actions:
             env.step(action)
@@ -241,7 +241,7 @@ def shares(env, start: Case) -> dict[str, float]:
     counted: dict[str, list[torch.Tensor]] = {}
     actions = torch.from_numpy(start.actions).to(env.device)
     for _ in range(max(1, PROFILED // env.num_envs)):
-        env.set_state({**start.state, "t": start.t})
+        env.set_state({**start.state, "elapsed": start.t})
         for action in actions:
             env.step(action)
             for stage, cycles in env.cycles().items():

@@ -21,7 +21,7 @@ class Cases:
 
     def __init__(self, name: str, settings: Settings):
         self.name, self.settings, self.port = name, settings, envs.port(name)
-        self.fields, self.asked = self.port.state, settings.correctness
+        self.fields, self.asked = tuple(self.port.fields()), settings.correctness
         self._check()
 
     def _check(self):
@@ -89,8 +89,8 @@ class Cases:
             j = self.fields.index(field)
             column = random.uniform(at - width, at + width, len(part))
             column[::10] = at
-            limit = self.port.state_limit[j]
-            states[part, j] = np.clip(column, -limit, limit)
+            declared = self.port.fields()[field]
+            states[part, j] = np.clip(column, declared.low, declared.high)
         return states
 
     def visited(self, n: int, policy: str) -> np.ndarray:  # [n, k]
@@ -115,7 +115,7 @@ class Cases:
 
         The other two lie up to its width beyond.
         """
-        n, space, random = len(self.states), self.port.action, np.random.default_rng(self.settings.seed + 1)
+        n, space, random = len(self.states), self.port.of("action"), np.random.default_rng(self.settings.seed + 1)
         if hasattr(space, "n"):
             return random.integers(space.n, size=n)
         low, high = float(space.low[0]), float(space.high[0])
@@ -126,7 +126,7 @@ class Cases:
 
     @functools.cached_property
     def elapsed(self) -> np.ndarray:  # [n] steps before this one: at the start, and around the limit
-        limit = self.port.horizon
+        limit = self.port.of("horizon")
         return np.random.default_rng(self.settings.seed + 2).choice([0, limit - 2, limit - 1], len(self.states))
 
     # ---- what the original makes of them ------------------------------------------------------------------------
@@ -163,9 +163,9 @@ class Cases:
     def differences(self, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         """Absolute differences of states [n, k]; of angles the way round the circle that is shorter."""
         found = np.asarray(ours, dtype=np.float64) - theirs
-        for angle in self.port.angles:
-            column = found[:, self.fields.index(angle)]
-            column -= 2 * np.pi * np.round(column / (2 * np.pi))
+        for j, field in enumerate(self.port.fields().values()):
+            if field.angle:
+                found[:, j] -= 2 * np.pi * np.round(found[:, j] / (2 * np.pi))
         return np.abs(found)
 
     def judged(self, dtype: str, variant: tuple = ()) -> Iterator[tuple[str, np.ndarray, Mapping]]:

@@ -76,11 +76,6 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
     return Settings(at_scale(content, scale))
 
 
-def kind(environment: str, folder: Path = FOLDER) -> str:
-    """Kind of port that the settings are of: "thread" or "block"."""
-    return parse(folder / f"{environment}.yaml").get("kind", "thread")
-
-
 def check_policy(environment: str, settings: Settings, outputs: int, inputs: int) -> None:
     """ConfigError unless the fixed policy, if there is one, has weights [outputs, inputs] and bias [outputs]."""
     policy = settings.throughput.get("fixed_policy")
@@ -92,6 +87,20 @@ def check_policy(environment: str, settings: Settings, outputs: int, inputs: int
         raise ConfigError(f"{where}.weights: {outputs} rows of {inputs} numbers are needed, found rows of {rows}")
     if len(policy.bias) != outputs:
         raise ConfigError(f"{where}.bias: {outputs} numbers are needed, found {len(policy.bias)}")
+
+
+def check_options(place: str, options: Mapping, port) -> None:
+    """ConfigError unless the options are ones that batches of a port take: a preset, its own, its parameters.
+
+    Args:
+        place: of the options, "experiments/cartpole.yaml: throughput.options".
+        port: `envs.Port` of the environment.
+    """
+    parameters = {name: value for name, value in options.items() if name not in ("preset", *port.own_options)}
+    try:
+        port.make_params(options.get("preset"), parameters)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def parse(file: Path) -> object:
@@ -126,6 +135,8 @@ def explained(error) -> str:
         known = list(error.schema["properties"])
         unknown = next(key for key in error.instance if key not in known)
         return f"unknown key {unknown!r}{nearest(str(unknown), known)}"
+    if "propertyNames" in error.schema_path:
+        return f"unknown key {error.instance!r}{nearest(error.instance, error.validator_value)}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         return f"the key {missing!r} is missing"

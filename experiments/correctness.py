@@ -5,11 +5,18 @@ import sys
 import pandas as pd
 
 from lockstep import envs
-from lockstep.experiments import UserError, block_correctness, command, config, originals, thread_correctness
+from lockstep.experiments import UserError, block_correctness, command, config, fields, originals, thread_correctness
+from lockstep.experiments.config import Settings
 from lockstep.experiments.results import Journal
-from lockstep.experiments.verdicts import COLUMNS, report
+from lockstep.experiments.verdicts import COLUMNS, Comparison, report
 
-COMPARISONS = {"thread": thread_correctness.plan, "block": block_correctness.plan}  # by kind of environment
+SPECIAL = {"regions": thread_correctness.plan, "presets": block_correctness.plan}  # by what the YAML names
+
+
+def plan(name: str, settings: Settings, devices: list[str]) -> dict[str, Comparison]:
+    """Every comparison that can be made here, by name: those of an environment's own, or those of any."""
+    found = [chosen for key, chosen in SPECIAL.items() if key in settings.correctness]
+    return (found or [fields.plan])[0](name, settings, devices)
 
 
 def main() -> None:
@@ -19,17 +26,13 @@ def main() -> None:
     settings = config.load(name, options.scale)
     devices = command.devices(options.devices)
     try:
-        envs.make_original(name).close()
+        envs.make_original(name, **settings.correctness.get("options", {})).close()
     except ImportError as error:
         raise UserError(str(error)) from error
     output = options.output or command.output_path("correctness", name)
     asked = settings.plain() | {"asked": {"devices": devices}}
     journal = Journal(output, COLUMNS, "correctness", name, options.scale, asked, options.commit)
-    todo = {
-        label: found
-        for label, found in COMPARISONS[envs.port(name).kind](name, settings, devices).items()
-        if label not in journal
-    }
+    todo = {label: found for label, found in plan(name, settings, devices).items() if label not in journal}
     for found in todo.values():
         if found.start:
             found.start()

@@ -121,7 +121,7 @@ def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarra
         lengths int [n], returns float64 [n].
     """
     env = envs.make_original(name)
-    horizon = envs.port(name).horizon
+    horizon = envs.port(name).of("horizon")
     lengths, returns = [], []
     for seed in seeds.tolist():
         observation, _ = env.reset(seed=seed)

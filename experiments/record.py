@@ -26,9 +26,8 @@ OF_THE_MACHINE = ("ceilings",)
 OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
 WITH_A_SECTION = ("transfer", "scaling", "breakdown", "offloading")  # of an environment whose YAML has the section
 WITH_A_RECIPE = ("learning",)  # of an environment whose recipe in agents/recipes/ has that section
-WITH_PEERS = ("peers",)  # of environments of one thread each, where at least one peer is installed
+WITH_PEERS = ("peers",)  # of environments that Gymnasium has, where at least one peer is installed
 AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without the library of the originals
-LIBRARIES = {"thread": "Gymnasium", "block": "PettingZoo"}  # of the originals, by kind of environment
 EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *WITH_PEERS]
 
 
@@ -131,8 +130,15 @@ def experiments_of(environment: str) -> list[str]:
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
     asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
     asked += [experiment for experiment in WITH_A_RECIPE if experiment in sections_of_recipe(environment)]
-    peers = WITH_PEERS if config.kind(environment) == "thread" and peer_workers.installed() else ()
+    peers = WITH_PEERS if peer_workers.installed() and traits(environment).gymnasium_id else ()
     return [*OF_AN_ENVIRONMENT, *asked, *peers]
+
+
+def traits(environment: str):
+    """The port of an environment."""
+    from lockstep import envs  # here, because whoever verifies a folder needs no torch
+
+    return envs.port(environment)
 
 
 def recipe_of(environment: str) -> Path:
@@ -147,7 +153,7 @@ def sections_of_recipe(environment: str) -> list[str]:
 
 def why_not(experiment: str, environment: str) -> str:
     """Why an environment takes no part in an experiment."""
-    if experiment in WITH_PEERS and config.kind(environment) != "thread":
+    if experiment in WITH_PEERS and not traits(environment).gymnasium_id:
         return "no peer has such an environment"
     if experiment in WITH_PEERS:
         return "no peer is installed; make peers installs them"
@@ -214,7 +220,9 @@ def run(
     step = Step(experiment, environment, headline)
     output = folder / (environment or "") / f"{experiment}.csv"
     files = [output, output.with_suffix(".json")]
-    library = LIBRARIES[config.kind(environment)] if experiment in AGAINST_ORIGINALS else None
+    library = None
+    if experiment in AGAINST_ORIGINALS:
+        library = "PettingZoo" if traits(environment).agents else "Gymnasium"
     if library and importlib.util.find_spec(library.lower()) is None:
         print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
         return False

@@ -1,4 +1,4 @@
-"""The rungs of environments of one thread each: from Gymnasium's loop to fused steps on the GPU.
+"""The rungs of environments that one lane holds: from Gymnasium's loop to fused steps on the GPU.
 
 They count live steps only; one says that it does not: port-cuda-no-reset counts the steps of environments that have
 ended, as the note did. Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls for them than
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from lockstep import envs
+from lockstep.envs.batch.port import bounds
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 
@@ -36,7 +37,7 @@ def original(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
 
 
 def original_stepper(name: str, group: Group, settings: Settings) -> Callable[[int], None]:
-    return original_loop(envs.make_original(name), group.policy, settings)
+    return original_loop(envs.make_original(name, **options_of(settings)), group.policy, settings)
 
 
 def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]:
@@ -70,9 +71,9 @@ def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]
 
 
 def random_actions(rng: np.random.Generator, space, shape: tuple[int, ...]) -> np.ndarray:
-    """Actions of one environment, so many: [*shape] of a Discrete space, [*shape, n] of a Box."""
-    if hasattr(space, "n"):
-        return rng.integers(space.n, size=shape)
+    """Actions of one environment, so many: [*shape] of a Discrete space, [*shape, n] of several choices or a Box."""
+    if not hasattr(space, "low"):
+        return rng.integers(getattr(space, "n", getattr(space, "nvec", None)), size=(*shape, *space.shape))
     return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(space.dtype)
 
 
@@ -130,7 +131,7 @@ def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
         import cupy as xp
     else:
         xp = np
-    env = envs.make_arrays(name, group.num_envs, xp=xp, seed=settings.seed)
+    env = envs.make_arrays(name, group.num_envs, xp=xp, seed=settings.seed, **options_of(settings))
     steps = steps_per_call(group.num_envs)
 
     def run() -> None:
@@ -199,8 +200,13 @@ def made(name: str, group: Group, settings: Settings, autoreset_mode: str = "Sam
     if group.device == "cpu":
         threads = group.threads
         torch.set_num_threads(threads)  # for a fixed policy's own operations
-    options = {"obs": group.obs, "threads": threads, "autoreset_mode": autoreset_mode}
+    options = {"obs": group.obs, "threads": threads, "autoreset_mode": autoreset_mode} | options_of(settings)
     return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, **options)
+
+
+def options_of(settings: Settings) -> dict:
+    """What original and port are both made with, where that is not the default."""
+    return dict(settings.throughput.get("options", {}))
 
 
 def actions_of(env, group: Group, settings: Settings, steps: int) -> Callable[[], Iterable[torch.Tensor]]:
@@ -254,7 +260,7 @@ def steps_per_call(num_envs: int) -> int:
 
 def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, float]:
     """Bytes that a group of the port takes at most of its device: its buffers, its drawn actions, its trajectories."""
-    one = envs.make(name, 1, device=group.device, obs=group.obs)
+    one = envs.make(name, 1, device=group.device, obs=group.obs, **options_of(settings))
     drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
     stored = 0.0
     if group.rung.endswith(("trajectory", "mlp")):
@@ -272,7 +278,8 @@ def no_gymnasium_vector(name: str, settings: Settings) -> str | None:
         return reason
     import gymnasium
 
-    found = gymnasium.spec(envs.port(name).gymnasium_id).vector_entry_point
+    known = envs.port(name).gymnasium_id
+    found = known and gymnasium.spec(known).vector_entry_point
     return None if found else "Gymnasium has no vectorised class for it"
 
 
@@ -280,10 +287,15 @@ def no_arrays(name: str, settings: Settings) -> str | None:
     return None if envs.has_arrays(name) else "it has no arrays.py"
 
 
+def several_numbers(name: str, settings: Settings) -> str | None:
+    return None if bounds(envs.port(name).of("action"))[0].size == 1 else "its actions are of several numbers"
+
+
 def no_constant_action(name: str, settings: Settings) -> str | None:
     return None if "constant_action" in settings.throughput else "the note has no loop of it (no constant_action)"
 
 
+NETWORK = {"fused": True, "policies": ("mlp",), "missing": several_numbers}
 AS_IN_THE_NOTE = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
 RUNGS = {
     "original": Rung(original, batched=False, missing=no_gymnasium),
@@ -295,7 +307,7 @@ RUNGS = {
     "port-cpu": Rung(port(), **ON_CPU),
     "port-cpu-fused": Rung(port_fused("statistics"), **ON_CPU, fused=True),
     "port-cpu-trajectory": Rung(port_fused("trajectory"), **ON_CPU, fused=True),
-    "port-cpu-mlp": Rung(port_fused("trajectory"), **ON_CPU, fused=True, policies=("mlp",)),
+    "port-cpu-mlp": Rung(port_fused("trajectory"), **ON_CPU, **NETWORK),
     "arrays-cupy": Rung(arrays, **ON_CUDA, policies=("random",), missing=no_arrays),
     "port-cuda": Rung(port(), **ON_CUDA),
     "port-cuda-sync": Rung(port(synchronised=True), **ON_CUDA, policies=("random",)),
@@ -304,5 +316,5 @@ RUNGS = {
     "port-cuda-graph": Rung(port_graph, **ON_CUDA),
     "port-cuda-fused": Rung(port_fused("statistics"), **ON_CUDA, fused=True),
     "port-cuda-trajectory": Rung(port_fused("trajectory"), **ON_CUDA, fused=True),
-    "port-cuda-mlp": Rung(port_fused("trajectory"), **ON_CUDA, fused=True, policies=("mlp",)),
+    "port-cuda-mlp": Rung(port_fused("trajectory"), **ON_CUDA, **NETWORK),
 }

@@ -82,12 +82,10 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
 
 def about(name: str, cell: Cell, own: Settings) -> dict:
     """A row of a cell with all columns, of which those that settings and parameters decide are filled in."""
-    options, params = (
-        own.throughput.options,
-        envs.port(name).make_params(own.throughput.options.preset, dict(cell.parameters)),
-    )
+    options = own.throughput.options
+    params = envs.port(name).make_params(options.get("preset"), dict(cell.parameters))
     sizes = {column: getattr(params, column) for column in ("vehicles", "clients", "servers", "edges")}
-    filled = {"environment": name, "preset": options.preset, "traffic": options.traffic, **sizes}
+    filled = {"environment": name, "preset": options.get("preset"), "traffic": options.get("traffic"), **sizes}
     filled |= {column: value for column, value in asdict(cell).items() if column in COLUMNS}
     return dict.fromkeys(COLUMNS) | filled
 

@@ -1,4 +1,4 @@
-"""Whether a port of one thread each is its original: single transitions, whole episodes, distributions of episodes."""
+"""Whether a port is its original in Gymnasium: single transitions, whole episodes, distributions of episodes."""
 
 import functools
 import importlib

@@ -13,7 +13,6 @@ from lockstep.experiments.ladder import Group, Rung
 from lockstep.experiments.results import Journal
 from lockstep.experiments.statistics import fitting, targets, throughput_summary
 
-LADDERS = {"thread": rungs, "block": block_rungs}  # by kind of environment
 COLUMNS = [
     *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
     *("bytes_per_step", "block", "steps", "wall_s", "cpu_s", "first_call_s", "preset", "memory_mib"),
@@ -89,8 +88,22 @@ def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tu
 
 
 def ladder_of(name: str):
-    """The module with the rungs of an environment."""
-    return LADDERS[envs.port(name).kind]
+    """The module with the rungs of an environment: of those that one lane holds, or of those that several hold."""
+    return rungs if envs.port(name).of("lanes") == 1 else block_rungs
+
+
+def check(name: str, settings: Settings) -> None:
+    """ConfigError where the YAML does not fit the environment: options, rungs, policies, observations."""
+    port, known, scale = envs.port(name), ladder_of(name).RUNGS, settings.throughput
+    where = f"experiments/{name}.yaml: throughput"
+    config.check_options(f"{where}.options", scale.get("options", {}), port)
+    if "fixed_policy" in scale:
+        config.check_policy(name, settings, *port.policy_shape)
+    for rung, sweeps in scale.get("rungs", {}).items():
+        if rung not in known:
+            raise config.ConfigError(f"{where}.rungs: unknown key {rung!r}{config.nearest(rung, list(known))}")
+        if not port.observes_state and any("view" in sweep.get("obs", ()) for sweep in sweeps):
+            raise config.ConfigError(f"{where}.rungs.{rung}: obs 'view' needs observations that are the state")
 
 
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
@@ -155,8 +168,7 @@ def main() -> None:
     options = arguments.parse_args()
     name = options.environment
     settings = config.load(name, options.scale)
-    if "fixed_policy" in settings.throughput:
-        config.check_policy(name, settings, *envs.port(name).policy_shape)
+    check(name, settings)
     present = command.devices(options.devices)
     if options.headline and options.rungs:
         raise UserError("--headline chooses the rungs itself; leave --rungs out")

@@ -109,7 +109,7 @@ SOURCES = {"gymnasium-vector": gymnasium_vector, "port-cpu": port_cpu}
 def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """Two hidden layers of 64, untrained: observations [B, n] to actions [B], of a Box [B, 1] within its bounds."""
     port = envs.port(name)
-    n, space = port.observation(port.params()).shape[0], port.action
+    n, space = port.of("observation").shape[0], port.of("action")
     discrete = hasattr(space, "n")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -285,7 +285,7 @@ def note_copies(name: str, group: Group, settings: Settings) -> list[dict]:
     """
     port = envs.port(name)
     pinned = group.memory == "pinned"
-    near = torch.zeros(group.num_envs, *port.observation(port.params()).shape, pin_memory=pinned)
+    near = torch.zeros(group.num_envs, *port.of("observation").shape, pin_memory=pinned)
     far = torch.zeros_like(near, device=group.device, pin_memory=False)
 
     def copy(destination: torch.Tensor, source: torch.Tensor) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Verdicts on comparisons: the rows of correctness.csv, for environments of either kind."""
+"""Verdicts on comparisons: the rows of correctness.csv, the same for every environment."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple

@@ -10,6 +10,7 @@ A probe that fails, hangs or crashes takes no other with it. docs/gpu.md says wh
 import argparse
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -421,7 +422,7 @@ def shared_memory(device: str) -> str:
                 env.step(env.random_actions()[0])
             different = differing(rows_of(here._outputs), rows_of(there._outputs), closeness(name, device))
             require(different is None, f"{name} {options}: {different}")
-            found.append(there.scratch_bytes)
+            found.append(there.memory()["scratch"])
     return f"up to {max(found):,} bytes a block" if found else "no build of its own"
 
 
@@ -526,11 +527,18 @@ def eager(device: str) -> str:
     return ", ".join(found)
 
 
-class Older(envs.BatchedEnv):
-    """A batch whose step kernel is of the form before episodes that end were compacted."""
+class Older(envs.Port):
+    """A port whose step kernel is of the form before episodes that end were compacted."""
 
-    def _unit(self, hidden: int = 0) -> str:
-        return "#define COMPACT 0\n" + super()._unit(hidden)
+    def unit(self, *given, **choices) -> str:
+        return "#define COMPACT 0\n" + super().unit(*given, **choices)
+
+
+def both_forms(name: str) -> list[Callable]:
+    """Makers of batches with the present step kernel, and with the older one."""
+    present = envs.port(name)
+    older = Older(**{field.name: getattr(present, field.name) for field in dataclasses.fields(present)})
+    return [functools.partial(envs.BatchedEnv, port, envs.folder(name)) for port in (present, older)]
 
 
 @probe(gpu=True, alone=True)
@@ -541,7 +549,7 @@ def compact(device: str) -> str:
         raise NotHere("the step kernel has one form")
     found = []
     for name in names:
-        forms = [functools.partial(form, envs.port(name), envs.folder(name)) for form in (envs.BatchedEnv, Older)]
+        forms = both_forms(name)
         same = [form(num_envs=8192 + 57, device=device, seed=1) for form in forms]
         for env in same:
             env.reset()

@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 def make(name: str, num_envs: int, **options) -> "SB3VecEnv":
     """A batch of `num_envs` environments for Stable-Baselines3; `envs.BatchedEnv` lists the options."""
-    if envs.port(name).kind == "block":
+    if envs.port(name).agents:
         raise ValueError(f"{name} has several agents; Stable-Baselines3 knows one")
     return SB3VecEnv(envs.make(name, num_envs, **{"arrays": "numpy"} | options))
 
@@ -88,7 +88,8 @@ class SB3VecEnv(VecEnv):
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keeps the actions [B] or [B, 1] for `step_wait`."""
-        self._actions = actions
+        narrow = self.batch.lanes > 1 and actions.dtype == np.int64  # such a batch takes int32 alone
+        self._actions = actions.astype(np.int32) if narrow else actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         """One step: obs [B, n] float32, reward [B] float32, done [B] bool (either flag), one info per environment."""

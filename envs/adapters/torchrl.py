@@ -51,8 +51,9 @@ class TorchRLEnv(EnvBase):
         if batch.autoreset_mode != AutoresetMode.DISABLED:
             mode = batch.autoreset_mode.value
             raise ValueError(f"TorchRL resets environments itself: autoreset_mode={mode!r} must be 'Disabled'")
-        if getattr(batch, "num_agents", 1) != 1:
-            raise ValueError(f"{batch.name} has {batch.num_agents} agents; this adapter knows batches of one agent")
+        if batch.agents:
+            names = ", ".join(batch.agents)
+            raise ValueError(f"{batch.name} has agents ({names}); this adapter knows batches of one agent")
         super().__init__(device=batch.device, batch_size=[batch.num_envs])
         self.batch = batch
         self._seed: int | None = None  # for the next full reset
@@ -109,7 +110,9 @@ class TorchRLEnv(EnvBase):
         return self._copies(self._rows)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        obs, reward, terminated, truncated, _ = self.batch.step(tensordict.get("action"))
+        action = tensordict.get("action")
+        narrow = self.batch.lanes > 1 and action.dtype == torch.int64  # such a batch takes int32 alone
+        obs, reward, terminated, truncated, _ = self.batch.step(action.int() if narrow else action)
         self._rows = {"observation": obs, "terminated": terminated, "truncated": truncated}
         return self._copies(self._rows | {"reward": reward, "done": terminated | truncated})
 

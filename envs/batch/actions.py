@@ -31,7 +31,7 @@ class Actions:
 
     def __init__(self, space: Space, num_envs: int, agents: int, several: bool, device: torch.device, dtype=None):
         self.low, self.high, self._kind = bounds(space)
-        self.numbers = self.low.size
+        self.numbers, self.per_env = self.low.size, self.low.size * max(agents, 1)
         types = (ONE_TYPE if several else TYPES)[self._kind]
         self.types = types if dtype is None else (choice("action_dtype", dtype, types),)
         self.stored_type = torch.float32 if self._kind == "f" else torch.int32 if several else torch.uint8
@@ -90,35 +90,6 @@ class Actions:
         if len(tensor) == tensor.numel():
             raise ValueError(f"action[{first}]={value} of environment {first} is not in {between}{hint}")
         raise ValueError(f"action of {place(first, tensor.shape, self._axes)} is {value}, not in {between}{hint}")
-
-
-def tensor(name: str, value, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """The value as a contiguous tensor of that type and shape on the device, itself where it is one.
-
-    Raises:
-        ValueError: names what it is, and what is allowed.
-    """
-    kind = _name(dtype)
-    if device.type == "cpu" and isinstance(value, np.ndarray) and value.dtype == np.dtype(kind):
-        value = torch.from_numpy(value if value.flags.carray else np.array(value))  # torch refuses, or warns of, others
-    if not isinstance(value, torch.Tensor) or value.dtype != dtype:
-        raise ValueError(
-            f"{name} must be a {kind} tensor on {device}, got {getattr(value, 'dtype', type(value).__name__)}"
-        )
-    if tuple(value.shape) != tuple(shape):
-        raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: {tuple(shape)}")
-    if value.device != device:
-        raise ValueError(f"{name} is on {value.device}; this environment is on {device}")
-    return value.contiguous()
-
-
-def require_inside(name: str, values: torch.Tensor, low, high, axes: tuple[str, ...]):
-    """Raises ValueError that names the first number outside low .. high, or that is none, by the names of its axes."""
-    wrong = (~((values >= low) & (values <= high))).flatten().nonzero()  # NaN is wrong as well
-    if len(wrong):
-        first = int(wrong[0])
-        value = values.flatten()[first].item()
-        raise ValueError(f"{name} of {place(first, values.shape, axes)} is {value}, not in [{low:g}, {high:g}]")
 
 
 def place(first: int, shape, axes: tuple[str, ...]) -> str:

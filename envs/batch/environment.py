@@ -3,12 +3,9 @@
 Every output of `step` is the environment's own buffer, overwritten by the next step: `.clone()` what must be kept.
 """
 
-import ctypes
 import dataclasses
 import functools
 import gc
-import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,22 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checks import choice, find_device, integer, nearest, require_memory
-from ..kernels import compile, structs
+from ..checks import choice, find_device, integer, nearest
+from ..kernels import structs
 from ..policies import MLP, Linear
 from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
 from . import launch
 from .actions import Actions
-from .port import TILES, Port
+from .buffers import BANKS, Buffers
+from .launch import Form, Kernels
+from .port import Port
 from .rollout import Rollouts
-from .state import BANKS, States
+from .state import States, array
 
-RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
 FETCH_EVERY = 8  # as in tile.cuh: steps between fetches of reset numbers in a fused rollout
-SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
-BLOCK = 256  # threads of a GPU's block at most, as in tile_cuda.cuh
-BLOCK_OF_GROUPS = 128  # threads of a GPU's block whose groups hold an environment each, as in lanes.cuh
-WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
 WHOLE = ("bounds", "clock", "seed")  # keys of a state that belong to the whole batch,
 WORLD = ("params", "pool")  # and whose state it is; compared, not written
 
@@ -43,26 +37,6 @@ class Graph:
         self.steps = steps
         self.replay = graph.replay
         self._keep = keep
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def step_block(num_envs: int, tile: int, device: torch.device) -> int:
-    """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
-    fills = num_envs >= BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
-    return BLOCK if fills else tile
-
-
-def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
-    """Threads of a block with a network in its shared memory: enough that the blocks which find room have WARPS."""
-    room = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor // network_bytes
-    threads = tile
-    while threads < BLOCK and room * threads < 32 * WARPS:
-        threads *= 2
-    return threads
 
 
 class BatchedEnv(VectorEnv):
@@ -124,26 +98,24 @@ class BatchedEnv(VectorEnv):
         **params: Any,
     ):
         self.name, self.port, self._folder, self._decode = folder.name, port, folder, port.decode
-        self.num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.num_envs = B = integer("num_envs", num_envs, 1, 2**31 - 1)
         self.device = find_device(device)
         self.dtype = choice("dtype", dtype, ("float32", "float64"))
         mode = choice("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), MODES)
         self.autoreset_mode = AutoresetMode(mode)
         choice("check_actions", check_actions, (None, True, False))
         self.checked = self.device.type == "cpu" if check_actions is None else check_actions
-        self.groups = integer("groups", groups, 1, self.num_envs)
-        if self.num_envs % self.groups:
+        self.groups = integer("groups", groups, 1, B)
+        if B % self.groups:
             raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
-        self.group_size = self.num_envs // self.groups
+        self.group_size = B // self.groups
         self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
         own = {name: params.pop(name) for name in port.own_options if name in params}
         self._world = port.world(port, preset, params, **own)
         self.params = self._world.params
-        self._metrics = port.metrics if self._world.metrics is None else self._world.metrics
         self.__dict__.update(self._world.shown)
         self.lanes = self._lanes()
-        default_threads = 1 if self.num_envs < SINGLE_THREAD_BELOW[self.lanes > 1] else cores()
-        self.threads = default_threads if threads is None else integer("threads", threads, 1, 1024)
+        self.threads = Form.default_threads(B, self.lanes) if threads is None else integer("threads", threads, 1, 1024)
         limit = port.of("horizon", self.params) if max_episode_steps is None else max_episode_steps
         self.max_episode_steps = integer("max_episode_steps", limit, 1, 2**31 - 1)
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"] if port.render else []}
@@ -156,8 +128,8 @@ class BatchedEnv(VectorEnv):
         self._numpy = choice("arrays", arrays, ("torch", "numpy")) == "numpy"
         if self._numpy and self.device.type != "cpu":
             raise ValueError("arrays='numpy' needs device='cpu'")
-        self.chunk = self.num_envs if chunk is None else min(integer("chunk", chunk, 1, 2**31 - 1), self.num_envs)
-        if self.chunk < self.num_envs and self.lanes == 1:
+        self.chunk = B if chunk is None else min(integer("chunk", chunk, 1, 2**31 - 1), B)
+        if self.chunk < B and self.lanes == 1:
             raise ValueError(f"chunk={chunk}: environments of {port.title} are launched together")
         self.trace = choice("trace", trace, (True, False))
         if trace and not port.of("record", self.params):
@@ -165,12 +137,9 @@ class BatchedEnv(VectorEnv):
         seeds = self._seeds(seed)
 
         self.single_observation_space = port.observation(self.params)
-        self.single_action_space = self._world.action or port.of("action", self.params)
-        self.agents = port.agents
-        self.num_agents = max(len(port.agents), 1)
-        self.actions = Actions(
-            self.single_action_space, self.num_envs, len(port.agents), self.lanes > 1, self.device, action_dtype
-        )
+        self.single_action_space = space = self._world.action or port.of("action", self.params)
+        self.agents, self.num_agents = port.agents, max(len(port.agents), 1)
+        self.actions = Actions(space, B, len(self.agents), self.lanes > 1, self.device, action_dtype)
         self._allocate()
         self._load()
         self._present()
@@ -184,215 +153,87 @@ class BatchedEnv(VectorEnv):
     def _lanes(self) -> int:
         return self.port.of("lanes", self.params)
 
-    def _layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """Shape and type of every buffer of `struct Batch`."""
-        B, port, n = self.num_envs, self.port, self.single_observation_space.shape[0]
-        rows = (B,) if port.rows == 1 else (B, port.rows)
-        types = dict(zip(BANKS, (getattr(torch, self.dtype), torch.float64, torch.int32), strict=True))
-        counts = port.counts(self.params)
-        return {
-            **{BANKS[k]: ((B, count) if self.lanes > 1 else (count, B), types[k]) for k, count in counts.items()},
-            "obs": (((0,) if self._view else rows) + (n,), torch.float32),
-            "reward": (rows, torch.float32),
-            "terminated": (rows, torch.bool),
-            "truncated": (rows, torch.bool),
-            "active": (rows if port.rows > 1 else (0,), torch.bool),
-            "ended": ((B,), torch.bool),
-            "is_reset": ((B if self.autoreset_mode == AutoresetMode.NEXT_STEP else 0,), torch.bool),
-            "elapsed": ((B,), torch.uint16 if self.max_episode_steps <= 65535 else torch.int32),
-            "episode": ((B,), torch.uint32),
-            "scenario": ((B if self._world.scenarios else 0,), torch.int32),
-            "running_return": ((B if port.running_return else 0,), torch.float32),
-            "final_obs": ((*rows, n), torch.float32),
-            "episode_return": ((B,), torch.float32),
-            "episode_length": ((B,), torch.int32),
-            "metrics": ((B, sum(self._metrics.values())), torch.float32),
-            "record": ((B, port.of("record", self.params) if self.trace else 0), types["real"]),
-            "totals": ((3, self._tiles), torch.int64),
-            "extremes": ((4, self._tiles), torch.float64),
-            "clock": ((self._tiles,), torch.int64),
-            "bounds": ((len(port.reset_bounds({})),), types["real"]),
-            "seeds": ((self.groups,), torch.uint64),
-        }
-
     def _allocate(self):
-        widest = min(TILES[self.device.type], max(32, 1 << (self.group_size - 1).bit_length()))
-        self._tile = widest if self.lanes == 1 else 1
-        self._tiles = self.groups * -(-self.group_size // self._tile)
-        layout = self._layout()
-        sizes = {name: int(np.prod(shape)) * dtype.itemsize for name, (shape, dtype) in layout.items()}
-        tables = self._world.tables(self.dtype, self.num_envs) if self._world.tables else {}
-        of_tables = sum(table.nbytes for table in tables.values())
-        require_memory(sum(sizes.values()) + of_tables, self.device, "num_envs", self.num_envs)
-        self._buffers = {name: torch.zeros(s, dtype=dtype, device=self.device) for name, (s, dtype) in layout.items()}
-        self._tables = {
-            name: torch.from_numpy(np.ascontiguousarray(table)).to(self.device) for name, table in tables.items()
-        }
-        self._clear_statistics()
-        part = dict.fromkeys(BANKS.values(), "state") | {
-            "obs": "observations",
-            "final_obs": "observations",
-            "record": "record",
-        }
-        self._memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
-        for name, size in sizes.items():
-            self._memory[part.get(name, "outputs")] += size
-        self._memory["scenarios"] = of_tables
-        shared = {"bounds", "seeds", *(("totals", "extremes", "clock") if self.lanes == 1 else ())}
-        per_env = {name: size // self.num_envs for name, size in sizes.items() if name not in shared}
-        self.bytes_per_env = sum(per_env.values())
-        self.bytes_per_scenario = of_tables // max(self._world.scenarios, 1)
-        rarely = {"episode", "final_obs", "episode_return", "episode_length"}  # touched only where an episode ends
-        rarely |= {"totals", "extremes", "clock"}
-        twice = {*BANKS.values(), "elapsed", "running_return"}  # read and written
-        traffic = sum(size * (2 if name in twice else 1) for name, size in per_env.items() if name not in rarely)
-        of_action = int(np.prod(self.actions.shape)) // self.num_envs * self.actions.types[0].itemsize
-        self.bytes_per_step = traffic + of_action
-
-    def memory(self) -> dict[str, int]:
-        """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
-        return self._memory | {"scratch": self.scratch_bytes}
-
-    def _unit(self, hidden: int = 0) -> str:
-        return self.port.unit(
-            self._folder,
-            self._world,
-            mode=self.autoreset_mode.value,
-            dtype=self.dtype,
-            limit=self.max_episode_steps,
-            tile=self._tile,
-            view=self._view,
-            hidden=hidden,
-            trace=self.trace,
-            lanes=self.lanes,
-        )
+        waits = self.autoreset_mode == AutoresetMode.NEXT_STEP
+        kept = {"view": self._view, "is_reset": waits, "record": self.trace}
+        self._form = Form(self.device, self.num_envs, self.groups, self.lanes, self.chunk, self.threads)
+        self._buffers = Buffers(self._form, self.port, self._world, self.dtype, self.max_episode_steps, **kept)
+        of_action = self.actions.stored_type.itemsize if self.lanes > 1 else self.actions.types[0].itemsize
+        self.bytes_per_env = self._buffers.bytes_per_env
+        self.bytes_per_step = self._buffers.bytes_per_step + self.actions.per_env * of_action
+        self.bytes_per_scenario = self._buffers.bytes_of_tables // max(self._world.scenarios, 1)
 
     def _load(self):
-        text = self._unit()
-        self._batch = structs.struct(
-            "Batch",
-            text,
+        form = self._form
+        choices = {
+            "mode": self.autoreset_mode.value,
+            "dtype": self.dtype,
+            "limit": self.max_episode_steps,
+            "tile": form.tile,
+            "view": self._view,
+            "trace": self.trace,
+            "lanes": self.lanes,
+        }
+        self._kernels = Kernels(
+            form,
+            lambda hidden: self.port.unit(self._folder, self._world, hidden=hidden, **choices),
+            self.port.policy_shape,
             **self._buffers,
-            **self._tables,
+            **self._buffers.tables,
             num_envs=self.num_envs,
             group_size=self.group_size,
-            tiles_per_group=self._tiles // self.groups,
-            tiles=self._tiles,
+            tiles_per_group=form.tiles // self.groups,
+            tiles=form.tiles,
             first_index=self.first_index,
             scenarios=self._world.scenarios,
         )
-        self._call = structs.struct("Call", text, end=self.num_envs)
-        self.scratch_bytes = self._scratch_bytes(text) if self.lanes > 1 else 0
-        self._lookups: dict[tuple[int, int], Callable] = {}  # by width of an MLP (a unit of its own) and count
-        self._kernels: dict[tuple[str, int], Callable] = {}
-        names = [f"step_{str(dtype).removeprefix('torch.')}" for dtype in self.actions.types]
-        names = names if self.lanes == 1 else ["step"]
-        self._steps = {
-            dtype: self._in_phases(self._kernel(name)) for dtype, name in zip(self.actions.types, names, strict=True)
-        }
+        self._call, self._run = self._kernels.call, self._kernels.run
+        self._steps = {dtype: self._in_phases(self._kernels.find(self._step_of(dtype))) for dtype in self.actions.types}
         checked_here = self.checked and self.device.type == "cpu"
-        self._outside = launch.validators(text, self.actions.types) if checked_here else {}
+        self._outside = launch.validators(self._kernels.text, self.actions.types) if checked_here else {}
 
-    def _scratch_bytes(self, text: str) -> int:
-        """Bytes that a block has in shared memory, or a thread of the CPU."""
-        if self.device.type == "cpu":
-            size = compile.library(text).scratch_bytes
-            size.restype = ctypes.c_longlong
-            return size()
-        found = launch.constant(text, "scratch_bytes", self.device)
-        most = torch.cuda.get_device_properties(self.device).shared_memory_per_block_optin
-        if found > most:
-            raise MemoryError(
-                f"an environment of these sizes in {self.dtype} needs {found:,} bytes of shared memory; a block of "
-                f"{self.device} has {most:,}"
-            )
-        return found
+    def _step_of(self, dtype: torch.dtype) -> str:
+        return "step" if self.lanes > 1 else f"step_{str(dtype).removeprefix('torch.')}"
 
     def _in_phases(self, step: Callable) -> Callable:
         """The step after the phases before it, which are kernels by name or functions of the batch."""
-        before = [
-            functools.partial(phase, self) if callable(phase) else self._kernel(phase)
+        phases = [
+            functools.partial(phase, self) if callable(phase) else self._kernels.find(phase)
             for phase in self.port.phases[:-1]
         ]
-        if not before:
-            return step
 
         def run():
-            for phase in (*before, step):
+            for phase in (*phases, step):
                 phase()
 
-        return run
+        return run if phases else step
 
-    def _kernel(self, name: str, hidden: int = 0) -> Callable:
-        """A function that runs a kernel, launch by launch where a batch is cut into chunks."""
-        if (name, hidden) not in self._kernels:
-            firsts = range(0, self.num_envs, self.chunk)
-            counts = [min(self.chunk, self.num_envs - first) for first in firsts]
-            kernels = [self._launch(name, hidden, count) for count in counts]
-            if len(kernels) == 1:
-                self._kernels[name, hidden] = kernels[0]
-            else:
-                launches = list(zip(kernels, firsts, counts, strict=True))
-                self._kernels[name, hidden] = functools.partial(self._run_in_chunks, launches)
-        return self._kernels[name, hidden]
-
-    def _run_in_chunks(self, launches: list):
-        for kernel, first, count in launches:
-            self._call.first, self._call.end = first, first + count
-            kernel()
-
-    def _launch(self, name: str, hidden: int, count: int) -> Callable:
-        if (hidden, count) not in self._lookups:
-            text, units = self._unit(hidden), self._tiles if self.lanes == 1 else count
-            if self.device.type == "cpu":
-                found = launch.cpu(text, self._batch, self._call, units, self.threads)
-            else:
-                threads = self._tile if self.lanes == 1 else self.lanes
-                scratch = {"scratch": "scratch_bytes", "without": "random_actions"} if self.lanes > 1 else {}
-                found = launch.cuda(text, self._batch, self._call, units, threads, self.device, **scratch)
-            self._lookups[hidden, count] = found
-        return self._lookups[hidden, count](name, self._together(name, hidden))
-
-    def _together(self, name: str, hidden: int) -> int:
-        """Tiles, or environments that groups hold, in a block of a GPU."""
-        if self.device.type == "cpu":
-            return 1
-        if self.lanes > 1:
-            return max(BLOCK_OF_GROUPS // self.lanes, 1) if self.lanes <= 32 else 1
-        if hidden:
-            outputs, inputs = self.port.policy_shape
-            network_bytes = 4 * 2 * (hidden * (hidden + inputs + outputs + 2) + outputs + 4)
-            return network_block(network_bytes, self._tile, self.device) // self._tile
-        return step_block(self.num_envs, self._tile, self.device) // self._tile if name.startswith("step") else 1
-
-    def _run(self, name: str, hidden: int = 0, **arguments):
-        """Runs a kernel with the given fields of `struct Call`; tensors live until the launch is queued."""
-        kernel = self._kernel(name, hidden)
-        structs.fill(self._call, **arguments)
-        kernel()
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
+        return self._buffers.memory | {"scratch": self._kernels.scratch_bytes}
 
     def _present(self):
         """What `step` returns, made once, and what `state` does."""
         buffers, port = self._buffers, self.port
-        shown = {name: self._shown(tensor) for name, tensor in buffers.items() if name != "seeds"}
-        obs = shown["state"].T if self._view else self._of_agents(buffers["obs"])
+        obs = self._shown(buffers["state"].T) if self._view else self._of_agents(buffers["obs"])
         self._outputs = (obs, *(self._of_agents(buffers[name]) for name in ("reward", "terminated", "truncated")))
-        self._info = {"final_obs": self._of_agents(buffers["final_obs"])}
-        self._info |= {name: shown[name] for name in ("episode_return", "episode_length")}
-        self._info["_final_obs"] = shown["ended"]
+        info = {name: buffers[name] for name in ("episode_return", "episode_length")} | {"_final_obs": buffers["ended"]}
         if self.agents:
             everybody = torch.ones((self.num_envs, self.num_agents), dtype=torch.bool, device=self.device)
-            self._info["active"] = self._shown(everybody) if port.rows == 1 else shown["active"]
-        parts = buffers["metrics"].split(list(self._metrics.values()), dim=1)
-        for (name, width), part in zip(self._metrics.items(), parts, strict=True):
-            self._info[name] = self._shown(part if width > 1 else part[:, 0])
+            info["active"] = everybody if port.rows == 1 else buffers["active"]
+        metrics = port.metrics_of(self._world)
+        for (name, width), part in zip(
+            metrics.items(), buffers["metrics"].split(list(metrics.values()), dim=1), strict=True
+        ):
+            info[name] = part if width > 1 else part[:, 0]
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
-            self._info["is_reset"] = shown["is_reset"]
+            info["is_reset"] = buffers["is_reset"]
+        self._info = {"final_obs": self._of_agents(buffers["final_obs"])}
+        self._info |= {name: self._shown(rows) for name, rows in info.items()}
         per_env = {bank: buffers[bank] if self.lanes > 1 else buffers[bank].t() for bank in BANKS.values()}
         rest = ("elapsed", "episode", "scenario", "terminated", "truncated", "running_return", "active")
-        per_env |= {name: buffers[name] for name in (*rest, "final_obs", "episode_return", "episode_length")}
-        if port.rows > 1:
-            per_env["ended"] = buffers["ended"]
+        rest += (*(["ended"] if port.rows > 1 else []), "final_obs", "episode_return", "episode_length")
+        per_env |= {name: buffers[name] for name in rest}
         self._states = States(
             {name: rows for name, rows in per_env.items() if rows.numel()},
             port.of("state", self.params),
@@ -535,6 +376,7 @@ class BatchedEnv(VectorEnv):
 
     def _set_bounds(self, bounds: tuple[float, ...]):
         """Writes the reset bounds, and notes whether no episode from them can be shorter than the fetch-ahead."""
+        self._bounds = bounds
         standard = bounds == self.port.reset_bounds({}) and self.params == self.port.make_params(None, {})
         enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
         self._call.default_bounds = int(standard and enough)
@@ -708,11 +550,6 @@ class BatchedEnv(VectorEnv):
 
     # ---- statistics and state ---------------------------------------------------------------------------------------
 
-    def _clear_statistics(self):
-        self._buffers["totals"].zero_()
-        for row, start in enumerate((np.inf, -np.inf, np.inf, -np.inf)):
-            self._buffers["extremes"][row] = start
-
     def statistics(self) -> dict[str, torch.Tensor]:
         """Episodes that ended since the last call: their number, and mean, minimum and maximum of return and length.
 
@@ -723,44 +560,7 @@ class BatchedEnv(VectorEnv):
             max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit; the mean is NaN
             where unchecked actions made returns too large for such a sum.
         """
-        totals = self._buffers["totals"]
-        episodes, steps, _ = totals.sum(dim=1).double()
-        # Whole numbers and fractions apart: the sum over all tiles may exceed 63 bits in units of 2^-20.
-        wholes, fractions = totals[2] >> RETURN_BITS, totals[2] & (2**RETURN_BITS - 1)
-        returns = wholes.sum().double() + fractions.sum().double() / 2**RETURN_BITS
-        extremes = self._buffers["extremes"]
-        none = torch.full_like(episodes, torch.nan)
-        # A tile's sum holds 63 bits: what could have overflown it is no sum.
-        largest = torch.where(totals[0] > 0, extremes[2:].abs().amax(dim=0), 0.0)
-        summed = (totals[0] * largest < 2.0 ** (63 - RETURN_BITS)).all()
-
-        def known(value):
-            return torch.where(episodes > 0, value, none)
-
-        found = {
-            "episodes": episodes,
-            "return_mean": torch.where(summed, known(returns / episodes), none),
-            "return_min": known(extremes[2].min()),
-            "return_max": known(extremes[3].max()),
-            "length_mean": known(steps / episodes),
-            "length_min": known(extremes[0].min()),
-            "length_max": known(extremes[1].max()),
-        }
-        self._clear_statistics()
-        return found
-
-    @functools.cached_property
-    def pool(self) -> str:
-        """Stands for the scenarios: a hash of the integers that the kernel reads of them, made when first asked for.
-
-        Not of the other numbers: their last bits are those of a machine's linear algebra.
-        """
-        digest = hashlib.sha256()
-        for name, table in sorted(self._tables.items()):
-            digest.update(f"{name} {tuple(table.shape)}".encode())
-            if not table.is_floating_point():
-                digest.update(table.cpu().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        return self._buffers.statistics()
 
     def fields(self) -> dict[str, torch.Tensor]:
         """Every field of the state by its name, as a view [B, ...] of it."""
@@ -781,12 +581,12 @@ class BatchedEnv(VectorEnv):
             `set_state` sees a batch of other parameters or scenarios.
         """
         found = self._states.take()
-        if self._buffers["bounds"].numel():
-            found["bounds"] = self._buffers["bounds"].clone()
+        if self._bounds:
+            found["bounds"] = list(self._bounds)
         found["clock"] = int(self._buffers["clock"][0])
         found["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
         found["params"] = dataclasses.asdict(self.params)
-        return found | ({"pool": self.pool} if self._world.scenarios else {})
+        return found | ({"pool": self._buffers.pool} if self._world.scenarios else {})
 
     def set_state(self, state: Mapping, mask=None):
         """Restores what `state()` gave, or the keys present; on an error nothing has changed.
@@ -804,7 +604,10 @@ class BatchedEnv(VectorEnv):
         self._require_open()
         rows = None if mask is None else self._mask(mask, "set_state: mask")
         found = self._states.check(self._without_world(state), WHOLE, rows)
-        bounds = self._bounds_of(state["bounds"]) if "bounds" in state else None
+        bounds = None
+        if "bounds" in state:
+            given = array("bounds", state["bounds"], (len(self.port.reset_options),)).tolist()
+            bounds = self.port.reset_bounds(dict(zip(self.port.reset_options, given, strict=True)))
         seeds = self._seeds(state["seed"]) if "seed" in state else None
         clock = integer("set_state: clock", state["clock"], 0, 2**63 - 1) if "clock" in state else None
 
@@ -834,25 +637,10 @@ class BatchedEnv(VectorEnv):
                     f"set_state: the state is of a batch with {name}={value!r}, this one {here}; without the key "
                     "'params' it is taken all the same"
                 )
-        if "pool" in state and (not self._world.scenarios or state["pool"] != self.pool):
-            own = f"the {self._world.scenarios} of this one (pool={self.pool!r})"
+        if "pool" in state and (not self._world.scenarios or state["pool"] != self._buffers.pool):
+            own = f"the {self._world.scenarios} of this one (pool={self._buffers.pool!r})"
             raise ValueError(
                 f"set_state: the state is of a batch with other scenarios (pool={state['pool']!r:.40}) than {own}; "
                 "without the key 'pool' it is taken all the same"
             )
         return {key: value for key, value in state.items() if key not in WORLD}
-
-    def _bounds_of(self, bounds) -> tuple[float, ...]:
-        """Reset bounds of a state as the port gives them."""
-        options = self.port.reset_options
-        try:
-            values = np.asarray(bounds.cpu() if isinstance(bounds, torch.Tensor) else bounds, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"set_state: bounds must be numbers, got {bounds!r:.60}") from None
-        if values.shape != (len(options),):
-            raise ValueError(f"set_state: bounds have shape {values.shape}; needed: ({len(options)},)")
-        # The standard bounds come back as themselves, not as their float32 neighbours.
-        exact = {float(np.dtype(self.dtype).type(value)): value for value in self.port.reset_bounds({})}
-        return self.port.reset_bounds(
-            {name: exact.get(value, value) for name, value in zip(options, values.tolist(), strict=True)}
-        )

@@ -1,12 +1,150 @@
-"""Loads the kernels of one batch and gives each as a function without arguments."""
+"""How a batch is launched: its kernels, each as a function without arguments."""
 
 import ctypes
 import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ..kernels import compile
+from ..kernels import compile, structs
+from .port import TILES
+
+SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
+BLOCK = 256  # threads of a GPU's block at most, as in tile_cuda.cuh
+BLOCK_OF_GROUPS = 128  # threads of a GPU's block whose groups hold an environment each, as in lanes.cuh
+WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
+
+
+@dataclass(frozen=True)
+class Form:
+    """Where a batch is, and how it is cut into what one launch, block or thread has."""
+
+    device: torch.device
+    num_envs: int
+    groups: int
+    lanes: int
+    chunk: int  # environments per launch, of several lanes
+    threads: int  # of the CPU
+
+    @property
+    def tile(self) -> int:
+        """Environments of a tile: of a vector loop, or of a block's part."""
+        size = self.num_envs // self.groups
+        return min(TILES[self.device.type], max(32, 1 << (size - 1).bit_length())) if self.lanes == 1 else 1
+
+    @property
+    def tiles(self) -> int:
+        return self.groups * -(-self.num_envs // self.groups // self.tile)
+
+    @staticmethod
+    def default_threads(num_envs: int, lanes: int) -> int:
+        """One thread in small batches, else one for each processor that this process may use."""
+        if num_envs < SINGLE_THREAD_BELOW[lanes > 1]:
+            return 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Kernels:
+    """The kernels of a batch by name.
+
+    Args:
+        form: of the batch.
+        unit: the translation unit, of policies with an MLP of some width, or of width 0 all others.
+        network_shape: outputs and inputs of such an MLP.
+        **fields: of `struct Batch`.
+
+    Raises:
+        MemoryError: an environment needs more shared memory than a block has.
+    """
+
+    def __init__(self, form: Form, unit: Callable[[int], str], network_shape: tuple[int, int], **fields):
+        self.text = unit(0)
+        self.batch = structs.struct("Batch", self.text, **fields)
+        self.call = structs.struct("Call", self.text, end=form.num_envs)  # the arguments of all
+        self._form, self._unit, self._network_shape = form, unit, network_shape
+        self._lookups: dict[tuple[int, int], Callable] = {}
+        self._kernels: dict[tuple[str, int], Callable] = {}
+        self.scratch_bytes = self._scratch_bytes() if form.lanes > 1 else 0  # of a block, or a thread of the CPU
+
+    def run(self, name: str, hidden: int = 0, **arguments):
+        """Runs a kernel with the given fields of `struct Call`; tensors live until the launch is queued."""
+        kernel = self.find(name, hidden)
+        structs.fill(self.call, **arguments)
+        kernel()
+
+    def find(self, name: str, hidden: int = 0) -> Callable:
+        """A function that runs a kernel, launch by launch where a batch is cut into chunks."""
+        if (name, hidden) not in self._kernels:
+            form = self._form
+            spans = [(at, min(at + form.chunk, form.num_envs)) for at in range(0, form.num_envs, form.chunk)]
+            launches = [(self._launch(name, hidden, end - first), first, end) for first, end in spans]
+            in_chunks = functools.partial(self._run_in_chunks, launches)
+            self._kernels[name, hidden] = launches[0][0] if len(launches) == 1 else in_chunks
+        return self._kernels[name, hidden]
+
+    def _run_in_chunks(self, launches: list):
+        for kernel, self.call.first, self.call.end in launches:
+            kernel()
+
+    def _launch(self, name: str, hidden: int, count: int) -> Callable:
+        form = self._form
+        if (hidden, count) not in self._lookups:
+            text = self._unit(hidden) if hidden else self.text
+            parts = text, self.batch, self.call, form.tiles if form.lanes == 1 else count
+            if form.device.type == "cpu":
+                found = cpu(*parts, form.threads)
+            elif form.lanes == 1:
+                found = cuda(*parts, form.tile, form.device)
+            else:
+                found = cuda(*parts, form.lanes, form.device, scratch="scratch_bytes", without="random_actions")
+            self._lookups[hidden, count] = found
+        return self._lookups[hidden, count](name, self._together(name, hidden))
+
+    def _together(self, name: str, hidden: int) -> int:
+        """Tiles, or environments that groups of lanes hold, in a block of a GPU."""
+        form = self._form
+        if form.device.type == "cpu":
+            return 1
+        if form.lanes > 1:
+            return max(BLOCK_OF_GROUPS // form.lanes, 1) if form.lanes <= 32 else 1
+        if hidden:
+            outputs, inputs = self._network_shape
+            network_bytes = 4 * 2 * (hidden * (hidden + inputs + outputs + 2) + outputs + 4)
+            return network_block(network_bytes, form.tile, form.device) // form.tile
+        return step_block(form.num_envs, form.tile, form.device) // form.tile if name.startswith("step") else 1
+
+    def _scratch_bytes(self) -> int:
+        device = self._form.device
+        if device.type == "cpu":
+            size = compile.library(self.text).scratch_bytes
+            size.restype = ctypes.c_longlong
+            return size()
+        found = constant(self.text, "scratch_bytes", device)
+        most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+        if found > most:
+            raise MemoryError(
+                f"an environment of these sizes needs {found:,} bytes of shared memory; "
+                f"a block of {device} has {most:,}"
+            )
+        return found
+
+
+def step_block(num_envs: int, tile: int, device: torch.device) -> int:
+    """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
+    fills = num_envs >= BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
+    return BLOCK if fills else tile
+
+
+def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
+    """Threads of a block with a network in its shared memory: enough that the blocks which find room have WARPS."""
+    room = torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor // network_bytes
+    threads = tile
+    while threads < BLOCK and room * threads < 32 * WARPS:
+        threads *= 2
+    return threads
 
 
 def cpu(text: str, batch, call, tiles: int, threads: int):

@@ -89,8 +89,13 @@ class Port:
     reward_threshold: float | None = None
 
     def __post_init__(self):
-        if self.lanes == 1 and (len(self.agents) > 1 or len(self.phases) > 1):
-            raise ValueError(f"{self.title}: several agents or phases need several lanes")
+        several = len(self.agents) > 1 or len(self.phases) > 1 or self.metrics or self.record or self.decode
+        if self.lanes == 1 and several:
+            raise ValueError(
+                f"{self.title}: several agents, phases, metrics, a record or an own form of actions need several lanes"
+            )
+        if self.lanes != 1 and (self.observes_state or not self.running_return):
+            raise ValueError(f"{self.title}: observes_state=True and running_return=False need one lane")
 
     # ---- what an environment of given parameters is -----------------------------------------------------------------
 
@@ -128,6 +133,9 @@ class Port:
     def fields(self, params=None) -> dict[str, Field]:
         """The fields of the state by name, in order, of default parameters or of others."""
         return {one.name: one for one in self.of("state", params)}
+
+    def metrics_of(self, world: World) -> Mapping[str, int]:
+        return self.metrics if world.metrics is None else world.metrics
 
     def counts(self, params) -> dict[str, int]:
         """Numbers of the state by type."""
@@ -179,7 +187,6 @@ class Port:
         counts, lanes = self.counts(params), lanes or self.of("lanes", params)
         space = world.action or self.of("action", params)
         low, high, kind = bounds(space)
-        metrics = self.metrics if world.metrics is None else world.metrics
         defines = {
             "ELAPSED": "u16" if limit <= 65535 else "int",
             "AUTORESET": MODES[mode],
@@ -199,7 +206,7 @@ class Port:
             "CHOICES": int(high.flat[0]) + 1 if kind == "i" else 0,
             "SCENARIOS": int(world.scenarios > 0),
             "OWN_FORM": int(self.decode is not None),
-            "METRICS": sum(metrics.values()),
+            "METRICS": sum(self.metrics_of(world).values()),
             "RECORD": self.of("record", params) if trace else 0,
             "TRACE": int(trace),
             "RUNNING_RETURN": int(self.running_return),

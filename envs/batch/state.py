@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ..checks import nearest
+from .buffers import BANKS
 from .port import TYPES, Field
 
-BANKS = dict(zip(TYPES, ("state", "doubles", "integers"), strict=True))  # buffers of the fields of each type
 # torch has few operations on these, on a GPU not even a mask: the same memory has another name, and copies are wider.
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
 WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
@@ -100,10 +100,15 @@ class States:
     def _require_allowed(self, field: Field, values: torch.Tensor, kept_as: torch.dtype):
         if not kept_as.is_floating_point and values.is_floating_point():
             raise ValueError(f"set_state: {field.name} must be integers, got {name_of(values.dtype)}")
+        values = values.to(kept_as) if kept_as.is_floating_point else values  # where too large a number is infinite
         # A limit is the smallest that float32 may round it to.
         low, high = (math.copysign(max(abs(x), abs(float(np.float32(x)))), x) for x in (field.low, field.high))
         wrong = ~((values >= low) & (values <= high)) | (values.isinf() & field.finite)
-        if math.isfinite(field.low) and math.isfinite(field.high):
+        if not kept_as.is_floating_point:
+            limits = torch.iinfo(kept_as)
+            low, high = int(max(field.low, limits.min)), int(min(field.high, limits.max))
+            wrong, allowed = (values < low) | (values > high), f"in {low} .. {high}"
+        elif math.isfinite(field.low) and math.isfinite(field.high):
             allowed = f"in [{field.low}, {field.high}]"
         else:
             allowed = f"finite in {name_of(kept_as)}" if field.finite else "a number"

@@ -8,10 +8,10 @@
 // How a policy's action is stored: [K, B, AGENTS, NUMBERS].
 #if CONTINUOUS
 typedef float Stored;
-#elif LANES == 1
-typedef u8 Stored;
-#else
+#elif defined(LANE_WALK)  // several lanes, of which the CPU's form makes one
 typedef int Stored;
+#else
+typedef u8 Stored;
 #endif
 
 // Every field is eight bytes; the Python side reads names and order from this text, then those of Tables.

@@ -136,6 +136,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
     }
     u64 seen = played;
     if (ended) {  // of all lanes or of none
+        if (AGENT_ROWS > 1) episode.active = 0;
         if (shown) {
             observe(b, e, s, episode, played, b.final_obs);
             if (lane() == 0) {
@@ -147,8 +148,6 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         if (AUTORESET == SAME_STEP) {
             open_episode(b, e, s, episode, episode.number + 1, false);
             seen = EVERYBODY;
-        } else if (AGENT_ROWS > 1) {
-            episode.active = 0;
         }
     }
     if (shown) observe(b, e, s, episode, seen, b.obs);
@@ -213,11 +212,14 @@ FN void reset_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (!mask || mask[e]) begin(b, e, s, call.fresh);  // of all lanes or of none
 }
 
-// Observations of the present state, after a state was put in from outside.
+// Observations of the present state, after a state was put in from outside; of agents as well whose episode the last step ended.
 FN void observe_one(const Batch& b, const Call&, i64 e, Memory& s) {
     Episode episode;
     load(b, e, s, episode);
-    observe(b, e, s, episode, episode.active, b.obs);
+    u64 shown = episode.active;
+    for (int n = 0; n < AGENT_ROWS; n++)
+        shown |= u64((b.terminated[e * AGENT_ROWS + n] | b.truncated[e * AGENT_ROWS + n]) != 0) << n;
+    observe(b, e, s, episode, shown, b.obs);
 }
 
 // A phase before the step.

@@ -68,7 +68,7 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
     seen.add(path)
     lines = [f'#line 1 "{path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name}"']
     for number, line in enumerate(path.read_text().splitlines(), start=1):
-        include = re.fullmatch(r'#include "(.+)"', line)
+        include = line.startswith('#include "') and re.fullmatch(r'#include "(.+)"', line)
         if include:
             beside = path.parent / include[1]
             lines.append(expand(beside if beside.exists() else ENVS / include[1], seen))

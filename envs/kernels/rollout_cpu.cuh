@@ -109,7 +109,9 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     alignas(64) int scenario[TILE] = {}, next_scenario[TILE];
     Stored actions[TILE * NUMBERS];
     float weights[SCORES * OBS], bias[SCORES];
-    const auto at = [&](int i, int t) { return place_of(b, span, i, episode[i], SCENARIOS ? scenario[i] : 0, t, 1); };
+    // Loops go on to a whole vector; what they compute there is not used, but tables have rows for environments alone.
+    const auto within = [&](int i) { return i < count ? i : 0; };
+    const auto at = [&](int i, int t) { return place_of(b, span, within(i), episode[i], SCENARIOS ? scenario[i] : 0, t, 1); };
     Words random, words;
     Episodes episodes;
 #if HIDDEN
@@ -196,7 +198,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 for (int i = 0; i < lanes; i++) {
                     const u32 w[4] = {words.word[0][i], words.word[1][i], words.word[2][i], words.word[3][i]};
                     State s;
-                    const Place first = first_place(b, span, i, fetched[i], w);
+                    const Place first = first_place(b, span, within(i), fetched[i], w);
                     Environment::reset(s, first, w);
                     next.put(i, s);
                     if (SCENARIOS) next_scenario[i] = first.scenario;

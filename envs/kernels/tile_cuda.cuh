@@ -3,15 +3,15 @@
 
 enum { BLOCK = 256 };  // threads at most
 // Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
-// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP, which kernel.cuh may define) 64 and 128. Before sm_80 a
-// multiprocessor holds fewer threads than that.
+// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP 1, which kernel.cuh may define) 64 and 128, with noise in
+// a step besides (2) 128 for both. Before sm_80 a multiprocessor holds fewer threads than that.
 #ifndef LONG_STEP
 #define LONG_STEP 0
 #endif
 #define BOUNDS(THREADS, BLOCKS) \
     __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 || __CUDA_ARCH__ < 800 ? 1 : (BLOCKS))
 #define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
-#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP ? 4 : 5)
+#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
 
 // Where a thread is, in a block of one tile or of SEVERAL; every warp lies in one.
 template <bool SEVERAL>

@@ -11,17 +11,16 @@ import numpy as np
 import torch
 
 from ..batch import BatchedEnv, Field, Port, World
-from ..batch.actions import require_inside, tensor
 from ..checks import choice, integer
 from ..spaces import Box
 from . import action_groups, kernel_tables, observation
+from .decode import decode
 from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
 METRICS = {"admitted": 1, "dropped": 3, "energy": 1, "jain": 1}  # of a step, in the order of layout.cuh
 CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
 WIDE_FROM = 200  # clients; a block then has 256 lanes instead of 128
-LARGEST = float(np.finfo(np.float32).max)
 COSTS = ("power_v2v", "power_v2i", "lc", "vc", "ec", "i2i", "i2c", "cc")
 
 
@@ -117,28 +116,6 @@ def defines(params: Params, drawn: bool = False, profile: bool = False, signed: 
         "FADING_SCALE": repr(params.fading_scale),
         "NOISE_WATT": repr(params.noise_watt),
     }
-
-
-def decode(env: "VehicularEdgeBatch", given: Mapping) -> dict[str, torch.Tensor]:
-    """A decision as "target" int32 [B, Nc, J] and "share" float32 [B, n], taken as they are.
-
-    Raises:
-        ValueError: other keys, a wrong shape, type or device; where actions are checked a target that is no option, or
-            a share that is negative or not finite.
-    """
-    if set(given) != {"target", "share"}:
-        raise ValueError(f"an action in integer form has 'target' and 'share', got {', '.join(map(repr, given))}")
-    B, p = env.num_envs, env.params
-    wanted = {
-        "target": (torch.int32, (B, p.clients, p.tasks), 0, p.options - 1, ("environment", "client", "task")),
-        "share": (torch.float32, (B, p.share_length), 0.0, LARGEST, ("environment", "index")),
-    }
-    found = {}
-    for name, (dtype, shape, low, high, axes) in wanted.items():
-        found[name] = tensor(name, given[name], dtype, shape, env.device)
-        if env.checked:
-            require_inside(name, found[name], low, high, axes)
-    return found
 
 
 class VehicularEdgeBatch(BatchedEnv):

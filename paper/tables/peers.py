@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from lockstep.experiments import config
 from lockstep.experiments import peers as experiment
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper import NOT_MEASURED
@@ -33,12 +32,10 @@ MODES = {"step": "one step per call", "fused": "fused"}
 
 
 def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
-    """of_runs; an environment of a kind that no peer has is left out unless it was measured."""
+    """of_runs; environments that no run compares are left out, for the peers may not have them, if any is compared."""
     found = of_runs(datasets, "peers", rows_of)
-    names = found["environment"].unique()
-    kinds = {name: config.parse(config.FOLDER / f"{name}.yaml").get("kind") for name in names}
-    thread = found["environment"].map(kinds) != "block"
-    return found[thread | (found["status"] != NOT_MEASURED)]
+    compared = found.loc[found["status"] != NOT_MEASURED, "environment"]
+    return found[found["environment"].isin(compared)] if len(compared) else found
 
 
 def name(row) -> str:

@@ -24,7 +24,7 @@ RUNS = [
 
 def run(name: str, device: str = "cuda", **changes) -> PPO:
     config = replaced(SMALL, changes)
-    if name not in envs.names("block"):
+    if not envs.port(name).agents:
         return PPO(name, config, device)
     world = envs.make(name, config.num_envs, device, signed=True, check_actions=False, scenarios=2, **EDGE)
     return PPO(world, config, device)

@@ -15,6 +15,7 @@ from torch import nn
 from lockstep import envs
 from lockstep.agents import boxes, distributions
 from lockstep.envs import noise
+from tests.envs.batches import NAMES
 
 LARGEST = 2**24 - 1  # of the noise
 INTERVALS = Box(np.float32([-1.0, -0.3]), np.float32([3.0, 0.1]))
@@ -78,8 +79,8 @@ def test_a_space_says_what_a_network_and_a_batch_must_hold(space, box, expected)
 
 
 def test_every_environment_has_a_distribution():
-    for name in envs.names("thread"):
-        distributions.of(envs.port(name).action)
+    for name in envs.names():
+        distributions.of(envs.port(name).of("action"))
 
 
 @pytest.mark.parametrize(
@@ -526,12 +527,12 @@ def test_leading_axes_are_rows_and_learners_have_free_parameters_of_their_own(ki
             torch.testing.assert_close(one[member], other, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_samples_are_those_of_the_policy_in_the_kernel(name):
     steps, batch, seed = 40, 300, 5
     port = envs.port(name)
-    found = distributions.of(port.action)
-    inputs = port.observation(port.params()).shape[0]
+    found = distributions.of(port.of("action"))
+    inputs = port.of("observation").shape[0]
     torch.manual_seed(0)
     actor = nn.Sequential(
         *(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, found.outputs))

@@ -15,7 +15,7 @@ BALANCE = torch.tensor([0.05, 0.1, 1.0, 0.4])  # pushes the cart to where the po
 
 def leaning(environment: str):
     """A policy on the first observation components, as a function from obs [k, n] to actions [k, 1] or [k]."""
-    space = envs.port(environment).action
+    space = envs.port(environment).of("action")
     if hasattr(space, "n"):
         return lambda obs: (obs.sum(1) > 0).long() * (int(space.n) - 1)
     return lambda obs: (3 * obs[:, :1]).clamp(space.low.item(), space.high.item())
@@ -86,7 +86,7 @@ def test_in_the_port_each_episode_is_the_first_one_of_its_environment(name, devi
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_in_the_kernel_plays_the_episodes_that_it_plays_in_torch(name, device):
-    actor, space = network(name, device), envs.port(name).action
+    actor, space = network(name, device), envs.port(name).of("action")
 
     def act(obs):
         out = actor(obs)

@@ -23,7 +23,7 @@ def written(tmp_path):
 def test_every_recipe_is_of_an_environment_and_follows_the_layout():
     assert set(recipes.names()) <= set(envs.names())
     for name in recipes.names():
-        assert set(recipes.load(name)) == {"ppo", *(["learning"] if envs.port(name).kind == "thread" else [])}
+        assert set(recipes.load(name)) == {"ppo", *(["learning"] if envs.port(name).gymnasium_id else [])}
 
 
 def test_cartpole_is_solved_at_gymnasium_s_own_threshold():

@@ -139,7 +139,7 @@ class Crew(World):
     """
 
     def __init__(self, num_envs: int = 8, sizes: tuple[int, int] = (2, 5), grouped: bool = False, spread: bool = False):
-        self.action_sizes, self.same_observation, self.spread = sizes, True, spread
+        self.action_sizes, self.joint, self.spread = sizes, True, spread
         self.beyond: list[float] = []  # largest number that was given and is not used, step by step
         if grouped:
             self.action_groups = np.repeat([0, 1], sizes)[None]

@@ -1,16 +1,16 @@
-"""Batches of environments for the tests: made, copied and compared."""
+"""Batches of the environments that Gymnasium has, in their own episodes; tests/contract has those of every one."""
 
 import numpy as np
-import pytest
-import torch
 
 from lockstep import envs
+from tests.contract.batches import DEVICES, INFO, KNOWN, MODES, copies, equal, random_step, statistics
+from tests.contract.test_rollouts import linear
 
-NAMES = envs.names("thread")
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-MODES = ["SameStep", "NextStep", "Disabled"]
+__all__ = ["DEVICES", "INFO", "MODES", "NAMES", "B", "copies", "linear", "make", "random_step", "same", "spread"]
+__all__ += ["statistics"]
+
+NAMES = KNOWN
 B = 200  # environments; from 129 on every batch is compiled for the same tile, so that few variants are compiled
-INFO = ("final_obs", "episode_return", "episode_length")
 
 
 def make(name: str = "cartpole", num_envs: int = B, *, reset: bool = True, **options):
@@ -26,30 +26,6 @@ def spread(env) -> None:
     env.set_state({"elapsed": np.arange(env.num_envs) * env.max_episode_steps // env.num_envs})
 
 
-def random_step(env):
-    """One step under the documented random policy."""
-    return env.step(env.random_actions()[0])
-
-
-def copies(outputs) -> tuple:
-    """What a step returned, copied: the next step overwrites it."""
-    *tensors, info = outputs
-    return *(tensor.clone() for tensor in tensors), {key: tensor.clone() for key, tensor in info.items()}
-
-
 def same(a: dict, b: dict, but: tuple = ()) -> bool:
     """Whether two states of batches are equal bit for bit, the keys `but` left out."""
-    keys = [key for key in a if key not in but]
-    return all(torch.equal(a[k], b[k]) if isinstance(a[k], torch.Tensor) else a[k] == b[k] for k in keys)
-
-
-def statistics(env) -> dict[str, float]:
-    return {name: float(value) for name, value in env.statistics().items()}
-
-
-def linear(name: str, seed: int = 0) -> envs.Linear:
-    """A linear policy of normal weights, which uses every action."""
-    space, n = envs.port(name).action, make(name, reset=False).single_observation_space.shape[0]
-    actions = int(getattr(space, "n", 1))
-    random = np.random.default_rng(seed)
-    return envs.Linear(random.normal(size=(actions, n)).tolist(), (0.1 * random.normal(size=actions)).tolist())
+    return equal(*({key: value for key, value in state.items() if key not in but} for state in (a, b)))

@@ -183,14 +183,3 @@ def test_no_episode_is_shorter_than_declared():
     env = make(NAME, 20_000, seed=2)
     env.rollout(1000, PUMP)
     assert statistics(env)["length_min"] >= envs.port(NAME).shortest_episode
-
-
-# ---- what is declared ---------------------------------------------------------------------------
-
-
-def test_memory_per_environment_is_what_the_table_says():
-    env = make(NAME)
-    # 4 x 4 state, 6 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 6 x 4 final_obs, 4 return, 4 length
-    assert env.bytes_per_env == 85
-    # state and elapsed twice, obs, reward, flags and a one-byte action once
-    assert env.bytes_per_step == 2 * 18 + 24 + 4 + 3 + 1

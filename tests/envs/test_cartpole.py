@@ -201,14 +201,3 @@ def test_no_action_sequence_ends_an_episode_within_seven_steps():
     for t in range(7):
         _, _, terminated, _, _ = env.step(torch.from_numpy(actions[:, t].copy()))
         assert not terminated.any()
-
-
-# ---- what is declared ---------------------------------------------------------------------------
-
-
-def test_memory_per_environment_is_what_the_table_says():
-    env = make(NAME)
-    # 4 x 4 state, 4 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 x 4 final_obs, 4 return, 4 length
-    assert env.bytes_per_env == 69
-    # state and elapsed twice, obs, reward, flags and a one-byte action once
-    assert env.bytes_per_step == 2 * 18 + 16 + 4 + 3 + 1

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -174,15 +175,16 @@ def test_parameters_become_typed_constants():
     ]
 
 
-# The structs, of an environment without scenarios and without an action of its own form.
-STRUCTS = "".join(f"struct {name} {{\n    i64 none;\n}};\n" for name in ("Tables", "Given"))
-STRUCTS += (compile.KERNELS / "batch.cuh").read_text()
-
-
-def test_the_python_side_reads_every_field_of_the_structs():
-    batch, call = list(structs.fields("Batch", STRUCTS)), list(structs.fields("Call", STRUCTS))
-    assert (batch[:3], batch[-2:], len(batch)) == (["state", "doubles", "integers"], ["scenarios", "none"], 31)
-    assert (call[0], call[-2:], len(call)) == ("input", ["truncated", "none"], 19)
+def test_the_python_side_reads_every_field_of_the_structs_and_those_of_tables_last():
+    text = next(iter(envs.units("vehicular_edge").values()))
+    tables, batch, call = (list(structs.fields(name, text)) for name in ("Tables", "Batch", "Call"))
+    declared = (compile.KERNELS / "batch.cuh").read_text()
+    for name, found in (("Batch", batch[: -len(tables)]), ("Call", call)):
+        body = declared.split(f"struct {name} {{\n")[1].split("\n};")[0]
+        in_order = re.findall(r"(\w+);", "\n".join(line.split("//")[0] for line in body.splitlines()))
+        assert [one for one in in_order if one not in ("tables", "given")] == found[: len(in_order) - 1]
+    # A name of both would stand once, and further up.
+    assert batch[-len(tables) :] == tables and batch[-len(tables) - 1] == "scenarios"
 
 
 INNER = "struct Inner {\n    const u8* first;  // [B]\n    double second;\n};\n"
@@ -301,7 +303,8 @@ def test_an_error_in_a_kernel_for_the_gpu_is_shown():
 
 
 def test_a_struct_reaches_a_gpu_kernel_as_one_numpy_value_of_the_same_memory():
-    call, names = structs.struct("Call", STRUCTS), list(structs.fields("Call", STRUCTS))
+    text = next(iter(envs.units("cartpole").values()))
+    call, names = structs.struct("Call", text), list(structs.fields("Call", text))
     passed = launch._by_value(call)
     call.steps = 77
     assert (passed.size, passed.nbytes) == (1, 8 * len(names))

@@ -1,4 +1,4 @@
-"""What only a GPU can show: batches that fill no block, streams, graphs of blocks, one memory for several libraries."""
+"""What only a GPU can show: long lives on both devices, streams, launches of blocks, one memory for several libraries."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile, structs
-from tests.envs.batches import MODES, NAMES, copies, make, random_step, same, spread
+from tests.contract.batches import KNOWN
+from tests.envs.batches import copies, linear, make, random_step, same, spread
 from tests.envs.test_functions import TANGENTS, apply
+from tests.envs.transitions import apart
 
 pytestmark = pytest.mark.gpu
 
-BLOCKS = envs.names("block")
+BLOCKS = [name for name in envs.names() if envs.port(name).of("lanes") > 1]
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3, "scenarios": 3, "check_actions": False}
 STEPS = 12  # so that episodes of eight end
 BUILDS = [
@@ -38,21 +40,30 @@ def on_host(outputs) -> list[torch.Tensor]:
     return [tensor.cpu() for tensor in outputs[:4]]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("num_envs", [1, 33, 1025])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_batch_that_fills_no_block_has_the_bits_of_the_cpu(name, num_envs, mode):
-    options = {"autoreset_mode": mode, "seed": 5, "check_actions": False}
-    here, there = (make(name, num_envs, device=device, **options) for device in ("cpu", "cuda"))
+@pytest.mark.parametrize("policy", ["random", "linear"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_both_devices_roll_out_the_same_bits_in_float32(name, policy):
+    here, there = (make(name, 1000, seed=7, device=device) for device in ("cpu", "cuda"))
     for env in (here, there):
         spread(env)
-    for _ in range(30):
-        one, other = random_step(here), random_step(there)
-        assert all(torch.equal(a, b) for a, b in zip(on_host(one), on_host(other), strict=True))
-    assert same({k: v for k, v in there.state().items() if not isinstance(v, torch.Tensor)}, here.state())
-    for key, value in here.state().items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(value, there.state()[key].cpu()), key
+    chosen = "random" if policy == "random" else linear(name)
+    one, other = (env.rollout(1000, chosen, store="trajectory") for env in (here, there))
+    assert same(one, other) and same(here.state(), there.state()) and same(here.statistics(), there.statistics())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_both_devices_agree_in_float64(name):
+    """Each step starts on the GPU where the CPU's did: rounding would grow along an episode."""
+    here, there = (make(name, 1000, seed=7, device=device, dtype="float64") for device in ("cpu", "cuda"))
+    spread(here)
+    for _ in range(1000):
+        there.set_state(here.state())
+        action = here.random_actions()[0]
+        (_, reward, *flags), (_, other, *others) = here.step(action)[:4], there.step(action.cuda())[:4]
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(flags, others, strict=True))
+        torch.testing.assert_close(reward, other.cpu(), rtol=0, atol=1e-6)
+        states = [env.state()["state"].cpu().numpy() for env in (here, there)]
+        assert apart(name, *states).max() <= 1e-12
 
 
 @pytest.mark.parametrize("options", BUILDS, ids=lambda options: " ".join(map(str, options.values())))
@@ -71,27 +82,6 @@ def test_launches_of_any_size_and_the_cpu_live_the_same_life(name, options):
         torch.testing.assert_close(one[1].cpu(), third[1], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(whole.state()["state"].cpu(), here.state()["state"], **close)
     assert same(whole.state(), parts.state())
-
-
-@pytest.mark.parametrize("options", BUILDS[:2], ids=str)
-@pytest.mark.parametrize("name", BLOCKS)
-def test_fused_steps_and_graphs_of_blocks_are_single_steps(name, options):
-    stepped, fused, captured = (block(name, chunk=3, **options) for _ in range(3))
-    for _ in range(STEPS):
-        random_step(stepped)
-    fused.rollout(STEPS)
-    before = captured.state()
-    graph = captured.graph(steps=STEPS // 2)
-    assert same(before, captured.state())
-    for _ in range(2):
-        graph.replay()
-    for other in (fused, captured):
-        # Info rows of an episode that ended before the last fused step are not written.
-        info = ("final_obs", "episode_return", "episode_length") if other is fused else ()
-        assert same(stepped.state(), other.state(), but=info)
-    counted = stepped.statistics()
-    assert counted["episodes"] > 0
-    assert same(counted, fused.statistics()) and same(counted, captured.statistics())
 
 
 @pytest.mark.parametrize("name", envs.names())
@@ -135,21 +125,6 @@ def test_tangents_have_the_bits_of_the_cpu():
     text = "#define REAL float\n" + compile.expand(compile.KERNELS / "platform.cuh") + TANGENTS
     launch.cuda(text, arrays, arrays, 1, 1, there[0].device)("tangents")()
     assert torch.equal(there[1].cpu(), torch.from_numpy(apply("tanh_of", x)))
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_a_step_of_blocks_never_waits_for_the_device(name):
-    env = block(name, chunk=3)
-    action = env.random_actions()[0]
-    mask = {"reset_mask": torch.arange(env.num_envs, device="cuda") < 3}
-    env.step(action), env.reset(options=mask)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(STEPS):
-            env.step(action)
-        env.reset(options=mask)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("see", ["from_dlpack", "asarray"])

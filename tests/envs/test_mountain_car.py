@@ -176,14 +176,3 @@ def test_at_random_no_car_reaches_the_goal():
     env.rollout(400)
     found = statistics(env)
     assert [found[key] for key in ("episodes", "length_min", "return_min", "return_max")] == [2000, 200, -200, -200]
-
-
-# ---- what is declared ---------------------------------------------------------------------------
-
-
-def test_memory_per_environment_is_what_the_table_says():
-    env = make(NAME)
-    # 2 x 4 state, 2 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 2 x 4 final_obs, 4 return, 4 length
-    assert env.bytes_per_env == 45
-    # state and elapsed twice, obs, reward, flags and a one-byte action once
-    assert env.bytes_per_step == 2 * 10 + 8 + 4 + 3 + 1

@@ -142,15 +142,3 @@ def test_without_force_an_episode_lasts_999_steps_and_returns_nothing():
     *_, terminated, truncated, info = env.step(torch.zeros(B))
     assert truncated.all() and not terminated.any()
     assert (info["episode_return"] == 0).all()
-
-
-# ---- what is declared ---------------------------------------------------------------------------
-
-
-def test_memory_per_environment_is_what_the_table_says():
-    env = make(NAME)
-    # 2 x 4 state, 2 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 running return, 2 x 4 final_obs, 4 return,
-    # 4 length
-    assert env.bytes_per_env == 49
-    # state, elapsed and running return twice, obs, reward, flags and a four-byte action once
-    assert env.bytes_per_step == 2 * 14 + 8 + 4 + 3 + 4

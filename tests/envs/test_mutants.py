@@ -2,23 +2,30 @@
 
 import functools
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
-import torch
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
+from tests.contract import (
+    test_actions,
+    test_autoreset,
+    test_rollouts,
+    test_state,
+    test_statistics,
+    test_streams,
+    test_use,
+)
+from tests.contract import test_ports as test_synthetic
 from tests.envs import (
     test_acrobot,
-    test_autoreset,
-    test_batch,
     test_cartpole,
     test_mountain_car,
     test_mountain_car_continuous,
-    test_noise,
     test_pendulum,
     test_policies,
-    test_rollout,
 )
 
 # The tests that notice, by a short name.
@@ -37,34 +44,47 @@ RUNGS = {
     "pendulum start": test_pendulum.test_first_states_are_uniform_and_uncorrelated,
     "acrobot step": lambda: test_acrobot.test_one_step_equals_gymnasiums(0.25, "float64", 1e-12, "cpu"),
     "acrobot at full speed": lambda: test_acrobot.test_one_step_equals_gymnasiums(1, "float64", 1e-9, "cpu"),
-    "limit": lambda: test_autoreset.test_episodes_are_truncated_at_exactly_the_originals_limit(
+    "limit": lambda: test_autoreset.test_without_a_limit_of_the_callers_episodes_are_truncated_at_the_horizon(
         "cartpole", "cpu", "SameStep"
     ),
     "same step": lambda: test_autoreset.test_same_step_returns_the_next_episodes_first_observation("cartpole", "cpu"),
     "next step": lambda: test_autoreset.test_next_step_shows_the_last_observation_then_resets("cartpole", "cpu"),
-    "inert": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert("cartpole", "cpu"),
-    "mask": lambda: test_batch.test_a_masked_reset_touches_the_masked_rows_alone(
-        "cartpole", "cpu", "SameStep", "torch"
+    "inert": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(
+        "cartpole", "cpu"
     ),
-    "not a number": lambda: test_batch.test_an_action_outside_the_space_is_named_and_nothing_moves(
-        "cpu", "pendulum", torch.float32
+    "inert counters": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(
+        "counters", "cpu"
     ),
-    "returns": lambda: test_batch.test_statistics_count_every_episode_since_the_last_call("pendulum", "cpu"),
-    "random policy": lambda: test_noise.test_random_actions_are_those_of_the_numpy_form("cartpole", "cpu"),
-    "random policy of three": lambda: test_noise.test_random_actions_are_those_of_the_numpy_form("mountain_car", "cpu"),
-    "split": lambda: test_noise.test_a_batch_can_be_split_by_first_index("cartpole"),
-    "groups": lambda: test_noise.test_a_group_equals_a_batch_of_its_own_with_its_seed("cartpole"),
-    "streams": lambda: test_noise.test_seeds_and_environments_have_streams_of_their_own("cartpole"),
-    "fused": lambda: test_rollout.test_a_fused_trajectory_equals_single_steps_bit_for_bit(
-        "cartpole", "cpu", "random", 500
+    "agents": test_autoreset.test_agents_end_apart_and_play_no_more,
+    "mask": lambda: test_use.test_a_masked_reset_touches_the_masked_rows_alone("cartpole", "cpu", "SameStep"),
+    "not a number": lambda: test_actions.test_an_action_outside_the_space_is_named_and_nothing_moves("pendulum", "cpu"),
+    "number of a vector": lambda: test_actions.test_an_action_outside_the_space_is_named_and_nothing_moves(
+        "counters", "cpu"
     ),
-    "fused returns": lambda: test_rollout.test_a_fused_trajectory_equals_single_steps_bit_for_bit(
-        "pendulum", "cpu", "random", 500
+    "returns": lambda: test_statistics.test_statistics_count_every_episode_since_the_last_call("pendulum", "cpu"),
+    "random policy": lambda: test_streams.test_random_actions_are_the_documented_numbers("cartpole", "cpu", 9, 5),
+    "random policy of three": lambda: test_streams.test_random_actions_are_the_documented_numbers(
+        "mountain_car", "cpu", 9, 5
     ),
-    "short episodes": lambda: test_rollout.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead(
+    "split": lambda: test_streams.test_a_part_of_a_batch_lives_as_in_the_whole("cartpole", "SameStep"),
+    "groups": lambda: test_streams.test_a_group_is_a_batch_of_its_own_with_its_seed("cartpole"),
+    "streams": lambda: test_streams.test_seeds_and_environments_have_episodes_of_their_own("cartpole"),
+    "counters": lambda: test_synthetic.test_counters_live_as_numpy_says("float32"),
+    "walkers": lambda: test_synthetic.test_walkers_live_as_numpy_says("walkers", "float32"),
+    "restored": lambda: test_state.test_a_saved_state_continues_bit_for_bit_in_another_batch(
+        "walkers", "cpu", "float32", "NextStep", Path(tempfile.mkdtemp())
+    ),
+    "fused": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit("cartpole", "random", 130, "cpu"),
+    "fused returns": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit(
+        "pendulum", "random", 130, "cpu"
+    ),
+    "fused counters": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit(
+        "counters", "random", 130, "cpu"
+    ),
+    "short episodes": lambda: test_rollouts.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead(
         "cpu"
     ),
-    "ties": lambda: test_rollout.test_of_equal_scores_the_lowest_action_is_taken("cpu"),
+    "ties": lambda: test_rollouts.test_of_equal_scores_the_lowest_action_is_taken("cpu"),
     "bootstraps": lambda: (
         test_policies.test_bootstraps_are_the_values_of_last_observations_of_episodes_that_were_only_truncated(
             "cartpole"
@@ -74,9 +94,13 @@ RUNGS = {
     "sampling": test_policies.test_a_discrete_action_is_the_inverse_distribution_function_of_the_documented_noise,
 }
 
-CARTPOLE, CAR, FORCE = "cartpole/kernel.cuh", "mountain_car/kernel.cuh", "mountain_car_continuous/kernel.cuh"
-PENDULUM, ACROBOT = "pendulum/kernel.cuh", "acrobot/kernel.cuh"
-BATCH, CPU, FUSED, MLP = (f"kernels/{name}.cuh" for name in ("batch", "batch_cpu", "rollout_cpu", "mlp"))
+CARTPOLE, CAR, FORCE, PENDULUM, ACROBOT = (
+    f"classic_control/{name}/kernel.cuh"
+    for name in ("cartpole", "mountain_car", "mountain_car_continuous", "pendulum", "acrobot")
+)
+PLACE, BATCH, TILE, CPU, FUSED, MLP, BLOCK = (
+    f"kernels/{name}.cuh" for name in ("place", "batch", "tile", "tile_cpu", "rollout_cpu", "mlp", "block")
+)
 SIGNATURE = "-(theta * theta + real(0.1) * theta_dot * theta_dot + real(0.001) * torque * torque)"
 
 MUTANTS = {
@@ -128,8 +152,8 @@ MUTANTS = {
     "half of the prize": (FORCE, "real(100)", "real(50)", "force step"),
     "reward of the state after": (
         PENDULUM,
-        "terminated = false;",
-        f"reward = float({SIGNATURE});\n        terminated = false;",
+        "out.terminated[0] = false;",
+        f"out.reward[0] = float({SIGNATURE});\n        out.terminated[0] = false;",
         "pendulum step",
     ),
     "torque without a limit": (PENDULUM, "clipped(action, LOW, HIGH)", "action", "pendulum step"),
@@ -157,25 +181,30 @@ MUTANTS = {
     # first states and noise
     "starts within 4 hundredths": (
         CARTPOLE,
-        "uniform(words[j], bounds[0], bounds[1])",
-        "uniform(words[j], real(0.8) * bounds[0], real(0.8) * bounds[1])",
+        "uniform(words[j], at.bounds[0], at.bounds[1])",
+        "uniform(words[j], real(0.8) * at.bounds[0], real(0.8) * at.bounds[1])",
         "cartpole start",
     ),
     "one number for all fields": (CARTPOLE, "uniform(words[j]", "uniform(words[0]", "cartpole start"),
     "numbers in another order": (CARTPOLE, "uniform(words[j]", "uniform(words[3 - j]", "cartpole numbers"),
-    "a car starts nearer": (CAR, "bounds[0], bounds[1]", "bounds[0], real(0.5) * (bounds[0] + bounds[1])", "car start"),
-    "a pendulum starts slower": (PENDULUM, "-bounds[1], bounds[1]", "real(-0.8), real(0.8)", "pendulum start"),
+    "a car starts nearer": (
+        CAR,
+        "at.bounds[0], at.bounds[1]",
+        "at.bounds[0], real(0.5) * (at.bounds[0] + at.bounds[1])",
+        "car start",
+    ),
+    "a pendulum starts slower": (PENDULUM, "-at.bounds[1], at.bounds[1]", "real(-0.8), real(0.8)", "pendulum start"),
     "numbers shared by environments": (CPU, "w.word[0][k] = span.index + positions[k]", "w.word[0][k] = 0", "streams"),
     "numbers shared by tiles": (BATCH, "u32(b.first_index) + begin", "u32(b.first_index)", "random policy"),
     "numbers that ignore the first index": (BATCH, "u32(b.first_index) + begin", "begin", "split"),
     "one seed for all groups": (BATCH, "b.seeds[group]", "b.seeds[0]", "groups"),
-    "halves of a word exchanged": (BATCH, "t & 1 ? 16 : 0", "t & 1 ? 0 : 16", "random policy of three"),
+    "halves of a word exchanged": (TILE, "t & 1 ? 16 : 0", "t & 1 ? 0 : 16", "random policy of three"),
     # ends and beginnings of episodes
     "no truncation": (CPU, "u8(length >= LIMIT)", "u8(0)", "limit"),
     "truncation a step late": (CPU, "u8(length >= LIMIT)", "u8(length > LIMIT)", "limit"),
     "a limit of 200": (CPU, "u8(length >= LIMIT)", "u8(length >= 200)", "limit"),
-    "a counter kept over a reset": (BATCH, "    b.elapsed[i] = 0;\n", "", "same step"),
-    "a return kept over a reset": (BATCH, "if (RUNNING_RETURN) b.running_return[i] = 0.0f;", "", "returns"),
+    "a counter kept over a reset": (TILE, "    b.elapsed[i] = 0;\n", "", "same step"),
+    "a return kept over a reset": (TILE, "if (RUNNING_RETURN) b.running_return[i] = 0.0f;", "", "returns"),
     "final_obs after the reset": (
         CPU,
         "    Episodes episodes;\n    for (int k = 0; k < count_ended; k++) {\n        const i64 i",
@@ -186,17 +215,17 @@ MUTANTS = {
     "the same episode again": (CPU, "if (AUTORESET == SAME_STEP) b.episode[i] += 1;", "", "same step"),
     "a reward for a reset": (
         CPU,
-        "b.reward[base + i] = live ? reward : 0.0f",
-        "b.reward[base + i] = reward",
+        "b.reward[base + i] = live ? out.reward[0] : 0.0f",
+        "b.reward[base + i] = out.reward[0]",
         "next step",
     ),
     "no flag of a reset": (CPU, "memcpy(b.is_reset + base, resetting, count);", "", "next step"),
-    "an ended environment that moves": (CPU, "s[j] = live ? s[j] : before[j];", "(void)live;", "inert"),
+    "an ended environment that moves": (CPU, "s.of[j] = live ? s.of[j] : before.of[j];", "(void)live;", "inert"),
     "a mask without effect": (CPU, "if (!mask || mask[span.base + i])", "", "mask"),
     "not a number let through": (
         BATCH,
-        "!(action >= Given(Environment::LOW) && action <= Given(Environment::HIGH))",
-        "action < Given(Environment::LOW) || action > Given(Environment::HIGH)",
+        "!(x >= X(lowest_of(k)) && x <= X(highest_of(k)))",
+        "x < X(lowest_of(k)) || x > X(highest_of(k))",
         "not a number",
     ),
     # many steps at once
@@ -210,7 +239,7 @@ MUTANTS = {
         "fused",
     ),
     "a fused return kept over a reset": (FUSED, "ended ? 0.0f : total[i]", "total[i]", "fused returns"),
-    "the highest action of equals": (BATCH, "scores[a] > highest ? a", "scores[a] >= highest ? a", "ties"),
+    "the highest action of equals": (TILE, "scores[a] > highest ? a", "scores[a] >= highest ? a", "ties"),
     "values of ended episodes": (
         FUSED,
         "call.bootstrap[row + i] = policy",
@@ -219,6 +248,20 @@ MUTANTS = {
     ),
     "probabilities of the likeliest": (MLP, "log_prob = score - highest", "log_prob = -highest", "probabilities"),
     "one sample for all steps": (FUSED, "w.word[2][i] = u32(t);", "w.word[2][i] = 0;", "sampling"),
+    # what the ports of the contract have: several numbers, types, tables and agents
+    "the first number's bounds for all": (BATCH, ": low[k]", ": low[0]", "number of a vector"),
+    "noise of another step": (PLACE, "words[2] = u32(t);", "words[2] = 0;", "counters"),
+    "tables of another environment": (BATCH, "b.bounds, span.base + lane,", "b.bounds, 0,", "counters"),
+    "doubles not kept": (TILE, "b.doubles[j * b.num_envs + i] = s.doubles[j];", ";", "counters"),
+    "integers of the state before": (CPU, "s.integers[j] : before.integers[j]", "s.integers[j] : 0", "inert counters"),
+    "an old scenario": (FUSED, "ended ? next_scenario[i] : scenario[i]", "scenario[i]", "fused counters"),
+    "rewards of agents who have ended": (BLOCK, "out.reward[n] = 0.0f;", "", "walkers"),
+    "returns of all agents together": (BLOCK, "sum / AGENT_ROWS", "sum", "walkers"),
+    "agents who end again": (BLOCK, "played & ~fell", "EVERYBODY & ~fell", "agents"),
+    "agents truncated after their end": (BLOCK, "(AGENT_ROWS == 1 || (episode.active >> n & 1))", "true", "agents"),
+    "observations of agents who have ended": (BLOCK, "own[a * OBS + k] = 0.0f;", ";", "agents"),
+    "an ended agent's last observation lost": (BLOCK, "u64 shown = episode.active;", "u64 shown = 0;", "restored"),
+    "a phase left out": (BLOCK, "Environment::NAME(s, place_at(b, e, episode));", "", "walkers"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Philox: published answers, equality of the forms, and what the stream must not depend on."""
+"""Philox: published answers, equality of the forms, and the random policy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lockstep import envs
 from lockstep.envs import noise
 from lockstep.envs.spaces import Box, Discrete
-from tests.envs.batches import DEVICES, NAMES, make, random_step
+from tests.envs.batches import NAMES, make
 from tests.envs.draws import first_states
 
 WORD = st.integers(0, 2**32 - 1)
@@ -90,19 +90,6 @@ def test_the_random_policy_uses_its_actions_evenly_and_independently(space):
         assert abs(np.mean(a * b)) < 4 / np.sqrt(a.size)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", NAMES)
-def test_random_actions_are_those_of_the_numpy_form(name, device):
-    env = make(name, 300, seed=9, first_index=5, device=device)
-    index = np.arange(5, 305, dtype=np.uint64)
-    for start in (0, 130):
-        expected = noise.random_actions(env.single_action_space, 9, index, 260, start)
-        found = env.random_actions(260)
-        assert found.dtype == (torch.float32 if isinstance(env.single_action_space, Box) else torch.uint8)
-        np.testing.assert_array_equal(found.cpu().numpy(), expected)
-        env.rollout(130)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_random_actions_lie_in_their_space_and_reach_its_ends(name):
     env = make(name, 10_000)
@@ -112,56 +99,6 @@ def test_random_actions_lie_in_their_space_and_reach_its_ends(name):
         assert low <= actions.min() < low + 1e-4 and high - 1e-4 < actions.max() <= high
     else:
         assert actions.unique().tolist() == list(range(int(space.n)))
-
-
-# ---- what an environment's numbers do not depend on ---------------------------------------------
-
-
-def run(name: str, num_envs: int, **options):
-    """States after 60 random steps, in the midst of which every episode ended."""
-    env = make(name, num_envs, **options)
-    env.set_state({"elapsed": np.full(num_envs, env.max_episode_steps - 30)})
-    for _ in range(60):
-        random_step(env)
-    assert (env.state()["episode"].to(torch.int64) > 0).all()
-    return env.state()["state"].cpu().numpy()
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("num_envs", [1, 7, 256, 4096, 65536])
-@pytest.mark.parametrize("name", NAMES)
-def test_an_environment_does_not_depend_on_the_batch_around_it(name, device, num_envs):
-    one, other = run(name, num_envs, seed=5, device=device), run(name, 1000, seed=5)
-    np.testing.assert_array_equal(one[:1000], other[:num_envs])
-
-
-@pytest.mark.parametrize("threads", [2, 5])
-@pytest.mark.parametrize("name", NAMES)
-def test_results_do_not_depend_on_the_number_of_threads(name, threads):
-    np.testing.assert_array_equal(run(name, 3000, seed=5, threads=threads), run(name, 3000, seed=5, threads=1))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_batch_can_be_split_by_first_index(name):
-    whole = run(name, 600, seed=5)
-    np.testing.assert_array_equal(whole[:250], run(name, 250, seed=5))
-    np.testing.assert_array_equal(whole[250:], run(name, 350, seed=5, first_index=250))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_group_equals_a_batch_of_its_own_with_its_seed(name):
-    both = run(name, 2 * 300, groups=2, seed=[11, 12])
-    np.testing.assert_array_equal(both[:300], run(name, 300, seed=11))
-    np.testing.assert_array_equal(both[300:], run(name, 300, seed=12))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_seeds_and_environments_have_streams_of_their_own(name):
-    states = run(name, 200, seed=1)
-    np.testing.assert_array_equal(states, run(name, 200, seed=1))
-    for other in (2, 2**32 + 1):
-        assert (states != run(name, 200, seed=other)).any(axis=1).all()
-    assert len(np.unique(states, axis=0)) == 200
 
 
 @pytest.mark.gpu

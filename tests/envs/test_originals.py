@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
+from tests.contract.batches import KNOWN
 
 LEFT, NONE, RIGHT = 0, 1, 2
 THIRD = math.pi / 6  # m: the mountain car's cos 3p is 0 there, so gravity does not pull
@@ -189,7 +190,7 @@ def test_rewards_are_those_of_the_papers():
     assert one_step("acrobot", (0, 0, 0, 0), NONE)[1:] == (-1.0, False)
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 def test_a_state_put_in_is_read_back_to_the_last_bit(name):
     original, module = envs.make_original(name), envs.original(name)
     original.reset(seed=0)
@@ -202,7 +203,7 @@ def test_a_state_put_in_is_read_back_to_the_last_bit(name):
         np.testing.assert_array_equal(found, state)
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 def test_an_episode_goes_on_from_a_state_read_and_put_back(name):
     module = envs.original(name)
     first, second = envs.make_original(name), envs.make_original(name)
@@ -216,7 +217,7 @@ def test_an_episode_goes_on_from_a_state_read_and_put_back(name):
     np.testing.assert_array_equal(module.get_state(second)[0], module.get_state(first)[0])
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 def test_an_episode_is_truncated_at_the_limit_and_not_before(name):
     original, module = envs.make_original(name), envs.original(name)
     original.reset(seed=1)
@@ -227,7 +228,7 @@ def test_an_episode_is_truncated_at_the_limit_and_not_before(name):
     assert original.step(action)[3] is True
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 def test_the_margin_says_whether_an_episode_ended(name):
     original, module = envs.make_original(name), envs.original(name)
     original.reset(seed=1)

@@ -188,15 +188,3 @@ def test_no_episode_terminates_and_all_last_200_steps():
     assert found["return_mean"] == pytest.approx(float(returns.mean()), rel=1e-6)
     assert found["return_min"] == pytest.approx(float(returns.min()), rel=1e-5)
     assert found["return_max"] == pytest.approx(float(returns.max()), rel=1e-5)
-
-
-# ---- what is declared ---------------------------------------------------------------------------
-
-
-def test_memory_per_environment_is_what_the_table_says():
-    env = make(NAME)
-    # 2 x 4 state, 3 x 4 obs, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 running return, 3 x 4 final_obs, 4 return,
-    # 4 length
-    assert env.bytes_per_env == 57
-    # state, elapsed and running return twice, obs, reward, flags and a four-byte action once
-    assert env.bytes_per_step == 2 * 14 + 12 + 4 + 3 + 4

@@ -9,6 +9,7 @@ from torch import nn
 
 from lockstep import envs
 from lockstep.envs import noise
+from tests.contract.batches import KNOWN
 
 SEED, STEPS, BATCH, LIMIT = 5, 40, 300, 17  # so that episodes end, some by truncation, and tiles are partly filled
 
@@ -49,7 +50,7 @@ def same(a, b) -> bool:
     return np.array_equal(np.asarray(a).view(np.uint8), np.asarray(b).view(np.uint8))
 
 
-@pytest.fixture(params=envs.names("thread"))
+@pytest.fixture(params=KNOWN)
 def name(request):
     return request.param
 

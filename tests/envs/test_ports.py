@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from lockstep import envs
+from tests.contract.batches import KNOWN
 
 CARS = ["mountain_car", "mountain_car_continuous"]
-CLASSIC = [name for name in envs.names("thread") if envs.port(name).gymnasium_id]
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", KNOWN)
 def test_spaces_and_limits_are_gymnasiums(name):
     port = envs.port(name)
     spec, original = gymnasium.spec(port.gymnasium_id), gymnasium.make(port.gymnasium_id)
@@ -35,7 +35,7 @@ def test_spaces_and_limits_are_gymnasiums(name):
     assert (port.horizon, port.reward_threshold) == (spec.max_episode_steps, spec.reward_threshold)
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", KNOWN)
 def test_parameters_carry_gymnasiums_names_and_values(name):
     port = envs.port(name)
     original = gymnasium.make(port.gymnasium_id).unwrapped
@@ -44,15 +44,7 @@ def test_parameters_carry_gymnasiums_names_and_values(name):
             assert getattr(original, field.name) == field.default
 
 
-@pytest.mark.parametrize("name", CLASSIC)
-def test_a_batch_has_the_spaces_its_port_declares(name):
-    env, original = envs.make(name, 4), gymnasium.make(envs.port(name).gymnasium_id)
-    assert env.single_observation_space == original.observation_space
-    assert env.single_action_space == original.action_space
-    assert env.observation_space == gymnasium.vector.utils.batch_space(original.observation_space, 4)
-
-
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", KNOWN)
 def test_first_states_come_from_the_originals_box(name):
     """A thousand of Gymnasium's first states lie in the declared bounds, and come within a hundredth of each end."""
     port, original = envs.port(name), envs.make_original(name)
@@ -71,6 +63,24 @@ def test_first_states_come_from_the_originals_box(name):
     assert (states >= low - single).all() and (states <= high + single).all()
     np.testing.assert_allclose(states.min(axis=0), low, atol=0.01 * (high - low).max())
     np.testing.assert_allclose(states.max(axis=0), high, atol=0.01 * (high - low).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "observation", "running", "action"),  # bytes; returns run along where they follow from no length
+    [
+        ("cartpole", 16, 16, 0, 1),
+        ("mountain_car", 8, 8, 0, 1),
+        ("mountain_car_continuous", 8, 8, 4, 4),
+        ("pendulum", 8, 12, 4, 4),
+        ("acrobot", 16, 24, 0, 1),
+    ],
+)
+def test_memory_per_environment_is_what_the_tables_say(name, state, observation, running, action):
+    env = envs.make(name, 200)
+    # two observations, 4 reward, 3 flags, 2 elapsed, 4 episode, 4 return, 4 length
+    assert env.bytes_per_env == state + 2 * observation + running + 4 + 3 + 2 + 4 + 4 + 4
+    # what is read and written twice, observation, reward, flags and action once
+    assert env.bytes_per_step == 2 * (state + running + 2) + observation + 4 + 3 + action
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.classic_control import render
+from tests.contract.batches import KNOWN
 
 pygame = pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame-ce")
 
@@ -44,7 +45,7 @@ def gymnasiums_frame(port, state, **attributes):
     return frame
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", KNOWN)
 def test_frames_are_gymnasiums_pixel_for_pixel(name):
     env = played(name, 4, 7)
     frames = env.render()
@@ -61,24 +62,6 @@ def test_parameters_of_the_batch_are_drawn():
     assert (env.render()[0] != gymnasiums_frame(env.port, state)).any()
 
 
-def test_some_of_a_batch_in_the_order_asked_for():
-    env = played("cartpole", 5, 6)
-    frames = env.render()
-    for asked, expected in (([3, 0, 3], [3, 0, 3]), (2, [2]), (np.array([1, 4]), [1, 4]), ([], [])):
-        for frame, i in zip(render.frames(env, asked), expected, strict=True):
-            np.testing.assert_array_equal(frame, frames[i])
-
-
-@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
-def test_rendering_leaves_the_batch_as_it_is(mode):
-    env = played("cartpole", 6, 5, autoreset_mode=mode)
-    before = env.state()
-    env.render()
-    after = env.state()
-    for key, value in before.items():
-        np.testing.assert_array_equal(np.asarray(after[key]), np.asarray(value))
-
-
 def test_frames_outlive_the_next():
     env = played("cartpole", 2, 5)
     first = env.render()
@@ -87,12 +70,6 @@ def test_frames_outlive_the_next():
     assert (env.render()[0] != copies[0]).any()
     for frame, copy in zip(first, copies, strict=True):
         np.testing.assert_array_equal(frame, copy)
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_environment_that_is_not_there(index):
-    with pytest.raises(ValueError, match=f"no environment {index} to render: the batch has 0 .. 2"):
-        render.frames(envs.make("cartpole", 3), [0, index])
 
 
 @pytest.mark.parametrize("indices", [[True, False, True], 1.5])

@@ -96,8 +96,8 @@ def visited(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 def apart(name: str, states: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Absolute differences of two sets of states [n, k], of angles on the circle."""
     distances = np.abs(states - others)
-    for column, field in enumerate(envs.port(name).state):
-        if field in envs.port(name).angles:
+    for column, field in enumerate(envs.port(name).fields().values()):
+        if field.angle:
             turn = distances[:, column] % (2 * np.pi)
             distances[:, column] = np.minimum(turn, 2 * np.pi - turn)
     return distances

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lockstep import envs
 from lockstep.experiments import config
 from lockstep.experiments.cases import Cases, tolerance
+from tests.envs.batches import NAMES
 
 
 def small(name: str, states: int = 4000) -> Cases:
@@ -27,7 +27,7 @@ def following(cases: Cases, field: str) -> np.ndarray:
     return cases.reference().states[:, cases.fields.index(field)]
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_million_transitions_in_either_type(name):
     for scale in ("quick", "full"):
         cases = Cases(name, config.load(name, scale))
@@ -35,12 +35,16 @@ def test_a_million_transitions_in_either_type(name):
             assert sum(among.sum() for _, among, _ in cases.judged(dtype)) >= 1_000_000
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_states_are_float32_numbers_that_the_kernel_is_written_for(cases_of, name):
     cases = cases_of(name)
     assert cases.states.dtype == np.float32
-    assert (np.abs(cases.states) <= np.float32(cases.port.state_limit)).all()
-    assert set(np.unique(cases.elapsed)) == {0, cases.port.horizon - 2, cases.port.horizon - 1}
+    for j, field in enumerate(cases.port.of("state")):
+        assert (cases.states[:, j] >= np.float32(field.low)).all() and (
+            cases.states[:, j] <= np.float32(field.high)
+        ).all()
+    horizon = cases.port.of("horizon")
+    assert set(np.unique(cases.elapsed)) == {0, horizon - 2, horizon - 1}
 
 
 @pytest.mark.parametrize(
@@ -103,10 +107,10 @@ def test_actions_of_a_box_lie_in_it_at_its_ends_and_outside(cases_of, name, high
 @pytest.mark.parametrize("name", ["cartpole", "mountain_car", "acrobot"])
 def test_discrete_actions_are_all_of_them(cases_of, name):
     cases = cases_of(name)
-    assert set(np.unique(cases.actions)) == set(range(cases.port.action.n))
+    assert set(np.unique(cases.actions)) == set(range(cases.port.of("action").n))
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_margin_of_an_original_is_positive_where_it_terminates(cases_of, name):
     cases = cases_of(name)
     margin = cases.start()()[-1]

@@ -133,26 +133,24 @@ def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, 
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["kind"], "blok", "kind: 'blok' is not allowed; allowed: thread, block"),
-        (["kind"], "thread", "unknown key 'breakdown'. Known: correctness, kind, seed, throughput, transfer"),
-        (["throughput", "options"], None, "throughput: the key 'options' is missing"),
-        (["throughput", "options", "preset"], None, "throughput.options: the key 'preset' is missing"),
+        (["kind"], "block", "unknown key 'kind'. Known: breakdown, correctness, offloading, scaling, seed, throughput"),
+        (["throughput", "options"], [1], "throughput.options: [1] is not allowed: must be of type object"),
         (
-            ["throughput", "quick", "rungs", "gymnasium-vector"],
+            ["throughput", "quick", "rungs", "port-cpo"],
             [],
-            "throughput.quick.rungs: unknown key 'gymnasium-vec",
+            "quick.rungs: unknown key 'port-cpo'; did you mean 'port-cpu'",
         ),
-        (["throughput", "quick", "rungs", "port-cpu"], [{"obs": ["view"]}], "rungs.port-cpu[0]: unknown key 'obs'"),
         (
             ["scaling", "full", "sweeps"],
             [{"rungs": ["port-cpu"]}],
             "scaling.full.sweeps[0]: the key 'sizes' is missing",
         ),
         (["correctness", "sizes", "small", "episodes", "zeros"], 1, "unknown key 'zeros'; did you mean 'zero'?"),
-        (["correctness", "regions"], {}, "correctness: unknown key 'regions'"),
+        (["correctness"], {}, "correctness: the key 'states' is missing"),
+        (["correctness"], {"states": 9, "episode": 9}, "correctness: unknown key 'episode'; did you mean 'episodes'?"),
     ],
 )
-def test_mistakes_in_settings_of_a_block_environment_are_named(tmp_path, keys, value, message):
+def test_mistakes_in_settings_of_the_vehicular_edge_are_named(tmp_path, keys, value, message):
     for name in ("schema.yaml", "vehicular_edge.yaml"):
         (tmp_path / name).write_text((ROOT / "experiments" / name).read_text())
     content = section = yaml.safe_load((tmp_path / "vehicular_edge.yaml").read_text())

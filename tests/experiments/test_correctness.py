@@ -9,6 +9,7 @@ from lockstep import envs
 from lockstep.experiments import config, originals, thread_correctness, verdicts
 from lockstep.experiments.cases import Cases
 from lockstep.experiments.statistics import ks_two_sample, mean_difference
+from tests.envs.batches import NAMES
 
 EPISODES = {"random": 40, "fixed": 40}
 BOTH_TYPES = ["float32", "float64"]
@@ -30,7 +31,7 @@ def cases_of():
     return lambda name: made.setdefault(name, few(name))
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_comparison_that_needs_no_gpu_passes(cases_of, name):
     cases = cases_of(name)
     found = {label: list(compared.rows()) for label, compared in thread_correctness.comparisons(cases, ["cpu"]).items()}
@@ -157,7 +158,7 @@ def test_the_report_names_what_failed():
     ]
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_original_episodes_repeat(name):
     seeds = np.arange(2)
     first = originals.episodes(seeds, name=name, policy=None)
@@ -180,7 +181,7 @@ def test_the_fixed_policy_solves_or_swings_the_original(cases_of, name, shortest
     assert shortest <= lengths.min() <= lengths.max() <= longest
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_policy_acts_alike_on_originals_and_ports(cases_of, name):
     cases = cases_of(name)
     env = envs.make(name, 500)

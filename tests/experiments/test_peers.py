@@ -18,6 +18,7 @@ from lockstep import envs
 from lockstep.experiments import ROOT, command, peer_workers, peers, provenance, results, timing
 from lockstep.experiments.peer_workers import Group, NextStep, Task, drawn_actions
 from lockstep.experiments.peers import Wanted
+from tests.envs.batches import NAMES
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 0)
 WITH_ENVIRONMENT = [name for name in peer_workers.names() if peer_workers.requirements(name)]
@@ -436,7 +437,7 @@ def test_a_real_peer_steps_every_task_it_has(name):
     if not peer_workers.python_of(name):
         pytest.skip(peer_workers.why_missing(name))
     peer = peer_workers.worker(name)
-    tasks = [Task(task, envs.port(task).gymnasium_id, 0) for task in envs.names("thread")]
+    tasks = [Task(task, envs.port(task).gymnasium_id, 0) for task in NAMES]
     tasks = [task for task in tasks if peer.differences(task.gymnasium_id) is not None]
     assert tasks
     for task in tasks:

@@ -14,7 +14,6 @@ from lockstep.experiments import (
     UserError,
     checksums,
     command,
-    config,
     peer_workers,
     provenance,
     record,
@@ -257,19 +256,15 @@ def test_peers_are_recorded_where_at_least_one_is_installed(started, tmp_path, m
     assert (left_out in capsys.readouterr().out) == (not installed)
 
 
-def test_no_peer_has_an_environment_of_one_block_each(monkeypatch):
+def test_no_peer_has_an_environment_that_gymnasium_has_not(monkeypatch):
     monkeypatch.setattr(peer_workers, "installed", lambda: ["gymnax"])
-    for name in envs.names("block"):
-        assert "peers" not in record.experiments_of(name)
-        assert record.why_not("peers", name) == "no peer has such an environment"
-
-
-def test_every_settings_file_says_of_which_kind_its_port_is():
     for name in envs.names():
-        assert config.kind(name) == envs.port(name).kind
+        has = envs.port(name).gymnasium_id is not None
+        assert ("peers" in record.experiments_of(name)) == has
+        assert has or record.why_not("peers", name) == "no peer has such an environment"
 
 
-@pytest.mark.parametrize("name", envs.names("block"))
+@pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).agents])
 def test_without_pettingzoo_its_environments_are_not_compared_with_originals(
     started, tmp_path, monkeypatch, capsys, name
 ):

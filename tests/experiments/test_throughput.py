@@ -2,6 +2,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import re
 import sys
 import weakref
 
@@ -14,6 +15,7 @@ import yaml
 from lockstep import envs
 from lockstep.experiments import (
     ROOT,
+    block_rungs,
     command,
     config,
     ladder,
@@ -213,12 +215,46 @@ def test_the_fixed_policy_balances_the_original(settings):
     assert lengths == [0, 500, 1000, 1500, 2000]
 
 
-@pytest.mark.parametrize(("kind", "scale"), [("thread", "scale"), ("block", "block_scale")])
-def test_the_schema_knows_every_rung(kind, scale):
+def test_the_schema_knows_every_rung():
     schema = yaml.safe_load((ROOT / "experiments" / "schema.yaml").read_text())
-    known = throughput.LADDERS[kind].RUNGS
-    assert set(schema["$defs"][scale]["properties"]["rungs"]["properties"]) == set(known)
-    assert set(known) <= set(schema["$defs"]["selector"]["properties"]["rung"]["enum"])
+    assert set(schema["$defs"]["rung"]["enum"]) == {*rungs.RUNGS, *block_rungs.RUNGS}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "vehicular_edge",
+            {"rungs": {"gymnasium-vector": ()}},
+            "rungs: unknown key 'gymnasium-vector'. Known: arrays-",
+        ),
+        (
+            "cartpole",
+            {"rungs": {"port-cpu-scenarios": ()}},
+            "rungs: unknown key 'port-cpu-scenarios'; did you mean 'po",
+        ),
+        ("vehicular_edge", {"rungs": {"port-cpu": ({"obs": ("view",)},)}}, "rungs.port-cpu: obs 'view' needs observa"),
+        (
+            "vehicular_edge",
+            {"options": {"trafic": "dense"}},
+            "options: Vehicular edge computing has no parameter or op",
+        ),
+        ("vehicular_edge", {"options": {"preset": "physicl"}}, "options: preset='physicl' is unknown; Vehicular edge"),
+        ("cartpole", {"options": {"gravity": "high"}}, "options: gravity='high' must be a number"),
+        ("cartpole", {"fixed_policy": {"weights": ((1,),), "bias": (0,)}}, "fixed_policy.weights: 2 rows of 4 numbers"),
+    ],
+)
+def test_what_a_ladder_has_not_is_named(name, change, message):
+    plain = config.load(name, "quick").plain()
+    plain["throughput"] |= change
+    with pytest.raises(config.ConfigError, match=re.escape(f"experiments/{name}.yaml: throughput.{message}")):
+        throughput.check(name, Settings(plain))
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_what_every_settings_file_asks_of_its_ladder_is_there(name):
+    for scale in ("quick", "full"):
+        throughput.check(name, config.load(name, scale))
 
 
 @pytest.mark.parametrize("name", envs.names())
@@ -226,8 +262,7 @@ def test_the_schema_knows_every_rung(kind, scale):
 def test_every_target_names_groups_that_are_measured(name, scale):
     """Of numerator and denominator alike, or the target could have no number however much is measured."""
     settings, known = config.load(name, scale), throughput.ladder_of(name).RUNGS
-    assert settings.throughput.targets
-    for target in settings.throughput.targets:
+    for target in settings.throughput.get("targets", ()):
         for selector in (target[side] for side in ("numerator", "denominator") if side in target):
             found = throughput.groups(selector["rung"], known[selector["rung"]], settings)
             assert len(statistics.fitting(pd.DataFrame(map(vars, found)), selector)), selector

@@ -69,7 +69,7 @@ def timed(rate: float, block: int) -> dict:
 def rate_of(name: str, group) -> float:
     """A rate that grows with the batch until the device is full."""
     kind = group.rung.rpartition("-")[2]
-    if envs.port(name).kind == "block":
+    if envs.port(name).of("lanes") > 1:
         call_s, most = (6e-3, EDGE_SLOTS / 20) if kind == "cupy" else (8e-5, EDGE_SLOTS)
     else:
         call_s, most = CALL_S.get(group.rung, 2e-6) / (group.fused_steps / 2 + 0.5), MOST.get(kind, 5e10)

@@ -43,10 +43,10 @@ def environments(copy: Path) -> list[str]:
     return sorted(name for name in stems if name in sources.environments(copy))
 
 
-def kind(copy: Path, environment: str) -> str:
-    """Of its port, as its settings say."""
-    settings = (copy / "experiments" / f"{environment}.yaml").read_text()
-    return "block" if settings.startswith("kind: block") else "thread"
+def in_gymnasium(copy: Path, environment: str) -> bool:
+    """Tells of an environment that Gymnasium has it, as its port says."""
+    (port,) = (copy / "envs").rglob(f"{environment}/port.py")
+    return "gymnasium_id=" in port.read_text()
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
@@ -60,7 +60,9 @@ def experiments(copy: Path, environment: str) -> list[str]:
     return ["throughput", "correctness", "compilation", *sorted(asked)]
 
 
-def run(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+def run(
+    folder: Path, module: str, *arguments: str, timeout: int = 120, **environment: str
+) -> subprocess.CompletedProcess:
     """python -m module arguments, in that folder."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -68,7 +70,7 @@ def run(folder: Path, module: str, *arguments: str, **environment: str) -> subpr
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
 
 

@@ -18,6 +18,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
 
 from lockstep.envs.adapters import sb3
+from tests.envs.batches import NAMES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -28,7 +29,7 @@ def random_actions(venv, steps, seed=0):
     return [np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]) for _ in range(steps)]
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_values_are_those_of_the_bare_batch(name):
     venv = sb3.make(name, 16, seed=4, max_episode_steps=20)
     batch = envs.make(name, 16, seed=4, max_episode_steps=20, arrays="numpy")
@@ -147,7 +148,7 @@ class OneOf(gymnasium.Env):
         return last, float(reward[0]), bool(done[0]) and not truncated, truncated, infos[0]
 
 
-@pytest.mark.parametrize("name", envs.names("thread"))
+@pytest.mark.parametrize("name", NAMES)
 def test_stable_baselines_own_environment_check(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -309,7 +310,7 @@ def test_a_batch_on_another_device_is_refused():
         sb3.SB3VecEnv(batch)
 
 
-@pytest.mark.parametrize("name", envs.names("block"))
+@pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).agents])
 def test_several_agents_are_refused(name):
     with pytest.raises(ValueError, match="several agents"):
         sb3.make(name, 2)

@@ -15,14 +15,16 @@ from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 from lockstep.envs.vehicular_edge.scenario.traffic import TRAFFIC
 
 SMALL = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}
-POLICIES = ("uniform", "cloud", "zero", "clustered")
+POLICIES = ("uniform", "cloud", "zero", "clustered", "edges", "hot")
 # Of queues; of costs and rewards; of observations and what else is float32 in every build.
 TOLERANCES = {"float32": (1e-4, 1e-5, 1e-5), "float64": (1e-10, 1e-10, 1.2e-7)}
 NUMBERS = ("cost", "drift", "success", "reward")
 
 
 def actions(params, policy: str, seed: int) -> np.ndarray:
-    """Of an episode, [T, 2, A]: all uniform; every target 1; every share 0; or two targets and half the shares 0."""
+    """Of an episode, [T, 2, A]: all uniform; every target 1; every share 0; two targets and half the shares 0; targets
+    among the edges; or one share in five 1 and the others 0.
+    """
     rng = np.random.default_rng([seed, POLICIES.index(policy)])
     raw = rng.random((params.slots, 2, params.action_length), dtype=np.float32)
     if policy == "cloud":
@@ -32,6 +34,10 @@ def actions(params, policy: str, seed: int) -> np.ndarray:
     elif policy == "clustered":
         raw[:, 0] = np.where(raw[:, 0] < 0.5, raw[:, :1, 0], 1)
         raw[:, 1] *= rng.random(raw[:, 1].shape) < 0.5
+    elif policy == "edges":
+        raw[:, 0] = 0.45 + 0.5 * raw[:, 0]
+    elif policy == "hot":
+        raw[:, 1] = raw[:, 1] > 0.8
     return raw
 
 
@@ -50,7 +56,7 @@ def pair(scenarios, dtype: str):
 def place(port, state: dict, t: int):
     """Puts environment b into scenario b and into row b of a state."""
     found = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in state.items()}
-    port.set_state(found | {"t": t, "scenario": torch.arange(port.num_envs)})
+    port.set_state(found | {"elapsed": t, "scenario": torch.arange(port.num_envs)})
 
 
 def error(ours, theirs, scale=0.0) -> float:
@@ -69,7 +75,7 @@ def step_both(originals, port, raw) -> list[dict]:
         shown, _, _, ended, _ = original.step(dict(zip(original.possible_agents, action, strict=True)))
         seen.append(original.record | {"observation": shown["allocation"], "truncated": ended["allocation"]})
     port_shown, _, terminated, truncated, info = port.step(torch.from_numpy(np.ascontiguousarray(raw)))
-    port.shown = {"observation": port_shown[:, 1].numpy(), "truncated": truncated.numpy(), **info}
+    port.shown = {"observation": port_shown[:, 1].numpy(), "truncated": truncated[:, 0].numpy(), **info}
     assert not terminated.any()
     return seen
 
@@ -103,15 +109,32 @@ def assert_same(originals, port, seen: list[dict], largest: dict, dtype: str, sc
         np.testing.assert_array_equal(record["target"][b], theirs["target"])
 
 
-def play(scenarios, policies, dtype: str) -> list[list[dict]]:
-    """Whole episodes side by side; the originals' records of each slot."""
+def assert_same_record(originals, port, seen: list[dict]):
+    """All that both say of a slot, in float64: every flow, cost and rate, and the observation before it is rounded."""
+    record = port.record()
+    for b, (original, theirs) in enumerate(zip(originals, seen, strict=True)):
+        for way in ("in", "out", "dep"):
+            for name, flow in theirs[way].items():
+                assert error(record[way][name][b], flow, 1e-300) <= 1e-10, (b, way, name)
+        for kind, cost in theirs["costs"].items():
+            assert error(record["costs"][kind][b], cost, 1e-300) <= 1e-10, (b, kind)
+        for name in ("rate_v2v", "rate_v2i", "energy", "jain"):
+            assert error(record[name][b], theirs[name], 1.0) <= 1e-10, (b, name)
+        assert error(record["observation"][b], original.observe(), 1.0) <= 1e-10
+        assert port.shown["admitted"][b] == theirs["admitted"].sum()
+
+
+def play(scenarios, policies, dtype: str, slots: int | None = None) -> list[list[dict]]:
+    """Episodes side by side; the originals' records of each slot."""
     originals, port = pair(scenarios, dtype)
     params, largest, found = port.params, {}, []
     raw = np.stack([actions(params, policy, b) for b, policy in enumerate(policies)])
-    for t in range(params.slots):
+    for t in range(slots or params.slots):
         found.append(step_both(originals, port, raw[:, t]))
         assert_same(originals, port, found[-1], largest, dtype, params.vehicle_low_ghz)
-    assert port.shown["truncated"].all()
+        if dtype == "float64":
+            assert_same_record(originals, port, found[-1])
+    assert slots or port.shown["truncated"].all()
     return found
 
 
@@ -132,6 +155,12 @@ def test_an_episode_is_the_originals_on_every_map_under_every_policy(preset, dty
     assert max(cloud) == params.cap_cloud
 
 
+@pytest.mark.parametrize("preset", ["original", "physical"])
+def test_an_episode_at_the_default_size_is_the_originals(preset):
+    params = Params(**PRESETS[preset])
+    play([draw(params, traffic) for traffic in TRAFFIC], ("uniform", "edges", "hot", "cloud"), "float64", slots=20)
+
+
 def scattered(params, rng) -> dict[str, np.ndarray]:
     """A state with numbers from 0.01 to 1,000, three in ten of them 0; minima of the drift below 0, or +inf."""
     state = {}
@@ -148,7 +177,7 @@ def scattered(params, rng) -> dict[str, np.ndarray]:
 def test_a_slot_from_any_state_is_the_originals_at_the_default_size(preset, dtype):
     params, rng = Params(**PRESETS[preset]), np.random.default_rng(0)
     originals, port = pair([draw(params, traffic) for traffic in TRAFFIC], dtype)
-    raw = np.stack([actions(params, policy, 1) for policy in POLICIES])
+    raw = np.stack([actions(params, policy, 1) for policy in POLICIES[: len(originals)]])
     for t in (0, 1, 20, params.slots - 1):
         states = [scattered(params, rng) for _ in originals]
         for original, state in zip(originals, states, strict=True):
@@ -163,9 +192,10 @@ def test_a_slot_from_any_state_is_the_originals_at_the_default_size(preset, dtyp
 def test_any_mixture_of_switches_is_the_originals(seed):
     rng = np.random.default_rng([seed, 26])
     switches = {name: bool(on) for name, on in zip(SWITCHES, rng.random(len(SWITCHES)) < 0.5, strict=True)}
-    params = Params(**SMALL, **switches)
+    sizes = {"vehicles": int(rng.choice([8, 20, 40])), "edges": int(rng.choice([1, 4, 12]))}
+    params = Params(**SMALL | sizes, **switches, draw=str(rng.choice(["philox", "published"])))
     scenarios = [draw(params, traffic, calibration=Calibration.ones(params)) for traffic in TRAFFIC]
-    play(scenarios, rng.permutation(POLICIES).tolist(), "float64")
+    play(scenarios, rng.permutation(POLICIES)[: len(TRAFFIC)].tolist(), "float64")
 
 
 def test_the_integer_form_is_what_the_raw_action_decodes_to():
@@ -217,7 +247,7 @@ def test_one_environment_equals_its_row_of_4096(preset):
         alone.reset(seed=2)
         for _ in range(SMALL["slots"] + 3):
             alone.step(alone.random_actions()[0])
-        for name in ("state", "scenario", "t", "episode", "running_return"):
+        for name in ("state", "scenario", "elapsed", "episode", "running_return"):
             assert torch.equal(alone.state()[name][0], many.state()[name][index]), (name, index)
 
 

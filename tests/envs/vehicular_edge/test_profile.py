@@ -36,7 +36,6 @@ def test_cycles_need_a_build_that_counts_them():
 
 
 def test_the_counting_build_compiles_for_the_gpu():
-    from lockstep.envs.vehicular_edge.port import PORT, layout
-
-    unit = layout(PORT.make_params("original", {}), profile=True).unit("float32", "SameStep", signed=False, trace=False)
-    assert compile.resources(unit, "sm_90")
+    port, folder = envs.port("vehicular_edge"), envs.folder("vehicular_edge")
+    world = port.world(port, "original", {}, scenarios=1, profile=True)
+    assert compile.resources(port.unit(folder, world, mode="SameStep", dtype="float32", limit=50, tile=1), "sm_90")

@@ -1,0 +1,219 @@
+"""The ports made for these tests, stated again in NumPy: what kernels are given is what is documented."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from lockstep import envs
+from lockstep.envs import noise
+from lockstep.envs.kernels import compile
+from tests.contract.batches import SYNTHETIC, folder, make, played, port, random_step, statistics
+from tests.contract.ports.counters.port import WEIGHTS
+
+SEED, FIRST, LIMIT = 2**32 + 9, 40, 9
+REALS = {"float32": np.float32, "float64": np.float64}
+
+
+class Numbers:
+    """The noise of single environments, whose episodes are counted here."""
+
+    def __init__(self, num_envs: int):
+        self.index, self.episode, self.t = FIRST + np.arange(num_envs), np.zeros(num_envs, int), np.zeros(num_envs, int)
+
+    def words(self, stream: int) -> np.ndarray:  # [4, B]
+        return noise.philox((self.index, self.episode, self.t, stream), SEED)
+
+    def begin(self, over: np.ndarray):
+        self.episode, self.t = self.episode + over, np.where(over, 0, self.t)
+
+
+def compare(env, fields: dict, obs, reward, terminated, truncated, over, numbers, outputs):
+    """The batch after a step against what NumPy has, bit for bit."""
+    found = outputs or (env._outputs[0], None, None, None, None)
+    np.testing.assert_array_equal(found[0].numpy(), obs)
+    if outputs:
+        for part, expected in zip(outputs[1:4], (reward, terminated, truncated), strict=True):
+            np.testing.assert_array_equal(part.numpy(), expected)
+        np.testing.assert_array_equal(outputs[4]["_final_obs"].numpy(), over)
+    for name, field in env.fields().items():
+        np.testing.assert_array_equal(field.numpy(), fields[name], err_msg=name)
+    state = env.state()
+    np.testing.assert_array_equal(state["elapsed"].numpy(), numbers.t)
+    np.testing.assert_array_equal(state["episode"].numpy(), numbers.episode)
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_counters_live_as_numpy_says(dtype):
+    """A vector of numbers, fields of three types, tables by scenario and by environment, noise wherever it may be."""
+    env = make("counters", 200, scenarios=3, dtype=dtype, seed=SEED, first_index=FIRST, max_episode_steps=LIMIT)
+    real, numbers, patience = REALS[dtype], Numbers(200), 3 + np.arange(200) % 4
+
+    def first() -> tuple:
+        words = noise.philox((numbers.index, numbers.episode, 0, noise.RESET), SEED)
+        scenario = words[0] % 3
+        place = np.stack([noise.uniform(words[k], -1, 1, real) for k in (1, 2)], axis=1)
+        nothing = np.zeros(200), np.zeros((200, 2), np.int32)
+        return scenario, {
+            **{"place": place, "pace": np.array(WEIGHTS, real)[scenario]},
+            **dict(zip(("walked", "seen"), nothing, strict=True)),
+        }
+
+    def observed(fields: dict) -> np.ndarray:
+        own = noise.uniform(numbers.words(2)[0], -1, 1, real)
+        columns = (*fields["place"].T, fields["pace"], fields["walked"], *fields["seen"].T, own)
+        return np.stack([np.asarray(column, np.float32) for column in columns], axis=1)
+
+    scenario, fields = first()
+    compare(env, fields, observed(fields), *[None] * 4, numbers, None)
+    ends = 0
+    for _ in range(3 * LIMIT):
+        action = env.random_actions()[0]
+        given, words, place = action.numpy().astype(real), numbers.words(1), fields["place"]
+        push = fields["pace"] * given[:, 0] + given[:, 1] * real(0.25) + given[:, 2]
+        moved = place[:, 0] + push + noise.uniform(words[0], -0.5, 0.5, real)
+        seen = np.stack([fields["seen"][:, 0] + (moved > 0), words[1] & 7], axis=1)
+        fields = fields | {
+            "place": np.stack([moved, place[:, 1] * real(0.5) + numbers.t.astype(real)], axis=1),
+            "walked": fields["walked"] + push.astype(np.float64),
+            "seen": seen,
+        }
+        numbers.t = numbers.t + 1
+        terminated, truncated = seen[:, 0] >= patience, numbers.t == LIMIT
+        over, last, reward = terminated | truncated, observed(fields), moved.astype(np.float32)
+        numbers.begin(over)
+        begun, anew = first()
+        scenario = np.where(over, begun, scenario)
+        fields = {
+            name: np.where(over.reshape(-1, *[1] * (rows.ndim - 1)), anew[name], rows) for name, rows in fields.items()
+        }
+        outputs = env.step(action)
+        compare(env, fields, observed(fields), reward, terminated, truncated, over, numbers, outputs)
+        np.testing.assert_array_equal(outputs[4]["final_obs"].numpy()[over], last[over])
+        np.testing.assert_array_equal(env.state()["scenario"].numpy(), scenario)
+        ends += over.sum()
+    assert ends > 600
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("walkers", "float32"), ("walkers", "float64"), ("walker", "float32")])
+def test_walkers_live_as_numpy_says(name, dtype):
+    """Agents who end apart, choices of several numbers, a kernel and a function before the step, metrics, a record."""
+    env = make(name, 12, dtype=dtype, seed=SEED, first_index=FIRST, max_episode_steps=LIMIT, trace=True)
+    real, numbers, A = REALS[dtype], Numbers(12), max(len(env.agents), 1)
+
+    def words(stream: int, low: float, high: float) -> np.ndarray:  # [B, A]
+        return noise.uniform(numbers.words(stream)[:A].T, low, high, real)
+
+    def first() -> dict:
+        start = words(4, -1, 1)
+        return {
+            **{"place": start, "wish": np.zeros((12, A, 2), real), "pull": np.zeros((12, A), real)},
+            **{"walked": np.zeros((12, A)), "steps": np.zeros((12, A), np.int32)},
+        }
+
+    def observed(fields: dict, shown) -> np.ndarray:
+        t = np.broadcast_to(numbers.t[:, None], (12, A))
+        columns = fields["place"], fields["walked"], fields["steps"], t, words(3, -1, 1)
+        return np.stack(columns, axis=2).astype(np.float32) * shown[..., None]
+
+    def shaped(rows: np.ndarray) -> np.ndarray:
+        return rows if env.agents else rows[:, 0]
+
+    everybody = np.ones((12, A), bool)
+    fields, active = first(), everybody
+    compare(env, fields, shaped(observed(fields, everybody)), *[None] * 4, numbers, None)
+    totals, returns, ends = np.zeros(12, np.float32), [], 0
+    for _ in range(6 * LIMIT):
+        action = env.random_actions()[0]
+        given = action.numpy().reshape(12, A, 2)
+        wish = np.stack(
+            [given[..., 0] - 1, ((given[..., 1] - 2).astype(real) * real(0.25) + words(1, -0.5, 0.5))], axis=2
+        )
+        wish = wish.astype(real)
+        pull = wish[..., 0] * real(0.5) + wish[..., 1]
+        place = np.where(active, fields["place"] + pull + words(2, -0.25, 0.25), fields["place"])
+        walked = fields["walked"] + active * np.abs(pull).astype(np.float64)
+        fields = {"place": place, "wish": wish, "pull": pull, "walked": walked, "steps": fields["steps"] + active}
+        numbers.t = numbers.t + 1
+        played, late = active, (numbers.t == LIMIT)[:, None]
+        terminated = played & (np.abs(place) > 3)
+        truncated = late & (played & ~terminated if len(env.agents) > 1 else everybody)
+        over = late[:, 0] | ~(played & ~terminated).any(axis=1)
+        reward = np.where(played, place, 0).astype(np.float32)
+        totals = totals + sum(reward.T) / np.float32(A)
+        shown, last = played | over[:, None], observed(fields, played)
+        told = np.stack([played.sum(axis=1), fields["steps"][:, 0], walked[:, 0]], axis=1).astype(np.float32)
+        pulled = pull.copy()
+        numbers.begin(over)
+        fields = {
+            key: np.where(over.reshape(-1, *[1] * (rows.ndim - 1)), first()[key], rows) for key, rows in fields.items()
+        }
+        active = np.where(over[:, None], everybody, played & ~terminated)
+        outputs = env.step(action)
+        after = *map(shaped, (observed(fields, shown), reward, terminated, truncated)), over, numbers
+        compare(env, fields, *after, outputs)
+        info = outputs[4]
+        np.testing.assert_array_equal(info["final_obs"].numpy()[over], shaped(last)[over])
+        np.testing.assert_array_equal(np.column_stack([info["crowd"].numpy(), info["paces"].numpy()]), told)
+        np.testing.assert_array_equal(env._buffers["record"].numpy()[:, :A], pulled)
+        if env.agents:
+            np.testing.assert_array_equal(info["active"].numpy(), active)
+        np.testing.assert_array_equal(info["episode_return"].numpy()[over], totals[over])
+        returns += totals[over].tolist()
+        totals[over] = 0
+        ends += over.sum()
+    assert ends > 60
+    counted = statistics(env)
+    assert counted["episodes"] == ends
+    assert counted["return_mean"] == pytest.approx(np.mean(returns), abs=1e-5)
+    assert (counted["return_min"], counted["return_max"]) == (min(returns), max(returns))
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_so_many_lanes_hold_the_same_walkers(lanes):
+    few, many = played("walkers"), played("walkers", lanes=lanes)
+    assert many.lanes == lanes
+    assert torch.equal(random_step(few)[0], random_step(many)[0])
+    assert torch.equal(few.state()["state"], many.state()["state"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [8, 16, 32, 64])
+@pytest.mark.parametrize("target", compile.TARGETS)
+def test_kernels_of_every_number_of_lanes_compile_for_the_gpu_without_spilling(target, lanes):
+    for name in SYNTHETIC:
+        several = port(name).of("lanes") > 1
+        if not several and lanes != 8:
+            continue
+        options = {"mode": "SameStep", "dtype": "float32", "limit": 30, "tile": 64}
+        world = port(name).world(port(name), None, {"lanes": lanes} if several else {})
+        for used in compile.resources(port(name).unit(folder(name), world, **options), target):
+            assert used["spill_store_bytes"] == used["spill_load_bytes"] == 0, (name, used)
+
+
+# ---- what a port may declare ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "traits", "message"),
+    [
+        ("counters", {"agents": ("one", "other")}, "Counters: several agents, phases, .* need several lanes"),
+        ("counters", {"phases": ("propose", "step")}, "need several lanes"),
+        ("counters", {"metrics": {"crowd": 1}}, "need several lanes"),
+        ("counters", {"record": 3}, "need several lanes"),
+        ("counters", {"decode": dict}, "need several lanes"),
+        ("walkers", {"running_return": False}, "Walkers: .* need one lane"),
+        ("walkers", {"observes_state": True}, "need one lane"),
+    ],
+)
+def test_traits_that_do_not_go_together_are_refused(name, traits, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(port(name), **traits)
+
+
+def test_a_batch_can_be_made_of_a_port_and_its_folder():
+    env = envs.BatchedEnv(port("counters"), folder("counters"), 3, scenarios=1)
+    assert env.reset()[0].shape == (3, 7)
+    with pytest.raises(ValueError, match="scenarios=5 must be an integer from 1 to 4"):
+        envs.BatchedEnv(port("counters"), folder("counters"), 3, scenarios=5)

@@ -1,0 +1,249 @@
+"""The state of a batch: out, into another batch, and on bit for bit; in parts; and what no batch takes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contract.batches import (
+    DEVICES,
+    DRAWN,
+    MODES,
+    NAMES,
+    WHOLE,
+    copies,
+    equal,
+    having,
+    make,
+    per_environment,
+    played,
+    port,
+    random_step,
+)
+
+BOUNDED = having(lambda declared: declared.reset_options)
+PAIRS = [("float32", mode) for mode in MODES] + [("float64", "SameStep")]
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "mode"), PAIRS)
+def test_a_saved_state_continues_bit_for_bit_in_another_batch(name, device, dtype, mode, tmp_path):
+    options = {"device": device, "autoreset_mode": mode, "dtype": dtype, "check_actions": False}
+    env = played(name, seed=4, steps=10, **options)
+    torch.save(env.state(), tmp_path / "state.pt")
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert equal(env.state(), saved)
+    other = make(name, seed=99, reset=False, **options)
+    other.set_state(saved)
+    assert equal(saved, other.state())
+    assert torch.equal(env._outputs[0], other._outputs[0])
+    for _ in range(30):
+        assert equal(copies(random_step(env)), copies(random_step(other)))
+    if mode == "SameStep":
+        env.rollout(30)
+        other.rollout(30)
+    assert equal(env.state(), other.state())
+
+
+def test_a_state_is_a_copy_in_types_that_a_mask_can_index(name):
+    env = make(name)
+    saved, kept = env.state(), {key: torch.clone(rows) for key, rows in per_environment(env.state()).items()}
+    random_step(env)
+    assert equal(per_environment(saved), kept) and not equal(env.state(), saved)
+    unsigned = {torch.uint16, torch.uint32, torch.uint64}  # torch has few operations on these on a GPU
+    assert not unsigned & {value.dtype for value in saved.values() if torch.is_tensor(value)}
+
+
+def test_fields_are_views_of_the_state_in_the_declared_order(name):
+    env, at = played(name), {}
+    declared = env.port.fields(env.params)
+    assert list(env.fields()) == list(declared)
+    state = env.state()
+    banks = {"real": "state", "float64": "doubles", "int32": "integers"}
+    for key, field in declared.items():
+        bank, width = banks[field.dtype], math.prod(field.shape)
+        first = at.get(bank, 0)
+        rows = state[bank][:, first : first + width].reshape(env.num_envs, *field.shape)
+        assert equal(env.fields()[key], rows.to(env.fields()[key].dtype))
+        at[bank] = first + width
+    assert all(state[bank].shape[1] == width for bank, width in at.items())
+
+
+# ---- parts of a state -----------------------------------------------------------------------------------------------
+
+
+def test_a_masked_state_leaves_every_bit_of_the_others(name):
+    env, other = played(name, seed=1), played(name, seed=2)
+    before, given, mask = env.state(), other.state(), np.arange(env.num_envs) % 3 == 0
+    env.set_state({**per_environment(given), "params": given["params"]}, mask)
+    after = per_environment(env.state())
+    for key, rows in after.items():
+        assert equal(rows[mask], given[key][mask]) and equal(rows[~mask], before[key][~mask]), key
+    env.set_state({"elapsed": 3}, ~mask)
+    assert equal(env.state()["elapsed"], torch.where(torch.from_numpy(mask), given["elapsed"], 3))
+
+
+def test_a_single_field_goes_in_by_its_name_and_is_observed(name):
+    env, other = played(name, seed=1), played(name, seed=2)
+    for key, rows in other.fields().items():
+        before = {field: value.clone() for field, value in env.fields().items()}
+        env.set_state({key: rows.clone()})
+        assert equal(env.fields(), before | {key: rows})
+    own = ("elapsed", "episode", "scenario", "terminated", "truncated", "active", "ended", "seed")
+    env.set_state({key: value for key, value in other.state().items() if key in own})
+    assert torch.equal(env._outputs[0], other._outputs[0])
+
+
+def test_one_environments_row_goes_to_all(name):
+    env, other = make(name, seed=1), played(name, seed=2)
+    one = {key: rows[3] for key, rows in per_environment(other.state()).items()}
+    env.set_state(one)
+    assert all((rows == one[key]).all() for key, rows in per_environment(env.state()).items())
+    field, rows = next(iter(other.fields().items()))
+    env.set_state({field: rows[5].numpy()})
+    assert (env.fields()[field] == rows[5]).all()
+
+
+def test_a_state_put_in_is_observed_in_the_buffer_that_reset_returned(name):
+    env, other = make(name, seed=1), make(name, seed=2)
+    obs, _ = other.reset(seed=3)
+    other.set_state(env.state())
+    assert torch.equal(obs, env.reset(seed=1)[0])
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_reset_bounds_are_a_part_of_the_state(name):
+    declared = port(name)
+    env, other, third = (make(name, reset=False) for _ in range(3))
+    low, high = declared.reset_bounds({})
+    narrow = (0.5 * low, 0.5 * high) if low > 0 else (0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high)
+    env.reset(options=dict(zip(declared.reset_options, narrow, strict=True)))
+    other.set_state(env.state())
+    everyone = {"reset_mask": np.ones(env.num_envs, dtype=bool)}
+    first = other.reset(options=everyone)[0].clone()
+    assert torch.equal(first, env.reset(options=everyone)[0])
+    third.reset()
+    assert not torch.equal(first, third.reset()[0])
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def refused(env, state, message: str, mask=None):
+    """Asserts that a state is refused with a sentence, and that nothing has changed."""
+    before, shown = env.state(), env._outputs[0].clone()
+    with pytest.raises(ValueError, match=message):
+        env.set_state(state, mask)
+    assert equal(before, env.state()) and equal(shown, env._outputs[0])
+
+
+def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_say_so(name):
+    env = played(name)
+    state, own = env.state(), dict(env.state()["params"])
+    parameter = next(iter(own))
+    other = state | {"params": own | {parameter: "else"}, "elapsed": 0}
+    refused(env, other, f"of a batch with {parameter}='else', this one has {own[parameter]!r}; without the key")
+    refused(env, state | {"params": own | {"wind": 1.0}}, "with wind=1.0, this one has no such parameter")
+    refused(env, state | {"params": "default"}, "params must be a mapping of names to values, got str")
+    refused(env, {"pool": "0123"}, r"a batch with other scenarios \(pool='0123'\) than the \d of this one")
+    assert ("pool" in state) == (name in DRAWN)
+    env.set_state({key: value for key, value in other.items() if key not in ("params", "pool")})
+    assert not env.state()["elapsed"].any()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_pool_is_known_by_its_scenarios_whatever_plays_them(name):
+    pool = make(name).pool
+    assert pool == make(name, dtype="float64", seed=5).pool
+    assert pool != make(name, scenarios=3).pool
+    refused(make(name), make(name, scenarios=3).state(), "without the key 'pool' it is taken all the same")
+
+
+def wrong_values(field) -> list[float]:
+    """Values of a field that no step leads to."""
+    if field.dtype == "int32":
+        return [int(max(field.low, -(2**31))) - 1, int(min(field.high, 2**31 - 1)) + 1]
+    below, above = (1.01 * field.low - 0.01, 1.01 * field.high + 0.01)
+    beyond = [value for value in (below, above) if math.isfinite(value)]
+    return [math.nan, *([math.inf, -math.inf] if field.finite else []), *beyond]
+
+
+def test_a_field_takes_the_values_that_it_is_declared_for(name):
+    env = make(name)
+    for key, field in env.port.fields(env.params).items():
+        rows = env.fields()[key].double().numpy().copy()
+        dtype = np.int64 if field.dtype == "int32" else np.float64
+        for value in wrong_values(field):
+            wrong = rows.astype(dtype)
+            wrong[(3, *[-1] * len(field.shape))] = value
+            refused(env, {key: wrong}, f"{key}=.* of environment 3 must be")
+        for limit in (field.low, field.high):
+            if math.isfinite(limit):
+                env.set_state({key: np.full(rows.shape, limit, dtype)})
+                assert env.fields()[key].double().flatten()[0] == pytest.approx(limit, rel=1e-7)
+        if field.dtype == "int32":
+            refused(env, {key: rows + 0.5}, f"{key} must be integers, got float64")
+
+
+def table(env) -> list[tuple]:
+    """States that every environment refuses: state, sentence, mask."""
+    B, limit = env.num_envs, env.max_episode_steps
+    width = env.state()["state"].shape[1]
+    everybody = np.ones(B, dtype=bool)
+    return [
+        ({"stat": 1}, "unknown key 'stat'; did you mean 'state'"),
+        ({next(iter(env.fields())) + "x": 1}, f"unknown key '.*x'; did you mean {next(iter(env.fields()))!r}"),
+        ({"state": torch.zeros(B, width + 1)}, rf"state has shape \({B}, {width + 1}\); needed: \({B}, {width}\) or"),
+        ({"state": "x"}, "state must be an array of numbers, got 'x'"),
+        ({"state": torch.zeros(B, width, dtype=torch.complex64)}, "state must be real, got complex64"),
+        ({"elapsed": np.full(B, limit + 1)}, f"elapsed={limit + 1} of environment 0 must be in 0 .. {limit}"),
+        ({"elapsed": limit}, f"elapsed={limit} of environment 0 must be in 0 .. {limit - 1}, its episode being unf"),
+        ({"elapsed": np.full(B, 1.5)}, "elapsed must be integers, got float64"),
+        ({"episode": np.full(B, -1)}, "episode=-1 of environment 0 must be in 0 .. 4294967295"),
+        ({"terminated": 2}, "terminated"),
+        ({"clock": -1}, "clock=-1 must be"),
+        ({"clock": 3}, "'clock' belongs to the whole batch and cannot be masked", everybody),
+        ({"seed": [1, 2]}, "seed has 2 values; groups=1 needs one"),
+        ({"seed": -1}, "seed=-1 must be"),
+        ([1], "state must be a mapping as state.. returns it, got list"),
+        ({"elapsed": 0}, rf"set_state: mask must have shape \({B},\), got \({B - 1},\)", everybody[1:]),
+    ]
+
+
+def test_a_state_that_no_step_leads_to_is_refused_and_changes_nothing(name):
+    env = played(name)
+    for state, message, *mask in table(env):
+        good = {} if mask or not isinstance(state, dict) else {"clock": 99, "seed": [7]}
+        refused(env, good | state if isinstance(state, dict) else state, message, *mask)
+    if name in DRAWN:
+        refused(env, {"scenario": 2}, "scenario=2 of environment 0 must be in 0 .. 1")
+    if env.port.running_return:
+        refused(env, {"running_return": math.inf}, "running_return=inf of environment 0 must be finite")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"bounds": torch.tensor(7.0)}, r"bounds have shape \(\); needed: \(2,\)"),
+        ({"bounds": [5.0, -5.0]}, r"must lie in \[-0.418879, 0.418879\]"),
+        ({"bounds": [0.2, 0.1]}, "low=0.2 must not exceed high=0.1"),
+        ({"bounds": ["a", "b"]}, "bounds must be numbers"),
+        ({"x_dot": 1e300}, "x_dot=inf of environment 0 must be finite in float32"),
+        ({"theta": 0.5}, r"theta=0.5 of environment 0 must be in \[-0.418879, 0.418879\]"),
+    ],
+)
+def test_numbers_that_float32_or_the_kernel_do_not_hold_are_refused(state, message):
+    refused(make("cartpole"), state, message)
+
+
+def test_every_key_of_a_state_is_documented(name):
+    documented = " ".join((type(make(name)).state.__doc__ or "").split())
+    for key in make(name, autoreset_mode="NextStep").state():
+        assert key in documented
+    assert set(WHOLE) <= set(documented.replace(",", "").replace(";", "").replace(":", "").split())

@@ -1,0 +1,118 @@
+"""The comparison of any port with its original: it passes where they are the same, and names what differs."""
+
+import re
+
+import numpy as np
+import pytest
+
+from lockstep import envs
+from lockstep.experiments import config, correctness, fields, originals, verdicts
+from lockstep.experiments.config import Settings
+from tests.couriers import FOLDER, NAME, couriers  # noqa: F401 - a fixture
+
+ASKED = {"states": 160, "episodes": 60}
+LEVELS = ["transition", "episode", "distribution"]
+
+
+@pytest.fixture
+def rows_of(couriers, monkeypatch):  # noqa: F811
+    """Makes every comparison on the cpu, in this process."""
+    monkeypatch.setattr(originals, "on_all_cores", lambda task, *arrays, **same: lambda: task(*arrays, **same))
+
+    def rows(**asked) -> list[dict]:
+        settings = Settings({"seed": 3, "correctness": ASKED | asked})
+        return [row for part in correctness.plan(NAME, settings, ["cpu"]).values() for row in part.rows()]
+
+    return rows
+
+
+def failed(rows) -> set[tuple[str, str]]:
+    return {(row["level"], row["quantity"].split(" (")[0]) for row in rows if row["passed"] is False}
+
+
+def test_every_field_and_output_passes_at_every_level(rows_of):
+    rows = rows_of()
+    assert not failed(rows) and {row["level"] for row in rows} == set(LEVELS)
+    assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
+    compared = {row["quantity"].split(" (")[0] for row in rows if row["level"] == "transition"}
+    assert compared >= {"heading", "battery", "trips", "elapsed", "episode", "scenario", "active", *fields.OUTCOME}
+    (parted,) = [row for row in rows if row["quantity"] == "episodes that come apart" and row["dtype"] == "float64"]
+    assert parted["passed"] is True and parted["cases"] == 60
+    exact = [row["error"] for row in rows if row["dtype"] == "float64" and row["quantity"].startswith("heading")]
+    assert max(exact) < 1e-14
+
+
+def test_states_of_both_forms_reach_the_ends_of_episodes(rows_of):
+    ends = [row for row in rows_of() if row["quantity"].startswith("steps that end an episode")]
+    assert len(ends) == 4 and all(row["value"] > 5 for row in ends)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "quantity"),
+    [
+        ("at.tables.wind[at.scenario]);", "at.tables.wind[0]);", "heading"),
+        ("turned > pi ? turned - 2 * pi", "turned > pi ? turned - real(6.2831)", "heading"),
+        ("s.doubles[a] <= 0.0", "s.doubles[a] <= 0.02", "terminated"),
+        ("s.integers[a] += s.action[a] == 2", "s.integers[a] += s.action[a] == 1", "trips"),
+        ("double(uniform(words[a]", "double(uniform(words[0]", "battery"),
+        ("float(s.integers[a]);\n            out", "0.99999f * float(s.integers[a]);\n            out", "reward"),
+        ("rows[OBS * a + 1] = float(s.doubles[a])", "rows[OBS * a + 1] = float(s.doubles[0])", "observation"),
+        ("at.noise(1, words)", "at.noise(3, words)", "heading"),
+    ],
+)
+def test_a_mutant_fails_in_the_quantity_it_spoils(rows_of, monkeypatch, tmp_path, right, wrong, quantity):
+    text = (FOLDER / "kernel.cuh").read_text()
+    assert right in text
+    (tmp_path / "kernel.cuh").write_text(text.replace(right, wrong))
+    monkeypatch.setattr(envs, "folder", lambda name: tmp_path)
+    found = failed(rows_of())
+    level = "episode" if right.startswith("at.noise") else "transition"  # a first state is no step
+    assert (level, quantity) in found and ("episode", "episodes that come apart") in found
+
+
+def test_an_angle_may_differ_by_whole_turns(couriers):  # noqa: F811
+    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
+    turned = np.array([[3.0, 1.0], [-3.0, 0.0]])
+    other = turned + 2 * np.pi * np.array([[1, -1], [0, 2]])
+    assert walk.errors("heading", turned, other).max() < 1e-14
+    assert walk.errors("battery", turned, other).tolist() == pytest.approx([1.0 + (2 * np.pi - 2) / 5.2831853, 1.0], 0.2)
+
+
+def test_not_a_number_is_an_error_and_equal_infinities_are_none(couriers):  # noqa: F811
+    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
+    ours, theirs = np.array([[np.inf], [np.nan], [1.0]]), np.array([[np.inf], [1.0], [np.inf]])
+    found = walk.errors("battery", ours, theirs)
+    assert found[0] == 0 and not found[1] <= 1e-5 and not found[2] <= 1e-5
+    assert walk.errors("trips", np.array([[1, 2]]), np.array([[1, 3]])).tolist() == [np.inf]
+
+
+def test_tolerances_are_of_a_field_or_the_default_s(couriers):  # noqa: F811
+    asked = ASKED | {"tolerances": {"float64": {"default": 1e-9, "battery": 1e-3, "reward": 1e-4}}}
+    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": asked}))
+    found = {name: walk.tolerance("float64", name) for name in ("heading", "battery", "reward", "observation")}
+    assert found == {"heading": 1e-9, "battery": 1e-3, "reward": 1e-4, "observation": 1.2e-7}
+    assert walk.tolerance("float32", "battery") == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"tolerances": {"float32": {"batery": 1e-3}}}, "tolerances.float32: unknown field 'batery'; did you mean 'batt"),
+        ({"options": {"drian": 1.0}}, "options: Couriers has no parameter or option 'drian'; did you mean 'drain'?"),
+    ],
+)
+def test_what_does_not_fit_the_port_is_named(rows_of, asked, message):
+    with pytest.raises(config.ConfigError, match=re.escape(f"experiments/{NAME}.yaml: correctness.{message}")):
+        rows_of(**asked)
+
+
+def test_options_reach_both_forms(rows_of):
+    rows = rows_of(options={"drain": 0.25, "scenarios": 2})
+    assert not failed(rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", fields.DTYPES)
+def test_two_devices_make_the_same_steps(couriers, dtype):  # noqa: F811
+    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
+    assert not failed(fields.devices_agree(walk, dtype))

@@ -1,0 +1,1 @@
+"""The family of boats between piers: one environment so far."""
