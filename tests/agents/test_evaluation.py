@@ -7,7 +7,10 @@ import torch
 from torch import nn
 
 from lockstep import envs
-from lockstep.agents import evaluation
+from lockstep.agents import evaluation, ppo
+from lockstep.agents.config import replaced
+from lockstep.agents.team import Team
+from tests.couriers import couriers  # noqa: F401 - a fixture
 from tests.envs.batches import DEVICES, NAMES
 
 BALANCE = torch.tensor([0.05, 0.1, 1.0, 0.4])  # pushes the cart to where the pole leans; holds it for 500 steps
@@ -155,3 +158,54 @@ def test_a_wrong_environment_or_number_of_episodes_is_named():
     odd = nn.Sequential(nn.Linear(4, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh(), nn.Linear(20, 2))
     with pytest.raises(ValueError, match="policy.actor has 20 hidden units"):
         evaluation.in_port("cartpole", envs.MLP(odd), 2)
+
+
+def test_a_reward_of_several_agents_is_their_mean_wherever_it_is_counted(couriers):  # noqa: F811
+    """In statistics, infos, evaluation in port and original, and in a team's training; who has ended adds nothing."""
+
+    def act(obs):
+        return 2 * (obs[..., 0] < 0).int()
+
+    n, seed = 12, 5
+    env, team = (envs.make(couriers, n, seed=seed) for _ in range(2))
+    team = Team(team)
+    (obs, _), (seen, _) = env.reset(seed=seed), team.reset(seed=seed)
+    sums, of_team = np.zeros((n, 2)), np.zeros(n)
+    running, told, uneven = np.ones(n, bool), [], 0
+    while running.any():
+        obs, reward, terminated, truncated, info = env.step(act(obs))
+        seen, joint, over, cut, _ = team.step(act(seen.view(n, 2, -1)))
+        ended = info["_final_obs"].numpy()
+        uneven += int((terminated.numpy().any(axis=1) & ~ended).sum())
+        sums += np.where(running[:, None], reward.numpy(), 0)
+        of_team += np.where(running, joint.numpy(), 0)
+        told += info["episode_return"][info["_final_obs"]].tolist()
+        np.testing.assert_array_equal((over | cut).numpy(), ended)
+        np.testing.assert_array_equal(cut.numpy(), truncated.any(dim=1).numpy())
+        assert not (over & cut).any()
+        running &= ~ended
+    assert uneven >= 2  # agents end apart
+    statistics = env.statistics()
+    assert statistics["return_mean"].item() == pytest.approx(np.mean(told), abs=1e-5)
+    assert statistics["episodes"].item() == len(told)
+    module = envs.original(couriers)
+    alone = [evaluation.play([module.make(seed=seed, index=i)], act, seed).returns[0] for i in range(n)]
+    in_port = evaluation.in_port(couriers, act, n, seed).returns
+    for found in (of_team, alone, in_port):
+        np.testing.assert_allclose(found, sums.mean(axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("share", ["all", "none", "team"])
+def test_a_run_over_agents_that_end_apart_goes_on_bit_for_bit(couriers, share):  # noqa: F811
+    settings = {"num_envs": 8, "horizon": 6, "total_steps": 480, "minibatches": 2, "hidden": (16, 16), "threads": 1}
+    config = replaced(ppo.CLEANRL, settings | {"share": share})
+    runs = [ppo.PPO(couriers, config) for _ in range(2)]
+    for _ in range(4):
+        runs[0].iterate()
+    runs[1].load_state(runs[0].state())
+    for run in runs:
+        run.iterate()
+        assert run.statistics()["explained_variance"] <= 1
+    assert torch.equal(runs[0].networks.parameters, runs[1].networks.parameters)
+    obs, _ = runs[0].env.env.reset() if share == "team" else runs[0].env.reset()
+    assert runs[0].act(obs).shape == (8, 2) and runs[0].act(obs).dtype == torch.int32
