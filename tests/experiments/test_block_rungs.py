@@ -1,4 +1,4 @@
-"""The rungs of environments that several lanes hold: every one gives its rows, counts what it steps, and steps what the settings say."""
+"""The rungs of environments that several lanes hold: each gives its rows, counts its steps, and steps what is set."""
 
 import functools
 import math
