@@ -71,6 +71,7 @@ class Buffers(dict):
         super().__init__(
             {name: torch.zeros(shape, dtype=kind, device=form.device) for name, (shape, kind) in layout.items()}
         )
+        self._inexact = world.inexact
         self.tables = {name: torch.from_numpy(np.ascontiguousarray(t)).to(form.device) for name, t in tables.items()}
         per_env = {name: size // B for name, size in sizes.items() if name not in SHARED}
         self.bytes_per_env = sum(per_env.values())
@@ -110,16 +111,16 @@ class Buffers(dict):
 
     @functools.cached_property
     def pool(self) -> str:
-        """A hash of the integers that the kernel reads of the scenarios, made when first asked for.
+        """A hash of the tables, made when first asked for.
 
-        Of the other numbers only where there are no integers, and in float32, as in batches of both types: their last
-        bits may be those of a machine's linear algebra.
+        Numbers that are no integers count in float32, as in batches of both types, and not at all where the world says
+        that their last bits are a machine's.
         """
         digest = hashlib.sha256()
-        integers = any(not table.is_floating_point() for table in self.tables.values())
         for name, table in sorted(self.tables.items()):
             digest.update(f"{name} {tuple(table.shape)}".encode())
-            if not (integers and table.is_floating_point()):
-                table = table.float() if table.is_floating_point() else table
+            if not table.is_floating_point():
                 digest.update(table.cpu().numpy().tobytes())
+            elif not self._inexact:
+                digest.update(table.float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
