@@ -72,8 +72,10 @@ def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]
 
 def random_actions(rng: np.random.Generator, space, shape: tuple[int, ...]) -> np.ndarray:
     """Actions of one environment, so many: [*shape] of a Discrete space, [*shape, n] of several choices or a Box."""
-    if not hasattr(space, "low"):
-        return rng.integers(getattr(space, "n", getattr(space, "nvec", None)), size=(*shape, *space.shape))
+    if hasattr(space, "n"):
+        return rng.integers(space.n, size=shape)
+    if hasattr(space, "nvec"):
+        return rng.integers(space.nvec, size=(*shape, *space.shape))
     return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(space.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The rungs of block environments: every one gives its rows, counts what it steps, and steps what the settings say."""
+"""The rungs of environments that several lanes hold: each gives its rows, counts its steps, and steps what is set."""
 
 import functools
 import math
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
+from lockstep.envs.spaces import Box
 from lockstep.experiments import block_rungs, config, ladder, throughput, timing
 from lockstep.experiments.block_rungs import RUNGS
 from lockstep.experiments.config import Settings
@@ -91,7 +92,7 @@ class Counted:
         self.steps, self.resets, self.seen, self.agents = 0, 0, [], []
 
     def action_space(self, agent):
-        return np.zeros(3)
+        return Box(0, 1, (3,))
 
     def reset(self, seed=None):
         self.resets += 1

@@ -93,12 +93,12 @@ def test_settings_survive_json_pickle_and_copy():
         (
             ["sede"],
             1,
-            "experiments/cartpole.yaml: unknown key 'sede'; did you mean 'seed'? Known: correctness",
+            "experiments/cartpole.yaml: unknown key 'sede'; did you mean 'seed'? Known: breakdown, correctness",
         ),
         (
             ["wibble"],
             1,
-            "experiments/cartpole.yaml: unknown key 'wibble'. Known: correctness",
+            "experiments/cartpole.yaml: unknown key 'wibble'. Known: breakdown, correctness",
         ),
         (
             ["throughput", "full", "rungs", "port-cdua"],

@@ -154,7 +154,7 @@ def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_envi
         "envs/classic_control/cartpole/port.py",
         "envs/kernels/batch.cuh",
         "envs/kernels/philox.cuh",
-        "envs/batch.py",
+        "envs/batch/environment.py",
         f"experiments/{experiment}.py",
         "experiments/cartpole.yaml",
         "experiments/schema.yaml",
