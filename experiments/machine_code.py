@@ -54,14 +54,15 @@ STEPS = 128  # K of a roll-out
 ENVS = 2048  # in the batch whose ends of episodes are counted
 NETWORK_BYTES = 12  # that a trajectory of an MLP has besides: log_prob, value, bootstrap
 
-# What is compiled: of a unit (the first of these that there is) the kernels whose names match.
+# What is compiled: of a unit (the first of these that there is) the kernels whose names match; of environments that one
+# lane holds, and several.
 CASES = {
-    "thread": [
+    "one lane": [
         (("view", "copy"), r"step_(uint8|float32)"),
         (("copy",), r"rollout_random_(statistics|trajectory)"),
         (("mlp",), r"rollout_mlp_trajectory"),
     ],
-    "block": [(("physical",), r"step|rollout_random")],
+    "several lanes": [(("physical", "copy"), r"step|rollout_random")],
 }
 SWITCHES = {"COMPACT": "step_"}  # compile-time switches that are 1, and the kernels that get a second row without
 
@@ -338,7 +339,7 @@ def rates(name: str, text: str, threads: int) -> dict[str, float]:
     """The times that each kind of region runs in a warp and step, of a unit in blocks of so many threads."""
     declared = envs.port(name)
     hidden, fetch = (number_in(text, word) for word in ("define HIDDEN", "FETCH_EVERY ="))
-    of_a_word = 1 if declared.continuous else 32 if declared.action.n == 2 else 2
+    of_a_word = 1 if declared.continuous else 32 if declared.of("action").n == 2 else 2
     found = ends(name, threads, fetch)
     return found | {
         "every step": STEPS,
@@ -369,6 +370,11 @@ def step_bytes(name: str, kernel: str, kind: str) -> float:
     return sum(row.nbytes for row in rows.values()) / (STEPS * ENVS) + (NETWORK_BYTES if "mlp" in kernel else 0)
 
 
+def launch_form(name: str) -> str:
+    """The key of an environment's cases."""
+    return "one lane" if envs.port(name).of("lanes") == 1 else "several lanes"
+
+
 def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool = True) -> list[dict]:
     """One row for each kernel of CASES, of every environment (or of those named) and form.
 
@@ -377,7 +383,7 @@ def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool 
     machine, rows = MACHINES[target], []
     for name in names or envs.names():
         units = envs.units(name)
-        for kinds, pattern in CASES[envs.port(name).kind]:
+        for kinds, pattern in CASES[launch_form(name)]:
             kind = next(kind for kind in kinds if ("SameStep", "float32", kind) in units)
             unit = units["SameStep", "float32", kind]
             without = [one for one, kernels in SWITCHES.items() if kernels in pattern and f"ifndef {one}" in unit]
@@ -398,7 +404,7 @@ def counted(name: str, text: str, pattern: str, target: str, disassembled: bool)
     """Instructions, registers, shared memory, spills, threads and instructions issued of the kernels that match."""
     binary, report = with_lines(text, target)
     parts, regions = sections(binary), regions_of(flat(text))
-    listing = listings(binary) if disassembled and envs.port(name).kind == "thread" else {}
+    listing = listings(binary) if disassembled and launch_form(name) == "one lane" else {}
     found = {}
     for part in report.split("Compiling entry function ")[1:]:
         kernel = re.match(r"'(\w+)'", part)[1]

@@ -21,16 +21,15 @@ from unittest import mock
 import torch
 
 from lockstep import envs
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
+from lockstep.envs.batch.port import TILES
 from lockstep.envs.kernels import compile
-from lockstep.envs.port import TILES
-from lockstep.envs.vectorised import Graph, Vectorised
 from lockstep.experiments import config, throughput
 from tests import sanitize, smoke
 
 # Of functions of a CPU's library that do nothing: no shared memory, and no row that the learner is not given.
 RESULTS = {"scratch_bytes.return_value": 0, "learner_update.return_value": -1}
-MOST = {"thread": 1024, "block": 4}  # environments: a larger batch has the units of such a one
+MOST = 1024, 4  # environments, of one lane and of several: a larger batch has the units of such a one
 
 
 @contextlib.contextmanager
@@ -47,14 +46,14 @@ def noted() -> Iterator[dict[str, None]]:
 
     def graph(env, policy="random", steps=1):
         env.step(env.random_actions(1)[0])
-        return Graph(types.SimpleNamespace(replay=lambda: None), steps, ())
+        return envs.Graph(types.SimpleNamespace(replay=lambda: None), steps, ())
 
     with (
         mock.patch.dict(TILES, cpu=TILES["cuda"]),  # the one choice in a unit that follows the device
         mock.patch.object(launch, "cpu", lookup),
         mock.patch.object(launch, "validators", validators),
         mock.patch.object(compile, "library", return_value=mock.MagicMock(**RESULTS)),
-        mock.patch.object(Vectorised, "graph", graph),
+        mock.patch.object(envs.BatchedEnv, "graph", graph),
         mock.patch.object(torch.cuda, "synchronize"),
     ):
         yield found
@@ -63,7 +62,7 @@ def noted() -> Iterator[dict[str, None]]:
 def launch_everything() -> None:
     """All that launches kernels, on the CPU; of units that need no run `listed` tells."""
     for name in envs.names():
-        {"thread": sanitize.threads, "block": sanitize.blocks}[envs.port(name).kind](name, "cpu")
+        sanitize.builds(name, "cpu")
     sanitize.agents("cpu")
     for name, probe in smoke.PROBES.items():
         if probe.steps:
@@ -74,7 +73,9 @@ def launch_everything() -> None:
             groups = throughput.planned(name, settings, list(throughput.command.DEVICES))
         for group in groups:
             if group.device == "cuda" and group.rung.startswith("port"):
-                few = dataclasses.replace(group, device="cpu", num_envs=min(group.num_envs, MOST[envs.port(name).kind]))
+                few = dataclasses.replace(
+                    group, device="cpu", num_envs=min(group.num_envs, MOST[sanitize.several_lanes(name)])
+                )
                 with rungs[group.rung].loop(name, few, settings) as loop:
                     loop.run()
 
@@ -88,7 +89,7 @@ def attempt(name: str) -> None:
 def listed() -> dict[str, None]:
     """The units that can be told without a run: those that environments list, and the echoes of structs."""
     texts = dict.fromkeys(text for name in envs.names() for text in envs.units(name).values())
-    return texts | dict.fromkeys(smoke.echo_unit(smoke.default_unit(envs.names(kind)[0]))[0] for kind in envs.KINDS)
+    return texts | dict.fromkeys(smoke.echo_unit(smoke.default_unit(name))[0] for name in smoke.of_each_form())
 
 
 def architecture(text: str) -> str:

@@ -25,19 +25,20 @@ from torch.overrides import TorchFunctionMode
 from lockstep import envs
 from lockstep.agents.normaliser import ReturnScale
 from lockstep.agents.rollout import Advantage, Noise, Order
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile
 from lockstep.envs.policies import HIDDEN
-from lockstep.envs.vectorised import MODES
+from lockstep.envs.spaces import MODES
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")
 AGENTS = "agents"  # among the names of environments
 STEPS = 20
-# Of one thread each: two groups, neither of which fills a block or its last warp, and episodes that end.
-SMALL = {"num_envs": 300, "groups": 2, "first_index": 5, "max_episode_steps": 9, "check_actions": False}
-# Of one block each: two launches, the second one smaller.
-BLOCKS = {"num_envs": 5, "chunk": 3, "first_index": 5, "scenarios": 2, "check_actions": False}
+# Where a thread holds an environment: two groups, neither of which fills a block or its last warp; episodes end.
+ONE_LANE = {"num_envs": 300, "groups": 2, "first_index": 5, "max_episode_steps": 9, "check_actions": False}
+# Where several hold one: two launches, the second one smaller.
+SEVERAL_LANES = {"num_envs": 5, "chunk": 3, "first_index": 5, "check_actions": False}
+OWN = {"scenarios": 2}  # of options that not all of them have
 SPECIAL = {  # builds that presets, modes and types do not lead to
     "vehicular_edge": [{"profile": True}, {"gains": "drawn", "vehicles": 500, "edges": 25}],
 }
@@ -93,12 +94,23 @@ def target(device: str) -> str:
 
 
 def small(name: str, device: str, **options):
-    """A small batch of an environment, of its own kind."""
-    return envs.make(name, device=device, **(SMALL if envs.port(name).kind == "thread" else BLOCKS) | options)
+    """A small batch of an environment, as its launch form needs it."""
+    port = envs.port(name)
+    own = {option: value for option, value in OWN.items() if option in port.own_options}
+    return envs.make(name, device=device, **(SEVERAL_LANES if several_lanes(name) else ONE_LANE) | own | options)
 
 
-def threads(name: str, device: str) -> None:
-    """All builds of an environment of one thread."""
+def several_lanes(name: str) -> bool:
+    """Whether several threads of a GPU hold an environment."""
+    return envs.port(name).of("lanes") > 1
+
+
+def builds(name: str, device: str) -> None:
+    """All builds of an environment."""
+    (builds_of_several_lanes if several_lanes(name) else builds_of_one_lane)(name, device)
+
+
+def builds_of_one_lane(name: str, device: str) -> None:
     views = ("copy", "view") if envs.port(name).observes_state else ("copy",)
     for mode, dtype, obs in itertools.product(MODES, ("float32", "float64"), views):
         if (dtype, obs) == ("float64", "view"):
@@ -106,7 +118,7 @@ def threads(name: str, device: str) -> None:
         env = small(name, device, autoreset_mode=mode, dtype=dtype, obs=obs)
         env.reset(seed=[1, 2])
         for step in range(STEPS):
-            for kind in env._actions.types:
+            for kind in env.actions.types:
                 env.step(env.random_actions(2)[step % 2].to(kind))
         restart(env)
         if mode == "SameStep":
@@ -115,10 +127,13 @@ def threads(name: str, device: str) -> None:
 
 def roll_out(env, hidden: int) -> None:
     """Fused steps under each policy, with everything kept that can be."""
-    outputs, inputs = env.port.policy_shape
-    linear = envs.Linear(np.ones((outputs, inputs)), np.zeros(outputs))
-    actor, critic = (network(inputs, hidden, count, env.device) for count in (outputs, 1))
-    for policy in ("random", linear, envs.MLP(actor, critic), envs.MLP(actor, greedy=True)):
+    policies: list = ["random"]
+    if env.actions.numbers == 1:
+        outputs, inputs = env.port.policy_shape
+        actor, critic = (network(inputs, hidden, count, env.device) for count in (outputs, 1))
+        policies.append(envs.Linear(np.ones((outputs, inputs)), np.zeros(outputs)))
+        policies += [envs.MLP(actor, critic), envs.MLP(actor, greedy=True)]
+    for policy in policies:
         env.rollout(STEPS, policy)
         for kept in ("float32", "bfloat16"):
             env.rollout(STEPS, policy, "trajectory", kept)
@@ -130,25 +145,39 @@ def network(inputs: int, hidden: int, outputs: int, device: torch.device) -> tor
     return layers.Sequential(first, layers.Tanh(), second, layers.Tanh(), layers.Linear(hidden, outputs)).to(device)
 
 
-def blocks(name: str, device: str) -> None:
-    """The builds of an environment of one block."""
+def builds_of_several_lanes(name: str, device: str) -> None:
+    port = envs.port(name)
     same = [
-        {"preset": preset, "dtype": dtype}
-        for preset, dtype in itertools.product(envs.port(name).presets, ("float32", "float64"))
+        {"preset": preset, "dtype": dtype} for preset, dtype in itertools.product(port.presets, ("float32", "float64"))
     ]
-    waiting = [{"autoreset_mode": mode, "signed": True, "trace": True} for mode in ("NextStep", "Disabled")]
+    signed = {"signed": True} if "signed" in port.own_options else {}
+    waiting = [{"autoreset_mode": mode, "trace": bool(port.record)} | signed for mode in ("NextStep", "Disabled")]
     for options in [*same, *waiting, *SPECIAL.get(name, [])]:
         env = small(name, device, **options)
         env.reset(seed=1)
-        env.set_state({"t": env.max_episode_steps - 2})  # so that all episodes end in the second step
+        env.set_state({"elapsed": last_but_one(env)})  # so that all episodes end in the second step
         for _ in range(4):
             env.step(env.random_actions(2)[1])
-        target = torch.zeros((env.num_envs, *env.sizes.targets), dtype=torch.int32, device=env.device)
-        env.step({"target": target, "share": torch.ones((env.num_envs, env.sizes.shares), device=env.device)})
+        if name in OWN_FORM:
+            env.step(OWN_FORM[name](env))
         restart(env)
         if env.autoreset_mode.value == "SameStep":
-            env.set_state({"t": env.max_episode_steps - 2})
+            env.set_state({"elapsed": last_but_one(env)})
             env.rollout(4)
+
+
+def last_but_one(env) -> np.ndarray:
+    return np.full(env.num_envs, env.max_episode_steps - 2)
+
+
+def integers(env) -> dict[str, torch.Tensor]:
+    """A decision of the vehicular edge in integers."""
+    shapes = (env.num_envs, env.params.clients, env.params.tasks), (env.num_envs, env.params.share_length)
+    target = torch.zeros(shapes[0], dtype=torch.int32, device=env.device)
+    return {"target": target, "share": torch.ones(shapes[1], device=env.device)}
+
+
+OWN_FORM = {"vehicular_edge": integers}  # of actions, where a port decodes one
 
 
 def restart(env) -> None:
@@ -206,7 +235,7 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
                 if name == AGENTS:
                     agents(device)
                 else:
-                    {"thread": threads, "block": blocks}[envs.port(name).kind](name, device)
+                    builds(name, device)
             if device == "cuda":
                 torch.cuda.synchronize()
             if changed := around.changed():

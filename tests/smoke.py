@@ -10,6 +10,7 @@ A probe that fails, hangs or crashes takes no other with it. docs/gpu.md says wh
 import argparse
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -30,7 +31,7 @@ import numpy as np
 import torch
 
 from lockstep import envs
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile, structs
 from tests import sanitize
 
@@ -127,6 +128,12 @@ def require_nvrtc(device: str) -> None:
         raise NotHere(str(error)) from error
 
 
+def of_each_form() -> list[str]:
+    """The first environment of each launch form: a thread holds it, or several lanes do."""
+    names = sorted(envs.names(), key=sanitize.several_lanes)
+    return [next(group) for _, group in itertools.groupby(names, sanitize.several_lanes)]
+
+
 def default_unit(name: str) -> str:
     """The unit of an environment as `envs.make` takes it by default, or the nearest that it lists."""
     units = envs.units(name)
@@ -192,7 +199,7 @@ def echo_unit(text: str) -> tuple[str, list[tuple[str, str]]]:
     declared = [
         match
         for match in re.finditer(r"^struct (\w+) \{\n.*?\n\};", text, re.DOTALL | re.MULTILINE)
-        if match[1] in ("Tables", "Batch", "Call")
+        if match[1] in ("Tables", "Given", "Batch", "Call")
     ]
     types = {kind for struct in declared for kind in re.findall(r"^ +(?:const )?(\w+)\*", struct[0], re.MULTILINE)}
     typedefs = {kind: re.search(rf"^ *typedef [\w ]+ {kind};", text, re.MULTILINE) for kind in sorted(types)}
@@ -222,32 +229,31 @@ def echo_unit(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 @probe(steps=False)
 def struct(device: str) -> str:
-    """Every field of both structs reaches a kernel of either kind with its value, passed as all kernels' are."""
+    """Every field of both structs reaches a kernel of either form with its value, passed as all kernels' are."""
     found = []
-    for kind in envs.KINDS:
-        for name in envs.names(kind)[:1]:
-            text, wanted = echo_unit(default_unit(name))
-            both = [structs.struct(part, text) for part in ("Batch", "Call")]
-            given = []
-            for made in both:
-                for number, (field, kept) in enumerate(made._fields_, start=len(given) + 1):
-                    value = 1.5 * number if kept is ctypes.c_double else number << 33 | number
-                    setattr(made, field, value)
-                    given.append(int(np.float64(value).view(np.uint64)) if kept is ctypes.c_double else value)
-            require(len(given) == len(wanted), f"{len(given)} fields in Python, {len(wanted)} in C++")
-            if device == "cuda":
-                import cupy
+    for name in of_each_form():
+        text, wanted = echo_unit(default_unit(name))
+        both = [structs.struct(part, text) for part in ("Batch", "Call")]
+        given = []
+        for made in both:
+            for number, (field, kept) in enumerate(made._fields_, start=len(given) + 1):
+                value = 1.5 * number if kept is ctypes.c_double else number << 33 | number
+                setattr(made, field, value)
+                given.append(int(np.float64(value).view(np.uint64)) if kept is ctypes.c_double else value)
+        require(len(given) == len(wanted), f"{len(given)} fields in Python, {len(wanted)} in C++")
+        if device == "cuda":
+            import cupy
 
-                launch.cuda(text, *both, 1, 1, torch.device("cuda", 0))("echo")()
-                torch.cuda.synchronize()
-                pointer = compile.cuda_module(text, sanitize.target(device)).get_global("echoed")
-                echoed = cupy.ndarray(len(given), np.uint64, pointer).get().tolist()
-            else:
-                launch.cpu(text, *both, 1, 1)("echo")()
-                echoed = list((ctypes.c_ulonglong * len(given)).in_dll(compile.library(text), "echoed"))
-            for (part, path), sent, came in zip(wanted, given, echoed, strict=True):
-                require(sent == came, f"{kind}: {part}.{path} came as {came:#x}, not {sent:#x}")
-            found.append(f"{len(given)} fields of a {kind}'s")
+            launch.cuda(text, *both, 1, 1, torch.device("cuda", 0))("echo")()
+            torch.cuda.synchronize()
+            pointer = compile.cuda_module(text, sanitize.target(device)).get_global("echoed")
+            echoed = cupy.ndarray(len(given), np.uint64, pointer).get().tolist()
+        else:
+            launch.cpu(text, *both, 1, 1)("echo")()
+            echoed = list((ctypes.c_ulonglong * len(given)).in_dll(compile.library(text), "echoed"))
+        for (part, path), sent, came in zip(wanted, given, echoed, strict=True):
+            require(sent == came, f"{name}: {part}.{path} came as {came:#x}, not {sent:#x}")
+        found.append(f"{len(given)} fields of {name}'s")
     return ", ".join(found)
 
 
@@ -297,10 +303,10 @@ def differing(one: Mapping, other: Mapping, close: float = 0.0) -> str | None:
 def closeness(name: str, device: str) -> float:
     """The most that a device's floats may be from the CPU's after a step.
 
-    Logarithms and powers of the libraries in double precision, which only block environments take, may differ in the
-    last bit. The lanes of a block change none (tests/envs/vehicular_edge/test_gpu_text.py).
+    Logarithms and powers of the libraries in double precision, which only environments of several lanes take, may
+    differ in the last bit. The lanes change none (tests/envs/vehicular_edge/test_gpu_text.py).
     """
-    return 1e-4 if device == "cuda" and envs.port(name).kind == "block" else 0.0
+    return 1e-4 if device == "cuda" and sanitize.several_lanes(name) else 0.0
 
 
 def rows_of(outputs) -> dict[str, torch.Tensor]:
@@ -377,7 +383,8 @@ def pair(name: str, device: str) -> list:
 @probe()
 def mlp(device: str) -> str:
     """Roll-outs with networks in the kernel have the CPU's bits, and stepping their actions leads to the same state."""
-    discrete = {name: not envs.port(name).continuous for name in envs.names("thread")}
+    carried = [name for name in envs.names() if any(word == "mlp" for *_, word in envs.units(name))]
+    discrete = {name: not envs.port(name).continuous for name in carried}
     chosen = [
         name
         for _, group in itertools.groupby(sorted(discrete, key=discrete.get), discrete.get)
@@ -415,7 +422,7 @@ def shared_memory(device: str) -> str:
                 env.step(env.random_actions()[0])
             different = differing(rows_of(here._outputs), rows_of(there._outputs), closeness(name, device))
             require(different is None, f"{name} {options}: {different}")
-            found.append(there.scratch_bytes)
+            found.append(there.memory()["scratch"])
     return f"up to {max(found):,} bytes a block" if found else "no build of its own"
 
 
@@ -505,7 +512,7 @@ def graph_node(device: str) -> str:
 def eager(device: str) -> str:
     """The host's time for one step of one environment."""
     steps, found = 1000, []
-    for name in [kind[0] for kind in map(envs.names, envs.KINDS) if kind]:
+    for name in of_each_form():
         env = envs.make(name, 1, device, check_actions=False)
         env.reset(seed=0)
         action, taken = env.random_actions()[0], []
@@ -520,22 +527,29 @@ def eager(device: str) -> str:
     return ", ".join(found)
 
 
-class Older(envs.BatchedEnv):
-    """A batch whose step kernel is of the form before episodes that end were compacted."""
+class Older(envs.Port):
+    """A port whose step kernel is of the form before episodes that end were compacted."""
 
-    def _unit(self, hidden: int = 0) -> str:
-        return "#define COMPACT 0\n" + super()._unit(hidden)
+    def unit(self, *given, **choices) -> str:
+        return "#define COMPACT 0\n" + super().unit(*given, **choices)
+
+
+def both_forms(name: str) -> list[Callable]:
+    """Makers of batches with the present step kernel, and with the older one."""
+    present = envs.port(name)
+    older = Older(**{field.name: getattr(present, field.name) for field in dataclasses.fields(present)})
+    return [functools.partial(envs.BatchedEnv, port, envs.folder(name)) for port in (present, older)]
 
 
 @probe(gpu=True, alone=True)
 def compact(device: str) -> str:
     """The two forms of the step kernel: equal bits over 1,000 steps, and how many times as fast the present one is."""
-    names = [name for name in envs.names("thread") if "COMPACT" in default_unit(name)]
+    names = [name for name in envs.names() if "COMPACT" in default_unit(name)]
     if not names:
         raise NotHere("the step kernel has one form")
     found = []
     for name in names:
-        forms = [functools.partial(form, envs.port(name), envs.folder(name)) for form in (envs.BatchedEnv, Older)]
+        forms = both_forms(name)
         same = [form(num_envs=8192 + 57, device=device, seed=1) for form in forms]
         for env in same:
             env.reset()

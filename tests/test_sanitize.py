@@ -9,20 +9,22 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile
 from tests import sanitize
 
-BLOCKS = [pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block")]
+SEVERAL_LANES = [name for name in envs.names() if sanitize.several_lanes(name)]
 
 
-@pytest.mark.parametrize("name", ["pendulum", *BLOCKS, sanitize.AGENTS])
+@pytest.mark.parametrize(
+    "name", ["pendulum", *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL_LANES), sanitize.AGENTS]
+)
 def test_every_kernel_is_launched(name, monkeypatch):
-    """Of a block, in the builds that differ in kernels: each way of going on after an episode."""
-    if name in envs.names("block"):
+    """Of several lanes, in the builds that differ in kernels: each way of going on after an episode."""
+    if name in SEVERAL_LANES:
         monkeypatch.setattr(sanitize, "SPECIAL", {})
         small = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
-        monkeypatch.setattr(sanitize, "BLOCKS", sanitize.BLOCKS | small)
+        monkeypatch.setattr(sanitize, "SEVERAL_LANES", sanitize.SEVERAL_LANES | small)
     monkeypatch.setattr(sanitize, "HIDDEN", (16, 16))  # the widest takes long to compile
     before = launch.cpu
     assert sanitize.exercise("cpu", [name]) > 0

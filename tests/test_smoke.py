@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.envs import launch
+from lockstep.envs.batch import launch
+from lockstep.envs.batch.port import TILES
 from lockstep.envs.kernels import compile
-from lockstep.envs.port import TILES
 from tests import prebuild, smoke
 
 HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]
@@ -151,23 +151,28 @@ def test_a_library_that_lacks_another_is_named(tmp_path, monkeypatch):
 
 def test_a_field_that_comes_as_another_is_named(monkeypatch):
     text, wanted = smoke.echo_unit(smoke.default_unit("cartpole"))
-    swapped = text.replace("put(1, batch->obs);", "put(1, batch->reward);")
+    swapped = text.replace("batch->obs);", "batch->reward);")
+    assert swapped != text
     monkeypatch.setattr(smoke, "echo_unit", lambda unit: (swapped, wanted))
-    with pytest.raises(AssertionError, match=r"thread: Batch\.obs came as 0x\d+, not 0x\d+"):
+    with pytest.raises(AssertionError, match="acrobot: Batch.obs came as 0xa00000005, not 0x800000004"):
         smoke.struct("cpu")
 
 
-@pytest.mark.parametrize("kind", envs.KINDS)
-def test_the_echo_of_structs_compiles_for_the_gpu(kind):
-    text, _ = smoke.echo_unit(smoke.default_unit(envs.names(kind)[0]))
+@pytest.mark.parametrize("name", smoke.of_each_form())
+def test_the_echo_of_structs_compiles_for_the_gpu(name):
+    text, _ = smoke.echo_unit(smoke.default_unit(name))
     assert [row["kernel"] for row in compile.resources(text, compile.TARGETS[-1])] == ["echo"]
 
 
 def test_states_that_differ_are_told_by_their_first_difference():
-    one = {"t": 3, "state": torch.tensor([1.0, 2.0, float("nan")]), "episode": torch.tensor([1, 2], dtype=torch.uint32)}
+    one = {
+        "clock": 3,
+        "state": torch.tensor([1.0, 2.0, float("nan")]),
+        "episode": torch.tensor([1, 2], dtype=torch.uint32),
+    }
     same = {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in one.items()}
     assert smoke.differing(one, same) is None
-    assert smoke.differing(one, same | {"t": 4}) == "t: 3 and 4"
+    assert smoke.differing(one, same | {"clock": 4}) == "clock: 3 and 4"
     near = same | {"state": torch.tensor([1.0, 2.0001, float("nan")])}
     assert smoke.differing(one, near).startswith("state[1]: 2.0 and 2.00009")
     assert smoke.differing(one, near, close=1e-3) is None

@@ -57,7 +57,8 @@ def make(name: str, num_envs: int | None = None, *, reset: bool = True, **option
     own = {"scenarios": 2} if name in DRAWN else {}
     options = {"max_episode_steps": LIMIT, **own, **options}
     declared = port(name)
-    env = (declared.batched or envs.BatchedEnv)(declared, folder(name), num_envs or size(name), **options)
+    num_envs = size(name) if num_envs is None else num_envs
+    env = (declared.batched or envs.BatchedEnv)(declared, folder(name), num_envs, **options)
     if reset:
         env.reset()
     return env

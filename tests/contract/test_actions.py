@@ -160,7 +160,7 @@ def test_unchecked_a_number_outside_the_box_acts_as_the_nearest(name):
     env, other = make(name, check_actions=False), make(name)
     wild = random(env) * 3 - 1
     wild.flatten()[::7], wild.flatten()[1::7] = torch.inf, -torch.inf
-    low, high = (float(limit[0]) for limit in (env.actions.low, env.actions.high))
+    low, high = (torch.from_numpy(limit) for limit in (env.actions.low, env.actions.high))  # [n], of each number
     assert equal(copies(env.step(wild)), copies(other.step(wild.clamp(low, high))))
 
 

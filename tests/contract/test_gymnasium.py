@@ -250,4 +250,4 @@ def test_batches_work_on_a_machine_without_gymnasium():
         batch = played(name, seed=3, autoreset_mode="NextStep")
         assert float(total) == float(batch.state()["state"].double().sum())
     assert one == "the original of 'cartpole' needs gymnasium: pip install gymnasium"
-    assert other == "the original of 'vehicular_edge' needs pettingzoo: pip install pettingzoo"
+    assert other == "the original of 'vehicular_edge' needs gymnasium: pip install gymnasium"

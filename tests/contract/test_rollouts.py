@@ -127,7 +127,8 @@ def test_a_trajectory_does_not_depend_on_the_number_of_threads(name):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CARRIED)
 def test_the_linear_policy_takes_the_highest_score_or_clips_the_only_one(name, device):
-    env, policy = make(name, device=device, seed=1), linear(name)
+    env, policy = make(name, device=device, seed=1, max_episode_steps=None), linear(name)
+    spread(env)
     rows = env.rollout(50, policy, store="trajectory")
     weights, bias = (torch.tensor(part, dtype=torch.float64) for part in (policy.weights, policy.bias))
     scores, actions = rows["obs"].cpu().double() @ weights.T + bias, rows["action"].cpu()

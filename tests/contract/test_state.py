@@ -159,9 +159,9 @@ def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_pool_is_known_by_its_scenarios_whatever_plays_them(name):
-    pool = make(name).pool
-    assert pool == make(name, dtype="float64", seed=5).pool
-    assert pool != make(name, scenarios=3).pool
+    pool = make(name).state()["pool"]
+    assert pool == make(name, dtype="float64", seed=5).state()["pool"]
+    assert pool != make(name, scenarios=3).state()["pool"]
     refused(make(name), make(name, scenarios=3).state(), "without the key 'pool' it is taken all the same")
 
 

@@ -83,9 +83,10 @@ def make(
     order: str = "ascending",
     fault: tuple[str, str] | None = None,
     reciprocal_ulp: int = 0,
+    make: Callable = envs.make,
     **options,
 ):
-    """`envs.make(name, num_envs, **options)` as on a GPU; within `installed`.
+    """`make(name, num_envs, **options)` as on a GPU; within `installed`.
 
     Args:
         block: threads of a block that steps, or of an environment that several hold; None is what a GPU would get.
@@ -94,7 +95,7 @@ def make(
     device = Device(order, fault, reciprocal_ulp)
     device.block = block
     with _lanes_of(block) if block else contextlib.nullcontext():
-        return envs.make(name, num_envs, device=device, **options)
+        return make(name, num_envs, device=device, **options)
 
 
 @contextlib.contextmanager
@@ -133,10 +134,8 @@ def installed() -> Iterator[None]:
         stack.enter_context(standing_in(checks, "available_memory", lambda device: 2**36, 0))
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))
         for name in ("step_block", "network_block"):
-            real = getattr(environment, name)
-            stack.enter_context(
-                standing_in(environment, name, lambda *args, real=real: args[2].block or real(*args), 2)
-            )
+            real = getattr(launch, name)
+            stack.enter_context(standing_in(launch, name, lambda *args, real=real: args[2].block or real(*args), 2))
         stack.enter_context(standing_in(launch, "constant", constant, 2))
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
         for make in ("zeros", "empty"):

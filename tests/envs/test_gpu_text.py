@@ -2,12 +2,14 @@
 
 import itertools
 import operator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
 from lockstep import envs
+from tests.contract import batches as contract
 from tests.emulator import gpu
 from tests.envs import batches
 
@@ -28,11 +30,19 @@ def _emulated(one_thread):
         yield
 
 
-def pair(name: str, block: int = 64, order: str = "ascending", num_envs: int = B, reciprocal_ulp: int = 0, **options):
+def pair(
+    name: str,
+    block: int | None = 64,
+    order: str = "ascending",
+    num_envs: int = B,
+    reciprocal_ulp: int = 0,
+    make: Callable = envs.make,
+    **options,
+):
     """The same batch in the CPU's form and in the GPU's, with so many threads to a block that steps."""
     options = {"groups": GROUPS, "seed": SEEDS, "first_index": 5, "check_actions": False, **options}
     emulated = {"block": block, "order": order, "reciprocal_ulp": reciprocal_ulp}
-    both = envs.make(name, num_envs, **options), gpu.make(name, num_envs, **emulated, **options)
+    both = make(name, num_envs, **options), gpu.make(name, num_envs, make=make, **emulated, **options)
     for env in both:
         env.reset()
     return both
@@ -174,7 +184,7 @@ def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
         assert kernels == set(gpu.compiled(text).kernels)
 
 
-@pytest.mark.parametrize("name", [name for name in envs.names() if name not in batches.NAMES])
+@pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).of("lanes") > 1])
 def test_every_kernel_of_several_lanes_leaves_the_bits_of_the_cpus_form(name, monkeypatch):
     monkeypatch.setattr(gpu, "launched", {})
     both = envs.make(name, 2, check_actions=False), gpu.make(name, 2, order="shuffled")
@@ -184,6 +194,50 @@ def test_every_kernel_of_several_lanes_leaves_the_bits_of_the_cpus_form(name, mo
     both_do(both, lambda env: env.reset(options={"reset_mask": np.array([False, True])}))
     both_do(both, lambda env: env.rollout(2))
     both_do(both, lambda env: env.set_state(env.state()))
+    ((text, kernels),) = gpu.launched.items()
+    assert kernels == set(gpu.compiled(text).kernels)
+
+
+def lived(both, steps: int = 12) -> None:
+    """Lives of environments whose episodes end one after another, with all that a batch can do in between."""
+    both_do(both, lambda env: env.reset(seed=[2**64 - 1, 3]))
+    both_do(both, lambda env: env.random_actions(9))
+    both_do(both, contract.spread)
+    for action_type in both[0].actions.types:
+        for _ in range(steps):
+            both_do(both, lambda env, kind=action_type: acted(env, kind))
+    mask = np.arange(both[0].num_envs) % 7 == 1
+    both_do(both, lambda env: env.reset(options={"reset_mask": mask}))
+    both_do(both, lambda env: env.set_state({key: rows.flip(0) for key, rows in env.fields().items()}, mask=mask))
+    both_do(both, lambda env: acted(env, env.actions.types[0]))
+    both_do(both, lambda env: env.statistics())
+    if both[0].autoreset_mode.value == "SameStep":
+        both_do(both, lambda env: env.rollout(steps))
+        if both[0].lanes == 1:
+            both_do(both, lambda env: env.rollout(steps, store="trajectory"))
+        both_do(both, lambda env: env.statistics())
+
+
+@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("mode", batches.MODES)
+def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_form(mode, order, monkeypatch):
+    """Of an environment that one thread holds."""
+    monkeypatch.setattr(gpu, "launched", {})
+    lived(pair("counters", 256, order, autoreset_mode=mode, make=contract.make))
+    ((text, kernels),) = gpu.launched.items()
+    assert kernels == set(gpu.compiled(text).kernels)
+
+
+@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize(("lanes", "chunk"), [(8, 18), (16, 9), (32, 5), (64, 22)])
+@pytest.mark.parametrize("name", ["walkers", "walker"])
+def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_form(
+    name, lanes, chunk, mode, monkeypatch
+):
+    """Of an environment that several lanes hold, in launches that do not fill their blocks."""
+    monkeypatch.setattr(gpu, "launched", {})
+    options = {"autoreset_mode": mode, "trace": True, "make": contract.make, "lanes": lanes, "chunk": chunk}
+    lived(pair(name, None, "shuffled", num_envs=22, **options))
     ((text, kernels),) = gpu.launched.items()
     assert kernels == set(gpu.compiled(text).kernels)
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lockstep.envs import batch, launch
+from lockstep.envs.batch import buffers, environment, launch
 from lockstep.envs.kernels import compile, structs
 
 SOURCE = "struct Numbers {\n    i64 number;\n};"
@@ -80,10 +80,20 @@ def test_arguments_are_read_when_a_kernel_is_launched(launches):
     assert [int.from_bytes(arguments[0], "little") for _, _, arguments, _ in launches] == [3, 4]
 
 
-@pytest.mark.parametrize("name", ["BLOCK", "FETCH_EVERY"])
-def test_python_and_the_kernels_have_the_same_constants(name):
-    text = (compile.KERNELS / "batch.cuh").read_text() + (compile.KERNELS / "batch_cuda.cuh").read_text()
-    assert f"enum {{ {name} = {getattr(batch, name)} }};" in text
+KERNELS = "".join(file.read_text() for file in sorted(compile.KERNELS.glob("*.cuh")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"enum {{ BLOCK = {launch.BLOCK} }};",
+        f"enum {{ FETCH_EVERY = {environment.FETCH_EVERY} }};",
+        f"RETURN_UNIT = 1 << {buffers.RETURN_BITS} }}",
+        f"GROUPS = LANES <= 32 ? {launch.BLOCK_OF_GROUPS} / LANES : 1",
+    ],
+)
+def test_python_and_the_kernels_have_the_same_constants(line):
+    assert line in KERNELS
 
 
 @pytest.fixture
@@ -95,7 +105,7 @@ def properties(monkeypatch):
 
 @pytest.mark.parametrize(("num_envs", "threads"), [(1, 64), (2559, 64), (2560, 256), (10**6, 256)])
 def test_a_step_takes_large_blocks_where_they_fill_the_gpu(properties, num_envs, threads):
-    assert batch.step_block(num_envs, 64, torch.device("cuda", 0)) == threads
+    assert launch.step_block(num_envs, 64, torch.device("cuda", 0)) == threads
 
 
 @pytest.mark.parametrize(
@@ -103,5 +113,5 @@ def test_a_step_takes_large_blocks_where_they_fill_the_gpu(properties, num_envs,
     [(20_000, 64), (25_000, 64), (30_000, 128), (37_000, 128), (60_000, 256), (99_000, 256)],
 )
 def test_blocks_with_a_network_hold_eight_warps_to_a_multiprocessor(properties, network_bytes, threads):
-    assert batch.network_block(network_bytes, 64, torch.device("cuda", 0)) == threads
+    assert launch.network_block(network_bytes, 64, torch.device("cuda", 0)) == threads
     assert 100_000 // network_bytes * threads >= 256

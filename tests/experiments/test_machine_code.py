@@ -15,6 +15,7 @@ from lockstep.experiments.machine_code import MACHINES, Region
 H200, A100 = MACHINES["sm_90"], MACHINES["sm_80"]
 README = Path(envs.__file__).parent / "kernels" / "README.md"
 TARGET = "sm_90"
+SEVERAL_LANES = [name for name in envs.names() if machine_code.launch_form(name) == "several lanes"]
 
 
 @pytest.fixture(scope="module")
@@ -194,15 +195,15 @@ def test_a_table_takes_the_place_of_the_one_between_the_marks(monkeypatch, tmp_p
 
 
 def test_every_region_is_found_in_the_kernels():
-    names = envs.names("thread")[:2]
+    names = [name for name in envs.names() if machine_code.launch_form(name) == "one lane"][:2]
     texts = [envs.units(name)["SameStep", "float32", kind] for name in names for kind in ("copy", "mlp")]
     found = {region for text in texts for line in machine_code.regions_of(text) for region in line.called}
     assert found == set(machine_code.REGIONS)
 
 
 def default_unit(name: str) -> tuple[str, str]:
-    """An environment's unit of the first case of its kind, and the pattern of the kernels."""
-    kinds, pattern = machine_code.CASES[envs.port(name).kind][0]
+    """An environment's unit of the first case of its launch form, and the pattern of the kernels."""
+    kinds, pattern = machine_code.CASES[machine_code.launch_form(name)][0]
     units = envs.units(name)
     return units["SameStep", "float32", next(kind for kind in kinds if ("SameStep", "float32", kind) in units)], pattern
 
@@ -226,9 +227,7 @@ def shown(name: str, version: str) -> dict[str, dict[str, str]]:
     return {row[1].replace("`", ""): dict(zip(heads[2:], row[2:], strict=True)) for row in rows if row[0] == name}
 
 
-@pytest.mark.parametrize(
-    "name", ["cartpole", *(pytest.param(name, marks=pytest.mark.slow) for name in envs.names("block"))]
-)
+@pytest.mark.parametrize("name", ["cartpole", *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL_LANES)])
 def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
     """Registers and instructions of some kernels of each launch form; and threads of a block, as compiled for."""
     monkeypatch.setattr(compile, "cubin", functools.cache(compile.cubin))
@@ -241,7 +240,8 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         count = machine_code.instructions(parts[f".text.{kernel}"])
         assert (table[kernel]["instructions"], table[kernel]["registers"]) == (f"{count:,}", str(row["registers"]))
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
-        declared = r"{ BLOCK =" if kernel.startswith("step_") else "#define (?:TILE|LANES)"
+        of_block = "#define LANES" if name in SEVERAL_LANES else "#define TILE"
+        declared = r"{ BLOCK =" if kernel.startswith("step_") else of_block
         assert threads == machine_code.number_in(unit, declared)
 
 

@@ -98,9 +98,13 @@ def test_planted_fault_fails_the_comparison(copy, tmp_path, fault):
 
 
 @pytest.mark.slow
-def test_its_speed_and_its_registers_are_measured(copy):
+def test_its_speed_and_its_registers_are_measured_and_reported(copy):
     output(copy, "lockstep.experiments.throughput", NAME, "--scale", "quick")
     output(copy, "lockstep.experiments.compilation", NAME)
-    for experiment in ("throughput", "compilation"):
-        with open(copy / "results" / NAME / f"{experiment}.csv") as file:
-            assert {row["environment"] for row in csv.DictReader(file)} == {NAME}
+    (copy / "report.py").write_text("from lockstep.paper.build import Report\nReport().others()\n")
+    output(copy, "report")
+    results = copy / "results"
+    tables = (f"{NAME}/throughput", f"{NAME}/compilation", "tables/family", "tables/compilation")
+    for table in tables:
+        with open(results / f"{table}.csv") as file:
+            assert NAME in {row["environment"] for row in csv.DictReader(file)}

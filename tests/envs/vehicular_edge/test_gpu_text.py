@@ -17,8 +17,8 @@ OPTIONS = {
     "check_actions": False,
     "trace": True,
 }
-# Lanes of a group, B and the environments of a launch. Groups that hold one environment each fill a block of 128 threads;
-# the first launch ends within its second block, and the last within its only one.
+# Lanes of a group, B and the environments of a launch. Groups, which hold one each, fill a block of 128 threads; the
+# first launch ends within its second block, and the last within its only one.
 GROUPS = [(8, 21, 18), (16, 11, 9), (32, 7, 5)]
 
 
@@ -120,11 +120,13 @@ def test_a_block_of_groups_has_128_threads_and_the_memory_of_all(lanes, monkeypa
 
     monkeypatch.setattr(gpu.Unit, "run", noted)
     block, groups = (gpu.make("vehicular_edge", 19, block=size, **OPTIONS) for size in (128, lanes))
+    scratch = block.memory()["scratch"]
     played(block, steps=1)
-    assert launched["step"] == (19, 128, block.scratch_bytes)
+    assert launched["step"] == (19, 128, scratch)
     played(groups, steps=1)
     held = 128 // lanes
-    assert launched["step"] == launched["reset"] == (-(-19 // held), 128, held * block.scratch_bytes)
+    assert launched["step"] == launched["reset"] == (-(-19 // held), 128, held * scratch)
+    assert groups.memory()["scratch"] == held * scratch
     assert launched["random_actions"] == (-(-19 // held), 128, 0)
 
 
@@ -181,8 +183,8 @@ OF_GROUPS = {
     "a last group beyond the end of a launch": ("if (GROUPS == 1 || e < call.end)", "if (true)"),
     "a last group without its environment": ("e < call.end)", "e + 1 < call.end)"),
 }
-# Of these batches an earlier launch ends within a block, and the last one fills its own, so that a group beyond the end of a
-# launch finds an environment that is there.
+# The same of batches in which the first launch ends within a block and the last one fills its own, so that a group
+# beyond the end of a launch finds an environment that is there.
 FILLED = [(8, 36, 20), (32, 10, 6)]
 
 

@@ -8,6 +8,7 @@ import torch
 from pettingzoo.test import parallel_api_test
 
 from lockstep import envs
+from tests.emulator import gpu
 
 EAST, IDLE = (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)
 
@@ -149,6 +150,23 @@ def test_no_bit_depends_on_the_launch(options):
 
     plain, other = end(), end(**options)
     assert all(np.array_equal(plain[key], other[key]) for key in plain)
+
+
+@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_kernels_of_a_gpu_give_the_same_bits_in_whatever_order_their_threads_run(mode, order):
+    def life(make, **options) -> tuple:
+        env = make("ferries", 21, autoreset_mode=mode, check_actions=False, chunk=5, **options)
+        env.reset(seed=4)
+        for _ in range(60):
+            outputs = env.step(env.random_actions()[0])
+        return outputs, env.state()
+
+    with gpu.installed():
+        (*emulated, info), state = life(gpu.make, order=order)
+    (*outputs, same), kept = life(envs.make)
+    assert all(map(torch.equal, [*emulated, *info.values()], [*outputs, *same.values()]))
+    assert all(np.array_equal(state[key], kept[key]) for key in kept)
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])

@@ -48,8 +48,12 @@ struct Environment {
         sync();
     }
 
+    // Unchecked numbers as well: the nearest in the space, and 0 for what is none.
     FN static void read(Scratch& s, const float* row) {
-        for (int k = lane(); k < AGENTS * NUMBERS; k += LANES) s.action[k] = row[k];
+        for (int k = lane(); k < AGENTS * NUMBERS; k += LANES) {
+            const float low = k % NUMBERS == 2 ? 0.0f : -1.0f;
+            s.action[k] = row[k] > low ? (row[k] < 1.0f ? row[k] : 1.0f) : row[k] <= low ? low : 0.0f;
+        }
         sync();
     }
 

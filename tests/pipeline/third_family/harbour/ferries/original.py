@@ -1,5 +1,6 @@
 """The original: two ferries as objects in float64, one episode at a time, by PettingZoo's parallel interface."""
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -37,14 +38,15 @@ class Ferries(ParallelEnv):
     def __init__(self, params: Params, scenarios: Sequence[Scenario], seed: int, index: int):
         self.params, self.scenarios, self.key, self.index = params, scenarios, seed, index
         self.possible_agents, self.agents = list(AGENTS), []
-        self.spaces = PORT.of("observation", params), PORT.of("action", params)
+        self.observed = PORT.of("observation", params)
+        self.actions = {agent: copy.deepcopy(PORT.action) for agent in AGENTS}  # each of which is seeded by itself
         self.episode = -1
 
     def observation_space(self, agent: str):
-        return self.spaces[0]
+        return self.observed
 
     def action_space(self, agent: str):
-        return self.spaces[1]
+        return self.actions[agent]
 
     def noise(self, stream: int) -> np.ndarray:
         return philox((self.index, self.episode, self.t, stream), self.key)
