@@ -26,7 +26,7 @@ def main() -> None:
     settings = config.load(name, options.scale)
     devices = command.devices(options.devices)
     try:
-        envs.make_original(name, **settings.correctness.get("options", {})).close()
+        envs.make_original(name).close()
     except ImportError as error:
         raise UserError(str(error)) from error
     output = options.output or command.output_path("correctness", name)

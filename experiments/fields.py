@@ -78,25 +78,24 @@ class Walk:
 
     def games(self, num_envs: int) -> list["Game"]:
         """Originals of the indices 0, 1, ..., at the start of episode 0."""
-        given = self.options | self.scenarios
         return [
-            Game(envs.make_original(self.name, seed=self.seed, index=i, **given), self.port.agents, self.seed)
+            Game(envs.make_original(self.name, seed=self.seed, index=i, **self.given), self.port.agents, self.seed)
             for i in range(num_envs)
         ]
 
-    @property
-    def scenarios(self) -> dict:
-        """The port's pool as the original takes it."""
-        if "scenario" not in self.one.state():
-            return {}
-        pool = getattr(self.one, "scenarios", None)
-        return {"scenario": list(range(self.one._world.scenarios)) if pool is None else list(pool)}
+    @functools.cached_property
+    def given(self) -> dict:
+        """Options as the original takes them: preset, parameters, and the pool that options of the port's own made."""
+        found = {name: value for name, value in self.options.items() if name not in self.port.own_options}
+        if "scenario" in self.one.state():
+            found["scenario"] = list(getattr(self.one, "scenarios", range(self.one._world.scenarios)))
+        return found
 
     @functools.cached_property
     def own_episodes(self) -> Callable:
         """Has the original play its episodes, on all cores, and does not wait."""
-        given = {"name": self.name, "seed": self.seed, "options": self.options | self.scenarios}
-        return originals.on_all_cores(episodes, np.arange(self.asked.episodes), **given)
+        same = {"name": self.name, "seed": self.seed, "options": self.given}
+        return originals.on_all_cores(episodes, np.arange(self.asked.episodes), **same)
 
     # ---- states, and steps from them ----------------------------------------------------------------------------
 

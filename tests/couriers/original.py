@@ -57,7 +57,6 @@ class Original:
 
 
 def make(preset=None, scenario=None, seed: int = 0, index: int = 0, **params) -> Original:
-    params.pop("scenarios", None)
     winds = WINDS[:3] if scenario is None else WINDS[list(scenario)]
     return Original(winds, seed, index, PORT.make_params(preset, params))
 
