@@ -141,6 +141,7 @@ class BatchedEnv(VectorEnv):
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = space = self._world.action or port.of("action", self.params)
         self.policy_shape = shape_of_policy(space, self.single_observation_space)
+        self.metrics = port.metrics_of(self._world)  # how many numbers by name
         self.agents, self.num_agents = port.agents, max(len(port.agents), 1)
         self.actions = Actions(space, B, len(self.agents), self.lanes > 1, self.device, action_dtype)
         self._allocate()
@@ -229,9 +230,8 @@ class BatchedEnv(VectorEnv):
         if self.agents:
             everybody = torch.ones((self.num_envs, self.num_agents), dtype=torch.bool, device=self.device)
             info["active"] = everybody if port.rows == 1 else buffers["active"]
-        metrics = port.metrics_of(self._world)
         for (name, width), part in zip(
-            metrics.items(), buffers["metrics"].split(list(metrics.values()), dim=1), strict=True
+            self.metrics.items(), buffers["metrics"].split(list(self.metrics.values()), dim=1), strict=True
         ):
             info[name] = part if width > 1 else part[:, 0]
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
