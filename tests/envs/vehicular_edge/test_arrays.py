@@ -295,8 +295,8 @@ def test_the_array_form_and_the_port_live_the_same_episodes(pool):
         found, (observation, reward, terminated, truncated, _) = form.step(action), port.step(action)
         np.testing.assert_allclose(found[0], observation[:, 0], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(found[1], reward[:, 0], rtol=1e-6)
-        np.testing.assert_array_equal(found[2], terminated)
-        np.testing.assert_array_equal(found[3], truncated)
+        np.testing.assert_array_equal(found[2], terminated[:, 0])
+        np.testing.assert_array_equal(found[3], truncated[:, 0])
     np.testing.assert_array_equal(form.tables.index, port.state()["scenario"])
     for name, values in port.fields().items():
         np.testing.assert_allclose(form.state[name], values, rtol=1e-9, atol=1e-9, err_msg=name)

@@ -85,7 +85,7 @@ def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_
     state, before = env.state(), buffers(rules)
     with pytest.raises(ValueError, match="a batch with penalty_weight=1.0, this one has 2.0; without"):
         rules.set_state(state)
-    with pytest.raises(ValueError, match=f"other scenarios .pool='{env.pool}'. than the 3 of this one"):
+    with pytest.raises(ValueError, match=f"other scenarios .pool='{state['pool']}'. than the 3 of this one"):
         pool.set_state(state)
     same(before, buffers(rules))
     pool.set_state({key: value for key, value in state.items() if key != "pool"})
@@ -94,11 +94,12 @@ def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_
 
 def test_a_pool_is_known_on_machines_whose_linear_algebra_rounds_otherwise():
     env = make(2)
-    for table in env._tables.values():
+    for table in env._buffers.tables.values():
         if table.is_floating_point():
             table.copy_(torch.nextafter(table, torch.full_like(table, torch.inf)))
-    assert env.pool == make(7, trace=True, chunk=2).pool
-    assert env.pool != make(2, scenario_seed=1).pool
+    known = env.state()["pool"]
+    assert known == make(7, trace=True, chunk=2).state()["pool"]
+    assert known != make(2, scenario_seed=1).state()["pool"]
 
 
 def test_a_queue_goes_in_by_its_name():

@@ -176,7 +176,6 @@ OF_GROUPS = {
     "the mask of half a group": ("(1u << (LANES % 32)) - 1", "(1u << (LANES % 32 / 2)) - 1"),
     "a mask without a group of a warp's 32 lanes": ("LANES == 32 ? 0xffffffffu :", "LANES == 32 ? 0x7fffffffu :"),
     "lanes of a warp taken for those of a group": ("int(threadIdx.x % LANES)", "int(threadIdx.x % 32)"),
-    "one memory for all groups": ("[GROUPS == 1 ? 0 : threadIdx.x / LANES]", "[0]"),
     "memory for one group alone": ("GROUPS * sizeof(Memory)", "sizeof(Memory)"),
     "all groups of a block in one environment": (" + (GROUPS == 1 ? 0 : threadIdx.x / LANES)", ""),
     "every block at the first environment": ("u32(call.first) + blockIdx.x * GROUPS", "u32(call.first) + blockIdx.x"),
