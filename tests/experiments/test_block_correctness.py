@@ -221,7 +221,7 @@ def test_episodes_that_come_apart_are_counted_with_the_slot(cases_of, monkeypatc
 
     def off(env, before, outputs):
         ours = observed(env, before, outputs)
-        return spoiled(ours, "numbers", (0, NUMBERS.index("reward")), 1e-3) if env.state()["t"][0] == 6 else ours
+        return spoiled(ours, "numbers", (0, NUMBERS.index("reward")), 1e-3) if env.state()["elapsed"][0] == 6 else ours
 
     monkeypatch.setattr(block_correctness, "observed", off)
     queue, reward, apart, first = block_correctness.episode(cases, "cpu", "float64", EXACT)
