@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import importlib
 import inspect
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -168,7 +169,11 @@ def _register():
         with contextlib.suppress(ImportError):
             import gymnasium
 
-            declared = port(name)
+            try:
+                declared = port(name)
+            except ValueError as error:  # asking for it says the same again
+                warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+                continue
             known = gymnasium.registry.get(declared.gymnasium_id)
             if known is None:
                 continue

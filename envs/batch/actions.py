@@ -1,4 +1,4 @@
-"""What a batch takes as actions, and how it says what it does not take."""
+"""Actions of a batch: their form and bounds, and the sentences that refuse others."""
 
 from collections.abc import Callable, Mapping
 
@@ -31,6 +31,7 @@ class Actions:
 
     def __init__(self, space: Space, num_envs: int, agents: int, several: bool, device: torch.device, dtype=None):
         self.low, self.high, self._kind = bounds(space)
+        self.continuous = self._kind == "f"
         self.numbers, self.per_env = self.low.size, self.low.size * max(agents, 1)
         types = (ONE_TYPE if several else TYPES)[self._kind]
         self.types = types if dtype is None else (choice("action_dtype", dtype, types),)

@@ -13,8 +13,8 @@ from .port import TYPES, Port, World
 
 BANKS = dict(zip(TYPES, ("state", "doubles", "integers"), strict=True))  # that hold the state's fields of each type
 RETURN_BITS = 20  # after the point in the return sums of `totals`, as in batch.cuh
-SHARED = ("totals", "extremes", "clock", "bounds", "seeds")  # by tiles or by all
-RARELY = ("episode", "final_obs", "episode_return", "episode_length")  # touched only where an episode ends
+BY_TILE = ("totals", "extremes", "clock")
+RARELY = ("episode", "final_obs", "episode_return", "episode_length", *BY_TILE)  # touched only where an episode ends
 TWICE = (*BANKS.values(), "elapsed", "running_return")  # read and written
 PARTS = dict.fromkeys(BANKS.values(), "state") | dict.fromkeys(("obs", "final_obs"), "observations")
 EXTREMES = (math.inf, -math.inf, math.inf, -math.inf)  # of no episode
@@ -64,15 +64,18 @@ class Buffers(dict):
             "bounds": ((len(port.reset_bounds({})),), types["real"]),
             "seeds": ((form.groups,), torch.uint64),
         }
-        tables = world.tables(dtype, B) if world.tables else {}
         sizes = {name: math.prod(shape) * kind.itemsize for name, (shape, kind) in layout.items()}
+        require_memory(sum(sizes.values()), form.device, "num_envs", B)  # before tables are made of as many rows
+        tables = world.tables(dtype, B) if world.tables else {}
         self.bytes_of_tables = sum(table.nbytes for table in tables.values())
         require_memory(sum(sizes.values()) + self.bytes_of_tables, form.device, "num_envs", B)
         super().__init__(
             {name: torch.zeros(shape, dtype=kind, device=form.device) for name, (shape, kind) in layout.items()}
         )
+        self._inexact = world.inexact
         self.tables = {name: torch.from_numpy(np.ascontiguousarray(t)).to(form.device) for name, t in tables.items()}
-        per_env = {name: size // B for name, size in sizes.items() if name not in SHARED}
+        shared = ("bounds", "seeds", *(BY_TILE if form.tile > 1 else ()))
+        per_env = {name: size // B for name, size in sizes.items() if name not in shared}
         self.bytes_per_env = sum(per_env.values())
         self.bytes_per_step = sum(size * (1 + (name in TWICE)) for name, size in per_env.items() if name not in RARELY)
         self.memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
@@ -110,16 +113,16 @@ class Buffers(dict):
 
     @functools.cached_property
     def pool(self) -> str:
-        """A hash of the integers that the kernel reads of the scenarios, made when first asked for.
+        """A hash of the tables, made when first asked for.
 
-        Of the other numbers only where there are no integers, and in float32, as in batches of both types: their last
-        bits may be those of a machine's linear algebra.
+        Numbers that are no integers count in float32, as in batches of both types, and not at all where the world says
+        that their last bits are a machine's.
         """
         digest = hashlib.sha256()
-        integers = any(not table.is_floating_point() for table in self.tables.values())
         for name, table in sorted(self.tables.items()):
             digest.update(f"{name} {tuple(table.shape)}".encode())
-            if not (integers and table.is_floating_point()):
-                table = table.float() if table.is_floating_point() else table
+            if not table.is_floating_point():
                 digest.update(table.cpu().numpy().tobytes())
+            elif not self._inexact:
+                digest.update(table.float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]

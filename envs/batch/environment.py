@@ -6,6 +6,7 @@ Every output of `step` is the environment's own buffer, overwritten by the next 
 import dataclasses
 import functools
 import gc
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from . import launch
 from .actions import Actions
 from .buffers import BANKS, Buffers
 from .launch import Form, Kernels
-from .port import Port
+from .port import Port, shape_of_policy
 from .rollout import Rollouts
 from .state import States, array
 
@@ -112,6 +113,7 @@ class BatchedEnv(VectorEnv):
         self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
         own = {name: params.pop(name) for name in port.own_options if name in params}
         self._world = port.world(port, preset, params, **own)
+        port.check(self._world)
         self.params = self._world.params
         self.__dict__.update(self._world.shown)
         self.lanes = self._lanes()
@@ -138,12 +140,14 @@ class BatchedEnv(VectorEnv):
 
         self.single_observation_space = port.observation(self.params)
         self.single_action_space = space = self._world.action or port.of("action", self.params)
+        self.policy_shape = shape_of_policy(space, self.single_observation_space)
+        self.metrics = port.metrics_of(self._world)  # how many numbers by name
         self.agents, self.num_agents = port.agents, max(len(port.agents), 1)
         self.actions = Actions(space, B, len(self.agents), self.lanes > 1, self.device, action_dtype)
         self._allocate()
         self._load()
         self._present()
-        self._rollouts = Rollouts(self, self._run)
+        self._rollouts = Rollouts(weakref.proxy(self), self._run)  # a circle would keep the buffers until a collection
         self._set_bounds(port.reset_bounds({}))
         self._restart(None, seeds)
         self._started = False  # the first reset keeps episode 0
@@ -176,8 +180,8 @@ class BatchedEnv(VectorEnv):
         }
         self._kernels = Kernels(
             form,
-            lambda hidden: self.port.unit(self._folder, self._world, hidden=hidden, **choices),
-            self.port.policy_shape,
+            functools.partial(self.port.unit, self._folder, self._world, **choices),
+            self.policy_shape,
             **self._buffers,
             **self._buffers.tables,
             num_envs=self.num_envs,
@@ -196,12 +200,17 @@ class BatchedEnv(VectorEnv):
         return "step" if self.lanes > 1 else f"step_{str(dtype).removeprefix('torch.')}"
 
     def _in_phases(self, step: Callable) -> Callable:
-        """The step after the phases before it, which are kernels by name or functions of the batch."""
+        """The step after the phases before it, which are kernels by name or functions of the batch.
+
+        Kernels leave an episode that has ended alone; a function that they share must give the same again there.
+        """
+        env = weakref.proxy(self)
         phases = [
-            functools.partial(phase, self) if callable(phase) else self._kernels.find(phase)
+            functools.partial(phase, env) if callable(phase) else self._kernels.find(phase)
             for phase in self.port.phases[:-1]
         ]
 
+        @torch.no_grad()
         def run():
             for phase in (*phases, step):
                 phase()
@@ -221,9 +230,8 @@ class BatchedEnv(VectorEnv):
         if self.agents:
             everybody = torch.ones((self.num_envs, self.num_agents), dtype=torch.bool, device=self.device)
             info["active"] = everybody if port.rows == 1 else buffers["active"]
-        metrics = port.metrics_of(self._world)
         for (name, width), part in zip(
-            metrics.items(), buffers["metrics"].split(list(metrics.values()), dim=1), strict=True
+            self.metrics.items(), buffers["metrics"].split(list(self.metrics.values()), dim=1), strict=True
         ):
             info[name] = part if width > 1 else part[:, 0]
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
@@ -284,7 +292,7 @@ class BatchedEnv(VectorEnv):
         Args:
             seed: starts the noise anew at episode 0, and whatever lasts longer than an episode; one integer, or one per
                 group. None goes on to the next episode.
-            options: the port's reset bounds (CartPole: low, high), which hold until the next full reset, or
+            options: the port's reset bounds, which hold until the next full reset, or
                 "reset_mask" [B] bool, NumPy or torch; a mask on the device is not read back.
 
         Returns:
@@ -586,7 +594,7 @@ class BatchedEnv(VectorEnv):
         found["clock"] = int(self._buffers["clock"][0])
         found["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
         found["params"] = dataclasses.asdict(self.params)
-        return found | ({"pool": self._buffers.pool} if self._world.scenarios else {})
+        return found | ({"pool": self._buffers.pool} if self._buffers.tables else {})
 
     def set_state(self, state: Mapping, mask=None):
         """Restores what `state()` gave, or the keys present; on an error nothing has changed.
@@ -637,7 +645,7 @@ class BatchedEnv(VectorEnv):
                     f"set_state: the state is of a batch with {name}={value!r}, this one {here}; without the key "
                     "'params' it is taken all the same"
                 )
-        if "pool" in state and (not self._world.scenarios or state["pool"] != self._buffers.pool):
+        if "pool" in state and (not self._buffers.tables or state["pool"] != self._buffers.pool):
             own = f"the {self._world.scenarios} of this one (pool={self._buffers.pool!r})"
             raise ValueError(
                 f"set_state: the state is of a batch with other scenarios (pool={state['pool']!r:.40}) than {own}; "

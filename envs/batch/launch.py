@@ -1,4 +1,4 @@
-"""How a batch is launched: its kernels, each as a function without arguments."""
+"""Launches of a batch: its kernels, each as a function without arguments."""
 
 import ctypes
 import functools
@@ -20,7 +20,7 @@ WARPS = 8  # to a multiprocessor that computes networks: no more have the regist
 
 @dataclass(frozen=True)
 class Form:
-    """Where a batch is, and how it is cut into what one launch, block or thread has."""
+    """A batch's device, and its cut into what one launch, block or thread has."""
 
     device: torch.device
     num_envs: int
@@ -61,7 +61,7 @@ class Kernels:
     """
 
     def __init__(self, form: Form, unit: Callable[[int], str], network_shape: tuple[int, int], **fields):
-        self.text = unit(0)
+        self.text = unit(hidden=0)
         self.batch = structs.struct("Batch", self.text, **fields)
         self.call = structs.struct("Call", self.text, end=form.num_envs)  # the arguments of all
         self._form, self._unit, self._network_shape = form, unit, network_shape
@@ -92,7 +92,7 @@ class Kernels:
     def _launch(self, name: str, hidden: int, count: int) -> Callable:
         form = self._form
         if (hidden, count) not in self._lookups:
-            text = self._unit(hidden) if hidden else self.text
+            text = self._unit(hidden=hidden) if hidden else self.text
             parts = text, self.batch, self.call, form.tiles if form.lanes == 1 else count
             if form.device.type == "cpu":
                 found = cpu(*parts, form.threads)
@@ -126,7 +126,7 @@ class Kernels:
         most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
         if found > most:
             raise MemoryError(
-                f"an environment of these sizes needs {found:,} bytes of shared memory; "
+                f"a block of environments of these sizes needs {found:,} bytes of shared memory; "
                 f"a block of {device} has {most:,}"
             )
         return found

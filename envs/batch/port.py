@@ -13,12 +13,27 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..checks import nearest
+from ..checks import choice, nearest
 from ..kernels import compile
 from ..policies import HIDDEN
 from ..spaces import MODES, Box, Discrete, MultiDiscrete
 
 TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
+# Names in a state and in info that are every batch's.
+RESERVED = (
+    "state",
+    "doubles",
+    "integers",
+    "elapsed",
+    "episode",
+    "scenario",
+    "terminated",
+    "truncated",
+    "active",
+    "ended",
+)
+RESERVED += ("ended", "final_obs", "_final_obs", "episode_return", "episode_length", "running_return", "is_reset")
+RESERVED += ("bounds", "clock", "seed", "params", "pool")
 TYPES = ("real", "float64", "int32")  # of state fields: the batch's dtype, and two that are the same in every batch
 Space = Box | Discrete | MultiDiscrete
 
@@ -35,6 +50,9 @@ class Field:
     finite: bool = True  # or infinity means something
     angle: bool = False  # lives on the circle: two values that differ by whole turns are one
 
+    def __post_init__(self):
+        choice("dtype", self.dtype, TYPES)
+
 
 @dataclass(frozen=True)
 class World:
@@ -43,6 +61,7 @@ class World:
     params: Any
     scenarios: int = 0  # of the pool; every episode plays one
     tables: Callable[[str, int], Mapping[str, np.ndarray]] | None = None  # of dtype and B: fields of `struct Tables`
+    inexact: bool = False  # the last bits of tables that are no integers are a machine's
     defines: Mapping[str, object] = field(default_factory=dict)  # compile-time choices of the environment's own
     action: Space | None = None  # in place of the port's
     metrics: Mapping[str, int] | None = None  # in place of the port's
@@ -96,6 +115,8 @@ class Port:
             )
         if self.lanes != 1 and (self.observes_state or not self.running_return):
             raise ValueError(f"{self.title}: observes_state=True and running_return=False need one lane")
+        if self.phases[-1:] != ("step",):
+            raise ValueError(f"{self.title}: phases={self.phases!r} must end with 'step'")
 
     # ---- what an environment of given parameters is -----------------------------------------------------------------
 
@@ -130,6 +151,29 @@ class Port:
         value = getattr(self, trait)
         return value(self.make_params(None, {}) if params is None else params) if callable(value) else value
 
+    def check(self, world: World):
+        """Raises ValueError where kernels cannot be what the port declares for these parameters."""
+        lanes, fields, own = self.of("lanes", world.params), self.of("state", world.params), self.metrics_of(world)
+        names = [one.name for one in fields]
+        if lanes not in (1, 8, 16, *range(32, 1025, 32)):
+            raise ValueError(f"{self.title}: lanes={lanes!r} must be 1, 8, 16 or a multiple of 32 up to 1024")
+        if lanes == 1 and (len(self.agents) > 1 or len(self.phases) > 1):
+            raise ValueError(f"{self.title}: several agents or phases need several lanes, not one")
+        for name in names:
+            if name in RESERVED or names.count(name) > 1:
+                raise ValueError(f"{self.title}: state field {name!r} is taken; choose another name")
+        for name in own:
+            if name in RESERVED:
+                raise ValueError(f"{self.title}: metric {name!r} is taken; choose another name")
+        if not any(one.dtype == "real" for one in fields):
+            raise ValueError(f"{self.title}: the state needs a field of dtype 'real'")
+        if (
+            bounds(world.action or self.of("action", world.params))[1].max() > 255
+            and lanes == 1
+            and not self.continuous
+        ):
+            raise ValueError(f"{self.title}: more than 256 choices need several lanes")
+
     def fields(self, params=None) -> dict[str, Field]:
         """The fields of the state by name, in order, of default parameters or of others."""
         return {one.name: one for one in self.of("state", params)}
@@ -146,14 +190,13 @@ class Port:
 
     @property
     def continuous(self) -> bool:
-        """Whether actions are of a Box."""
+        """True where actions are of a Box."""
         return bounds(self.of("action"))[2] == "f"
 
     @property
     def policy_shape(self) -> tuple[int, int]:
         """Outputs and inputs of a policy: choices (of a Box numbers) of an action, and observation components."""
-        low, high, kind = bounds(self.of("action"))
-        return int(high[0]) + 1 if kind == "i" and low.size == 1 else low.size, self.of("observation").shape[0]
+        return shape_of_policy(self.of("action"), self.of("observation"))
 
     # ---- its translation unit ---------------------------------------------------------------------------------------
 
@@ -242,11 +285,28 @@ class Port:
 
 
 def bounds(space: Space) -> tuple[np.ndarray, np.ndarray, str]:
-    """Lowest and highest of each number of an action, flat, and "f" for those of a box or "i" for choices."""
+    """Lowest and highest of each number of an action [n], and "f" for those of a box or "i" for choices.
+
+    Raises:
+        ValueError: a space that kernels have no form for; says which they have.
+    """
+    kind = type(space).__name__
+    if kind not in ("Box", "Discrete", "MultiDiscrete") or len(space.shape) > 1:
+        raise ValueError(f"{space!r:.80} is no action space of a kernel: Box or MultiDiscrete of one axis, or Discrete")
+    if np.any(np.asarray(getattr(space, "start", 0)) != 0):
+        raise ValueError(f"{space!r:.80}: choices must start at 0")
+    if kind == "Box" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise ValueError(f"{space!r:.80}: a box of actions needs finite bounds, which the random policy draws between")
     if isinstance(space, Box):
         return np.ravel(space.low), np.ravel(space.high), "f"
     choices = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
     return np.zeros(choices.size), choices - 1, "i"
+
+
+def shape_of_policy(action: Space, observation: Box) -> tuple[int, int]:
+    """Outputs and inputs of a policy over these spaces."""
+    low, high, kind = bounds(action)
+    return int(high[0]) + 1 if kind == "i" and low.size == 1 else low.size, observation.shape[0]
 
 
 def listed(values: np.ndarray) -> str:

@@ -86,8 +86,8 @@ class Rollouts:
         if not isinstance(policy, Linear) or not self._carried:
             allowed = "'random' or a Linear" if self._carried else "'random'"
             raise ValueError(f"policy must be {allowed}, got {policy!r:.80}")
-        weights, bias = policy.tensors(*env.port.policy_shape, env.device)
-        if not env.port.continuous:
+        weights, bias = policy.tensors(*env.policy_shape, env.device)
+        if not env.actions.continuous:
             return lambda obs: torch.argmax(torch.addmm(bias, obs, weights.T), dim=1)
         low, high = (float(limit[0]) for limit in (env.actions.low, env.actions.high))
         return lambda obs: torch.addmm(bias, obs, weights.T).clamp(low, high)[:, 0]
@@ -95,14 +95,14 @@ class Rollouts:
     def _of_kernel(self, policy: Policy) -> tuple[str, int, Mapping]:
         """The word that names a policy's kernels, the width of its network or 0, and what its kernels read of it."""
         self._require_policy(policy)
-        port, device = self._env.port, self._env.device
+        device = self._env.device
         if isinstance(policy, Linear):
             if self._linear is None or self._linear[0] is not policy:  # once per policy, since a check synchronises
-                self._linear = policy, policy.tensors(*port.policy_shape, device)
+                self._linear = policy, policy.tensors(*self._env.policy_shape, device)
             weights, bias = self._linear[1]
             return "linear", 0, {"weights": weights, "bias": bias}
         if isinstance(policy, MLP):
-            hidden = policy.check(*port.policy_shape, port.continuous, device)
+            hidden = policy.check(*self._env.policy_shape, self._env.actions.continuous, device)
             return "mlp", hidden, {"weights": policy.numbers(), "greedy": int(policy.greedy)}
         return "random", 0, {}
 

@@ -16,7 +16,7 @@ WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
 
 class States:
-    """What there is of each environment's state, and what may be written to it.
+    """The rows of each environment's state, and the checks of what is written to them.
 
     Args:
         rows: tensors [B, ...] by key, of a batch's buffers.
@@ -47,7 +47,7 @@ class States:
         }
 
     def check(self, state: Mapping, whole: Sequence[str], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """What a state holds of environments, in the types of where it goes.
+        """The rows of a given state, in the types of where they go.
 
         Args:
             whole: keys that belong to the whole batch.

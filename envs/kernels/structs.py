@@ -38,7 +38,10 @@ def fields(name: str, text: str) -> MappingProxyType[str, type]:
         elif number and number[1] in EIGHT_BYTES:
             found[number[3]] = EIGHT_BYTES[number[1]]
         elif number and f"struct {number[1]} {{" in text:
-            found |= fields(number[1], text)
+            inner = fields(number[1], text)
+            if both := sorted(set(found) & set(inner)):
+                raise ValueError(f"struct {number[1]}: {', '.join(both)} are fields of struct {name} as well")
+            found |= inner
         else:
             raise ValueError(f"struct {name}: {line!r} is not a field of eight bytes")
     return MappingProxyType(found)

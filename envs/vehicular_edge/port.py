@@ -98,6 +98,7 @@ def world(
         chosen,
         scenarios=len(pool),
         tables=lambda dtype, num_envs: kernel_tables.tables(pool, chosen, dtype, drawn),
+        inexact=True,  # distances and gains, by linear algebra
         defines=defines(chosen, drawn, profile, signed),
         action=action(chosen, signed),
         metrics=METRICS | ({"cycles": len(CYCLES)} if profile else {}),
@@ -213,7 +214,8 @@ def builds(port: Port) -> Iterator[tuple[str, str, str, World, bool]]:
     def one(preset: str, drawn: bool = False, signed: bool = False, **params) -> World:
         chosen = port.make_params(preset, params)
         tables = dict  # of which a unit knows no more than that there are any
-        return World(chosen, 1, tables, defines(chosen, drawn, signed=signed), action(chosen, signed), METRICS)
+        choices = defines(chosen, drawn, signed=signed)
+        return World(chosen, 1, tables, defines=choices, action=action(chosen, signed), metrics=METRICS)
 
     for preset, dtype in itertools.product(PRESETS, ("float32", "float64")):
         yield "SameStep", dtype, preset, one(preset), False

@@ -76,7 +76,7 @@ def test_same_step_returns_the_next_episodes_first_observation(name, device):
         assert torch.equal(after["elapsed"], torch.where(over, 0, length))
         if env.agents:
             assert torch.equal(info["active"], told["active"] | over[:, None])
-        for key in env._metrics:
+        for key in env.metrics:
             assert torch.equal(info[key], told[key])
         episodes += int(over.sum())
     assert episodes >= 2 * env.num_envs
@@ -107,7 +107,7 @@ def test_next_step_shows_the_last_observation_then_resets(name, device):
         assert torch.equal(after["elapsed"], torch.where(was, 0, before["elapsed"] + 1))
         if env.agents:
             assert torch.equal(info["active"], told["active"] | was[:, None])
-        for key in env._metrics:
+        for key in env.metrics:
             assert torch.equal(info[key][~was], told[key][~was]) and not info[key][was].any()
         resets += int(was.sum())
         was = over.clone()
@@ -127,7 +127,7 @@ def test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(name, d
         assert equal(*({k: v[over] for k, v in per_environment(one).items()} for one in (before, after)))
         assert torch.equal(obs[over], shown[over])
         assert not reward[over].any()
-        assert all(not info[key][over].any() for key in env._metrics)
+        assert all(not info[key][over].any() for key in env.metrics)
         assert torch.equal(after["elapsed"], before["elapsed"] + ~over)
         assert (info["_final_obs"] | ~over).all()
         over = info["_final_obs"].clone()

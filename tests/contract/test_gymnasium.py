@@ -94,7 +94,11 @@ def test_make_vec_gives_the_port_without_a_warning(name):
 
 def test_make_vec_passes_options_and_limits_on():
     env = gymnasium.make_vec(
-        "envs:lockstep/CartPole-v1", 4, autoreset_mode=AutoresetMode.NEXT_STEP, max_episode_steps=7, gravity=1.0
+        "lockstep.envs:lockstep/CartPole-v1",
+        4,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        max_episode_steps=7,
+        gravity=1.0,
     )
     assert (env.max_episode_steps, env.params.gravity) == (7, 1.0)
     assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP

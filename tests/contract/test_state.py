@@ -230,10 +230,10 @@ def test_a_state_that_no_step_leads_to_is_refused_and_changes_nothing(name):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"bounds": torch.tensor(7.0)}, r"bounds have shape \(\); needed: \(2,\)"),
+        ({"bounds": torch.tensor(7.0)}, r"bounds has shape \(\); needed: \(2,\)"),
         ({"bounds": [5.0, -5.0]}, r"must lie in \[-0.418879, 0.418879\]"),
         ({"bounds": [0.2, 0.1]}, "low=0.2 must not exceed high=0.1"),
-        ({"bounds": ["a", "b"]}, "bounds must be numbers"),
+        ({"bounds": ["a", "b"]}, "bounds must be an array of numbers"),
         ({"x_dot": 1e300}, "x_dot=inf of environment 0 must be finite in float32"),
         ({"theta": 0.5}, r"theta=0.5 of environment 0 must be in \[-0.418879, 0.418879\]"),
     ],

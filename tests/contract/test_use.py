@@ -64,7 +64,7 @@ def test_outputs_have_the_documented_shapes_and_types(name, device):
         "is_reset": ((B,), torch.bool),
     }
     documented |= {"active": ((B, *agents), torch.bool)} if agents else {}
-    documented |= {key: ((B, width)[: 1 + (width > 1)], torch.float32) for key, width in env._metrics.items()}
+    documented |= {key: ((B, width)[: 1 + (width > 1)], torch.float32) for key, width in env.metrics.items()}
     assert {key: (tuple(value.shape), value.dtype) for key, value in info.items()} == documented
     assert {t.device.type for t in (obs, reward, terminated, truncated, *info.values())} == {device}
 

@@ -190,7 +190,7 @@ def made(make: Callable, *shape, device=None, dtype=None, **options) -> torch.Te
 
 def require_guards(name: str) -> None:
     """Raises EmulationError where a kernel wrote beside a tensor, and mends the guards."""
-    broken = [guard for pair in guards.values() for guard in pair if not torch.equal(guard, GUARDING)]
+    broken = [guard for pair in list(guards.values()) for guard in pair if not torch.equal(guard, GUARDING)]
     for guard in broken:
         guard.copy_(GUARDING)
     if broken:

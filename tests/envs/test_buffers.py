@@ -1,4 +1,4 @@
-"""Buffers of a batch: what stands for its scenarios."""
+"""Buffers of a batch: the hash that stands for its scenarios."""
 
 from types import SimpleNamespace
 
@@ -7,20 +7,22 @@ import torch
 
 from lockstep.envs.batch.buffers import Buffers
 
-
-def pool(**tables) -> str:
-    """What stands for scenarios of these tables."""
-    held = SimpleNamespace(tables={name: torch.from_numpy(np.asarray(table)) for name, table in tables.items()})
-    return Buffers.pool.func(held)
+COUNTS, RATES = np.array([3, 4]), np.array([0.1, 1.5])
 
 
-def test_scenarios_of_other_integers_are_others_whatever_the_last_bits_of_numbers():
-    counts, rates = np.array([3, 4]), np.array([0.5, 1.5])
-    assert pool(counts=counts, rates=rates) == pool(counts=counts, rates=np.nextafter(rates, 2))
-    assert pool(counts=counts, rates=rates) != pool(counts=counts + 1, rates=rates)
+def pool(inexact: bool = False, **tables) -> str:
+    """The hash of scenarios of these tables."""
+    held = {name: torch.from_numpy(np.asarray(table)) for name, table in tables.items()}
+    return Buffers.pool.func(SimpleNamespace(tables=held, _inexact=inexact))
 
 
-def test_scenarios_of_numbers_alone_are_told_apart_by_them_in_batches_of_both_types():
-    rates = np.array([0.1, 1.5])
-    assert pool(rates=rates) == pool(rates=rates.astype(np.float32))
-    assert pool(rates=rates) != pool(rates=rates + 1)
+def test_scenarios_are_told_apart_by_every_number_in_batches_of_both_types():
+    assert pool(counts=COUNTS, rates=RATES) == pool(counts=COUNTS, rates=RATES.astype(np.float32))
+    assert pool(counts=COUNTS, rates=RATES) != pool(counts=COUNTS, rates=RATES + 1)
+    assert pool(counts=COUNTS, rates=RATES) != pool(counts=COUNTS + 1, rates=RATES)
+
+
+def test_where_last_bits_are_a_machines_integers_alone_tell_scenarios_apart():
+    near = np.nextafter(RATES.astype(np.float32), np.float32(2))
+    assert pool(True, counts=COUNTS, rates=RATES) == pool(True, counts=COUNTS, rates=near)
+    assert pool(True, counts=COUNTS, rates=RATES) != pool(True, counts=COUNTS + 1, rates=RATES)

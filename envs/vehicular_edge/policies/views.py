@@ -118,7 +118,7 @@ def view_of_port(env, packed: Tables | None = None) -> View:
     packed = packed or tables(xp, env.scenarios)
     state = env.state()
     queues = {name: xp.asarray(field) for name, field in env.fields().items()}
-    return View(xp, packed, xp.asarray(state["scenario"]), xp.asarray(state["t"]), queues)
+    return View(xp, packed, xp.asarray(state["scenario"]), xp.asarray(state["elapsed"]), queues)
 
 
 def namespace(env) -> ModuleType:
