@@ -130,15 +130,8 @@ def experiments_of(environment: str) -> list[str]:
     sections = config.parse(config.FOLDER / f"{environment}.yaml")
     asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
     asked += [experiment for experiment in WITH_A_RECIPE if experiment in sections_of_recipe(environment)]
-    peers = WITH_PEERS if peer_workers.installed() and traits(environment).gymnasium_id else ()
+    peers = WITH_PEERS if sources.in_gymnasium(environment) and peer_workers.installed() else ()
     return [*OF_AN_ENVIRONMENT, *asked, *peers]
-
-
-def traits(environment: str):
-    """The port of an environment."""
-    from lockstep import envs  # here, because whoever verifies a folder needs no torch
-
-    return envs.port(environment)
 
 
 def recipe_of(environment: str) -> Path:
@@ -153,7 +146,7 @@ def sections_of_recipe(environment: str) -> list[str]:
 
 def why_not(experiment: str, environment: str) -> str:
     """Why an environment takes no part in an experiment."""
-    if experiment in WITH_PEERS and not traits(environment).gymnasium_id:
+    if experiment in WITH_PEERS and not sources.in_gymnasium(environment):
         return "no peer has such an environment"
     if experiment in WITH_PEERS:
         return "no peer is installed; make peers installs them"
@@ -220,9 +213,7 @@ def run(
     step = Step(experiment, environment, headline)
     output = folder / (environment or "") / f"{experiment}.csv"
     files = [output, output.with_suffix(".json")]
-    library = None
-    if experiment in AGAINST_ORIGINALS:
-        library = "PettingZoo" if traits(environment).agents else "Gymnasium"
+    library = library_of(environment) if experiment in AGAINST_ORIGINALS else None
     if library and importlib.util.find_spec(library.lower()) is None:
         print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
         return False
@@ -257,6 +248,13 @@ def run(
     if status == command.NOT_FINISHED:
         raise command.OutOfTime(f"{name_of(step)} has begun")
     return True
+
+
+def library_of(environment: str) -> str:
+    """The library whose interface an environment's original has."""
+    from lockstep import envs  # here, because whoever verifies a folder needs no torch
+
+    return "PettingZoo" if envs.port(environment).agents else "Gymnasium"
 
 
 def status_of(program: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ The graph is read from the syntax trees, so nothing is imported, and imports ins
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
 def environments(root: Path = ROOT) -> dict[str, Path]:
     """The folders of environments by name: each has a kernel."""
     return {kernel.parent.name: kernel.parent for kernel in (root / "envs").rglob("kernel.cuh")}
+
+
+def in_gymnasium(environment: str, root: Path = ROOT) -> bool:
+    """Tells of an environment that its original is Gymnasium's, as the text of its port says."""
+    port = environments(root)[environment] / "port.py"
+    return re.search(r"^ +gymnasium_id=", port.read_text(), re.MULTILINE) is not None
 
 
 def code(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import pandas as pd
 import yaml
 
 from lockstep.experiments import peers as experiment
+from lockstep.experiments import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper import NOT_MEASURED
 from lockstep.paper.tables import RUN, of_runs, table
@@ -32,10 +33,10 @@ MODES = {"step": "one step per call", "fused": "fused"}
 
 
 def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
-    """of_runs; environments that no run compares are left out, for the peers may not have them, if any is compared."""
+    """of_runs; an environment that is not Gymnasium's, and so of no peer, is left out unless it was measured."""
     found = of_runs(datasets, "peers", rows_of)
-    compared = found.loc[found["status"] != NOT_MEASURED, "environment"]
-    return found[found["environment"].isin(compared)] if len(compared) else found
+    unmeasured = found.loc[found["status"] == NOT_MEASURED, "environment"]
+    return found.drop(unmeasured.index[[not sources.in_gymnasium(name) for name in unmeasured]])
 
 
 def name(row) -> str:

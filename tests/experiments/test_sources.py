@@ -1,5 +1,6 @@
 import pytest
 
+from lockstep import envs
 from lockstep.experiments import ROOT, sources
 
 TREE = {
@@ -162,6 +163,11 @@ def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_envi
     others = [folder for name, folder in sources.environments().items() if name != "cartpole"]
     assert not [path for path in found if any((ROOT / path).is_relative_to(folder) for folder in others)]
     assert all((ROOT / path).is_file() for path in found)
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_a_port_s_text_says_whether_gymnasium_has_the_environment(name):
+    assert sources.in_gymnasium(name) == (envs.port(name).gymnasium_id is not None)
 
 
 def test_the_ceilings_depend_on_no_environment():

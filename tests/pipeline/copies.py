@@ -43,12 +43,6 @@ def environments(copy: Path) -> list[str]:
     return sorted(name for name in stems if name in sources.environments(copy))
 
 
-def in_gymnasium(copy: Path, environment: str) -> bool:
-    """Tells of an environment that Gymnasium has it, as its port says."""
-    (port,) = (copy / "envs").rglob(f"{environment}/port.py")
-    return "gymnasium_id=" in port.read_text()
-
-
 def experiments(copy: Path, environment: str) -> list[str]:
     """What an environment takes part in: everything, but where its YAML or a recipe has to ask, only then."""
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.experiments import sources
 from tests.pipeline.copies import (
     ON_REQUEST,
     ROOT,
     copy_of_the_code,
     environments,
     experiments,
-    in_gymnasium,
     planned,
     run,
     snakemake,
@@ -194,7 +194,7 @@ def test_peers_are_measured_where_one_is_installed_and_nowhere_else(copy):
     ready = copy / ".venv-peers" / "gymnax" / "ready"
     ready.parent.mkdir(parents=True)
     ready.touch()
-    with_peers = [name for name in environments(copy) if in_gymnasium(copy, name)]
+    with_peers = [name for name in environments(copy) if sources.in_gymnasium(name, copy)]
     assert len(with_peers) > 5
     assert planned(copy) == {PAPER, *(f"results/{name}/peers.csv" for name in with_peers)}
 
