@@ -1,4 +1,4 @@
-"""Whether an environment of one's own keeps the contract of agents/README.md, looked at once before it is relied on.
+"""Checks that an environment of one's own keeps the contract of agents/README.md, made once before it is relied on.
 
 Each function raises ValueError with one sentence: class and method, what was found, what it must be. They look at
 types, shapes and devices only, so nothing waits for the device.
@@ -21,7 +21,7 @@ KINDS = {"float": lambda dtype: dtype.is_floating_point, "bool": lambda dtype: d
 
 
 def agents_of(env) -> int | None:
-    """How many agents an environment has; None where there is one and no axis for it."""
+    """The number of an environment's agents; None where there is one and no axis for it."""
     if isinstance(env, envs.BatchedEnv):
         return len(env.agents) or None
     return getattr(env, "num_agents", None)

@@ -1,4 +1,4 @@
-"""What the original of the vehicular edge plays, and what it makes of it.
+"""Slots that the original of the vehicular edge plays, and their outcome.
 
 Episodes under several policies; every slot of them is a case to compare one step on, and the whole of them a case to
 compare episodes on. Symbols: E episodes, T slots of an episode, n = E T slots of all, A numbers of an action, k numbers

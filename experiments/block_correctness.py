@@ -1,4 +1,4 @@
-"""Whether the vehicular edge's port is its original: single transitions, whole episodes, distributions of returns.
+"""The vehicular edge's port compared with its original: single transitions, whole episodes, distributions of returns.
 
 An error is abs(a - b) / max(abs a, abs b, s): s is the queue's larger in or out of the slot, what a node computes in a
 slot for its virtual queue, the larger of backlog and out times in for a bound of the drift, 0 for the other running

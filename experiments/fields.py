@@ -1,4 +1,4 @@
-"""Whether a port is its original, by nothing but the fields that it declares: transitions, episodes, distributions.
+"""A port compared with its original by nothing but the fields that it declares: transitions, episodes, distributions.
 
 `original.py` gives make(seed, index, scenario, **options), get_state and set_state of all fields by name, and draws its
 noise as the port does, so that each of a port's steps can be made again. An error is abs(a - b) / max(1, abs a, abs b),
@@ -114,7 +114,7 @@ class Walk:
         return list(self.of_port(self.one))
 
     def step_port(self, env, action: np.ndarray, before: Mapping | None = None) -> dict[str, np.ndarray]:
-        """What a step leads to, from where the batch is or from given states that have not ended."""
+        """The outcome of a step, from where the batch is or from given states that have not ended."""
         if before is not None:
             flags = {key: torch.zeros_like(value) for key, value in env.state().items() if key in (*FLAGS, "ended")}
             env.set_state(dict(before) | flags)

@@ -1,4 +1,4 @@
-"""What a ladder is made of, whatever holds an environment: a setting to measure, a loop for the clock, a rung.
+"""Parts of a ladder, whatever holds an environment: a setting to measure, a loop for the clock, a rung.
 
 rungs.py and block_rungs.py hold the rungs themselves. Every rung draws its actions inside the timed loop, on the
 device it steps on.

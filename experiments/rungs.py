@@ -207,7 +207,7 @@ def made(name: str, group: Group, settings: Settings, autoreset_mode: str = "Sam
 
 
 def options_of(settings: Settings) -> dict:
-    """What original and port are both made with, where that is not the default."""
+    """Parameters that original and port are both made with, where these are not the default."""
     return dict(settings.throughput.get("options", {}))
 
 

@@ -1,4 +1,4 @@
-"""Whether a port is its original in Gymnasium: single transitions, whole episodes, distributions of episodes."""
+"""A port compared with its original in Gymnasium: single transitions, whole episodes, distributions of episodes."""
 
 import functools
 import importlib

@@ -43,7 +43,7 @@ class Hash:
 
 
 def first_agent(env, tensor: torch.Tensor) -> torch.Tensor:
-    """What the first agent gets of [B, agents, ...], or the tensor itself where it has no such axis."""
+    """The first agent's part of [B, agents, ...], or the tensor itself where it has no such axis."""
     agents = getattr(env, "num_agents", 1)
     return tensor[:, 0] if agents > 1 and tensor.ndim > 1 and tensor.shape[1] == agents else tensor
 

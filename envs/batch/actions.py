@@ -51,7 +51,9 @@ class Actions:
         """
         tensor = action if isinstance(action, torch.Tensor) else self._from_numpy(action)
         if tensor.dtype not in self.types:
-            raise ValueError(f"action has dtype {_name(tensor.dtype)}; allowed: {', '.join(map(_name, self.types))}")
+            raise ValueError(
+                f"action has dtype {name_of(tensor.dtype)}; allowed: {', '.join(map(name_of, self.types))}"
+            )
         if tensor.shape not in self._shapes:
             allowed = " or ".join(str(tuple(shape)) for shape in self._shapes)
             raise ValueError(f"action has shape {tuple(tensor.shape)}; allowed: {allowed}")
@@ -99,5 +101,5 @@ def place(first: int, shape, axes: tuple[str, ...]) -> str:
     return ", ".join(f"{axis} {int(index)}" for axis, index in zip(axes, found, strict=False))
 
 
-def _name(dtype: torch.dtype) -> str:
+def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

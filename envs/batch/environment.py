@@ -19,7 +19,7 @@ from ..kernels import structs
 from ..policies import MLP, Linear
 from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
 from . import launch
-from .actions import Actions
+from .actions import Actions, name_of
 from .buffers import BANKS, Buffers
 from .launch import Form, Kernels
 from .port import Port, shape_of_policy
@@ -197,7 +197,7 @@ class BatchedEnv(VectorEnv):
         self._outside = launch.validators(self._kernels.text, self.actions.types) if checked_here else {}
 
     def _step_of(self, dtype: torch.dtype) -> str:
-        return "step" if self.lanes > 1 else f"step_{str(dtype).removeprefix('torch.')}"
+        return "step" if self.lanes > 1 else f"step_{name_of(dtype)}"
 
     def _in_phases(self, step: Callable) -> Callable:
         """The step after the phases before it, which are kernels by name or functions of the batch.
@@ -222,7 +222,7 @@ class BatchedEnv(VectorEnv):
         return self._buffers.memory | {"scratch": self._kernels.scratch_bytes}
 
     def _present(self):
-        """What `step` returns, made once, and what `state` does."""
+        """The outputs of `step`, made once, and the rows of `state`."""
         buffers, port = self._buffers, self.port
         obs = self._shown(buffers["state"].T) if self._view else self._of_agents(buffers["obs"])
         self._outputs = (obs, *(self._of_agents(buffers[name]) for name in ("reward", "terminated", "truncated")))

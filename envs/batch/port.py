@@ -56,7 +56,7 @@ class Field:
 
 @dataclass(frozen=True)
 class World:
-    """What a batch is made of besides its size: parameters and scenarios."""
+    """The parameters and scenarios of a batch: all that it is made of besides its size."""
 
     params: Any
     scenarios: int = 0  # of the pool; every episode plays one

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ..checks import nearest
+from .actions import name_of
 from .buffers import BANKS
 from .port import TYPES, Field
 
@@ -159,7 +160,3 @@ def refuse(key: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
 def signed(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory under a signed type of the same width."""
     return tensor.view(SIGNED.get(tensor.dtype, tensor.dtype))
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

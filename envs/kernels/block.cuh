@@ -4,7 +4,7 @@
 // kernel.cuh gives `struct Tables`, where the port has any (pointers to what the scenarios hold), and
 //
 //   struct Environment {
-//       struct Scratch { real state[REALS]; ... };            shared memory; zero when a kernel begins. Where the port declares
+//       struct Scratch { real state[REALS]; ... };            shared memory; begins with anything. Where the port declares
 //                                                             such fields also double doubles[DOUBLES], int integers[INTEGERS]
 //       static const bool FROZEN;                             every episode plays scenario 0
 //       static void start(Scratch&, const Place&, bool fresh);    an episode's first state; fresh: nothing survives from before

@@ -8,7 +8,7 @@ enum : int { GROUPS = LANES <= 32 ? 128 / LANES : 1 };  // environments of a GPU
 static_assert(LANES == 8 || LANES == 16 || LANES % 32 == 0, "lanes are 8, 16, 32, or several warps");
 
 #ifdef __CUDACC__
-#define LANE_WALK 1  // work per node is a walk of one lane over the tasks, not one pass with counters
+#define LANE_WALK 1  // a sum by destination is a walk of its lane over all parts, not one pass with counters
 FN int lane() { return GROUPS == 1 ? int(threadIdx.x) : int(threadIdx.x % LANES); }
 FN void sync() {
     if (GROUPS == 1) __syncthreads();

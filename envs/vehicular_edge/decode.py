@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..batch import BatchedEnv
-from ..batch.actions import place
+from ..batch.actions import name_of, place
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -39,7 +39,7 @@ def _tensor(name: str, value, dtype: torch.dtype, shape: tuple[int, ...], device
     Raises:
         ValueError: names what it is, and what is allowed.
     """
-    kind = str(dtype).removeprefix("torch.")
+    kind = name_of(dtype)
     if device.type == "cpu" and isinstance(value, np.ndarray) and value.dtype == np.dtype(kind):
         value = torch.from_numpy(value if value.flags.carray else np.array(value))  # torch refuses, or warns of, others
     if not isinstance(value, torch.Tensor) or value.dtype != dtype:

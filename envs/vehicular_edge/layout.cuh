@@ -108,7 +108,7 @@ struct Late {
     };
 };
 
-// Memory shared by the lanes of a block; zero when a kernel begins.
+// Memory shared by the lanes of a block; begins with anything.
 struct Scratch {
     alignas(64) real state[STATE_LENGTH];
     union {  // to the end of `decide`, and from there on

@@ -124,7 +124,7 @@ class VehicularEdgeBatch(BatchedEnv):
 
     @functools.cached_property
     def action_groups(self) -> np.ndarray:
-        """Which numbers of an action belong together, see `action_groups.of`."""
+        """Groups of numbers of an action that belong together, see `action_groups.of`."""
         return action_groups.of(self.params)
 
     @property
