@@ -4,6 +4,7 @@ import numpy as np
 
 from . import noise
 from .batch import Port
+from .batch.port import bounds
 
 
 class ArraysEnv:
@@ -20,6 +21,7 @@ class ArraysEnv:
     def __init__(self, form, num_envs: int, port: Port, xp=np, seed: int = 0):
         self.num_envs, self.horizon, self.seed = num_envs, port.of("horizon"), seed
         self._form, self._xp, self._space = form, xp, port.of("action")
+        self._numbers = bounds(self._space)[0].size
         self._index = xp.arange(num_envs, dtype=xp.uint64)
         self.reset()
 
@@ -33,8 +35,12 @@ class ArraysEnv:
         return xp.ascontiguousarray(self.state.T)
 
     def random_actions(self, steps: int):
-        """The documented random policy's actions for the next steps, [steps, B]."""
-        return noise.random_actions(self._space, self.seed, self._index, steps, self.clock, self._xp)
+        """The documented random policy's actions for the next steps, [steps, B] or [steps, B, n]."""
+        xp = self._xp
+        if self._numbers == 1:
+            return noise.random_actions(self._space, self.seed, self._index, steps, self.clock, xp)
+        clocks = range(self.clock, self.clock + steps)
+        return xp.stack([noise.random_numbers(self._space, 1, self.seed, self._index, t, xp)[:, 0] for t in clocks])
 
     def step(self, action):
         """One step with autoreset; returns obs [B, n], reward, terminated, truncated [B]."""

@@ -71,3 +71,26 @@ def random_actions(space, seed: int, index, steps: int, start: int = 0, xp=np):
             half = (word >> xp.uint32(t % 2 * 16)) & xp.uint32(0xFFFF)
             rows.append(((xp.uint32(n) * half) >> xp.uint32(16)).astype(xp.uint8))
     return xp.stack(rows)
+
+
+def random_numbers(space, agents: int, seed: int, index, clock: int, xp=np):
+    """The random policy where an action has several numbers, or several lanes hold an environment.
+
+    Number k of all that an environment's agents do is word k % 4 of the block (environment, k // 4, clock).
+
+    Args:
+        space: of one agent; a Box or MultiDiscrete [n], or a Discrete.
+        index: environments [B].
+
+    Returns:
+        [B, agents, n] int32, of a Box float32.
+    """
+    count = agents * int(np.prod(space.shape, dtype=int))
+    blocks = xp.arange(-(-count // 4), dtype=xp.uint64)
+    words = xp.moveaxis(philox((index[:, None], blocks, clock, RANDOM_POLICY), seed, xp), 0, 2)
+    words = words.reshape(len(index), -1)[:, :count].reshape(len(index), agents, -1)
+    if hasattr(space, "low"):
+        low, high = (xp.asarray(np.ravel(limit).astype(np.float32)) for limit in (space.low, space.high))
+        return low + (high - low) * uniform(words, 0, 1)
+    choices = xp.asarray(np.ravel(getattr(space, "nvec", getattr(space, "n", None))).astype(np.uint64))
+    return (words * choices >> xp.uint64(32)).astype(xp.int32)

@@ -107,17 +107,15 @@ SOURCES = {"gymnasium-vector": gymnasium_vector, "port-cpu": port_cpu}
 
 
 def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Two hidden layers of 64, untrained: observations [B, n] to actions [B], of a Box [B, 1] within its bounds."""
-    port = envs.port(name)
-    n, space = port.of("observation").shape[0], port.of("action")
-    discrete = hasattr(space, "n")
+    """Two hidden layers of 64, untrained: observations [B, n] to actions [B], of a Box [B, m] within its bounds."""
+    (outputs, inputs), space = envs.port(name).policy_shape, envs.port(name).of("action")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = rungs.network(n, int(space.n) if discrete else 1)
+        network = rungs.network(inputs, outputs)
     network.requires_grad_(False).to(device)
-    if discrete:
+    if hasattr(space, "n"):
         return lambda observation: network(observation).argmax(dim=1)
-    low, high = float(space.low[0]), float(space.high[0])
+    low, high = (torch.from_numpy(limit).to(device) for limit in (space.low, space.high))
     return lambda observation: network(observation).clamp(low, high)
 
 

@@ -81,7 +81,7 @@ class Buffers(dict):
         self.memory = dict.fromkeys(("state", "observations", "record", "outputs"), 0)
         for name, size in sizes.items():
             self.memory[name if name == "record" else PARTS.get(name, "outputs")] += size
-        self.memory["scenarios"] = self.bytes_of_tables
+        self.memory["tables"] = self.bytes_of_tables
         self.clear_statistics()
 
     def clear_statistics(self):

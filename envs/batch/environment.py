@@ -182,8 +182,8 @@ class BatchedEnv(VectorEnv):
             form,
             functools.partial(self.port.unit, self._folder, self._world, **choices),
             self.policy_shape,
+            self._buffers.tables,
             **self._buffers,
-            **self._buffers.tables,
             num_envs=self.num_envs,
             group_size=self.group_size,
             tiles_per_group=form.tiles // self.groups,
@@ -218,7 +218,7 @@ class BatchedEnv(VectorEnv):
         return run if phases else step
 
     def memory(self) -> dict[str, int]:
-        """Bytes by part: state, observations, record, outputs, scenarios, and scratch (of one block or thread)."""
+        """Bytes by part: state, observations, record, outputs, tables, and scratch (of one block or thread)."""
         return self._buffers.memory | {"scratch": self._kernels.scratch_bytes}
 
     def _present(self):

@@ -54,15 +54,18 @@ class Kernels:
         form: of the batch.
         unit: the translation unit, of policies with an MLP of some width, or of width 0 all others.
         network_shape: outputs and inputs of such an MLP.
+        tables: of the scenarios, fields of `struct Tables`.
         **fields: of `struct Batch`.
 
     Raises:
+        ValueError: a table that the kernel does not declare so.
         MemoryError: an environment needs more shared memory than a block has.
     """
 
-    def __init__(self, form: Form, unit: Callable[[int], str], network_shape: tuple[int, int], **fields):
+    def __init__(self, form: Form, unit: Callable[[int], str], network_shape: tuple[int, int], tables: dict, **fields):
         self.text = unit(hidden=0)
-        self.batch = structs.struct("Batch", self.text, **fields)
+        structs.require_tables(self.text, tables)
+        self.batch = structs.struct("Batch", self.text, **fields, **tables)
         self.call = structs.struct("Call", self.text, end=form.num_envs)  # the arguments of all
         self._form, self._unit, self._network_shape = form, unit, network_shape
         self._lookups: dict[tuple[int, int], Callable] = {}

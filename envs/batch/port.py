@@ -20,20 +20,9 @@ from ..spaces import MODES, Box, Discrete, MultiDiscrete
 
 TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
 # Names in a state and in info that are every batch's.
-RESERVED = (
-    "state",
-    "doubles",
-    "integers",
-    "elapsed",
-    "episode",
-    "scenario",
-    "terminated",
-    "truncated",
-    "active",
-    "ended",
-)
-RESERVED += ("ended", "final_obs", "_final_obs", "episode_return", "episode_length", "running_return", "is_reset")
-RESERVED += ("bounds", "clock", "seed", "params", "pool")
+RESERVED = {"state", "doubles", "integers", "elapsed", "episode", "scenario", "terminated", "truncated", "active"}
+RESERVED |= {"ended", "final_obs", "_final_obs", "episode_return", "episode_length", "running_return", "is_reset"}
+RESERVED |= {"bounds", "clock", "seed", "params", "pool"}
 TYPES = ("real", "float64", "int32")  # of state fields: the batch's dtype, and two that are the same in every batch
 Space = Box | Discrete | MultiDiscrete
 

@@ -117,14 +117,17 @@ class States:
         refuse(field.name, values, wrong, allowed)
 
     def _require_unfinished(self, found: Mapping[str, torch.Tensor], mask: torch.Tensor | None):
-        """Raises ValueError where an environment would be at the step limit although its episode has not ended."""
+        """Raises ValueError where an episode that has not ended is at the step limit, or has no agent left."""
         rows = {**self.rows, **found}
         elapsed = rows["elapsed"].to(torch.int64)
         ended = rows["ended"] if "ended" in rows else rows["terminated"] | rows["truncated"]
         limit = self._highest["elapsed"]
-        wrong = (elapsed == limit) & (~ended | self._restarts)
-        wrong = wrong if mask is None else wrong & mask
-        refuse("elapsed", elapsed, wrong, f"in 0 .. {limit - 1}, its episode being unfinished")
+        running = ~ended | self._restarts
+        running = running if mask is None else running & mask
+        refuse("elapsed", elapsed, running & (elapsed == limit), f"in 0 .. {limit - 1}, its episode being unfinished")
+        if "active" in rows:
+            anybody = rows["active"].any(dim=1)
+            refuse("active", anybody, running & ~anybody, "True for some agent, its episode being unfinished")
 
 
 def array(key: str, value, *shapes: tuple[int, ...]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 // The batched environment around one Environment that several lanes hold, see lanes.cuh: on the GPU a group or a block of threads,
 // on the CPU a thread after all. tile.cuh is its sibling for what one thread can hold.
 //
-// kernel.cuh gives `struct Tables`, where the port has any (pointers to what the scenarios hold), and
+// kernel.cuh gives `struct Tables`, where the port has any (pointers to what the scenarios hold, null where it makes none), and
 //
 //   struct Environment {
 //       struct Scratch { real state[REALS]; ... };            shared memory; begins with anything. Where the port declares
@@ -193,16 +193,16 @@ FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (inert) {
         stand(b, e, s);
     } else {
-        float* const cycles = b.metrics + (e + 1) * METRICS;  // its last two: of reading an action, of all
+        float* const after = b.metrics + (e + 1) * METRICS;  // the last two before: of reading an action, of all
         Watch whole, reading;
         Episode episode;
         load(b, e, s, episode);
         reading.restart();
         read(call, e, s);
-        reading.lap(cycles[-2]);
+        reading.lap(after - 2);
         advance(b, e, s, episode, true);
         save(b, e, s, episode);
-        whole.lap(cycles[-1]);
+        whole.lap(after - 1);
     }
     if (lane() == 0) b.clock[e] += 1;
 }

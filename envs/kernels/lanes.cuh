@@ -55,14 +55,14 @@ struct Watch {
     FN Watch() : last(now()) {}
     FN void restart() { last = now(); }
     // Notes the cycles since the last call; lanes have synchronised.
-    FN void lap(float& cycles) {
+    FN void lap(float* cycles) {
         const i64 time = now();
-        if (lane() == 0) cycles = float(time - last);
+        if (lane() == 0) *cycles = float(time - last);
         last = time;
     }
 #else
     FN void restart() {}
-    FN void lap(float&) {}
+    FN void lap(const float*) {}
 #endif
 };
 

@@ -3,11 +3,16 @@
 import ctypes
 import functools
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import torch
 
+from ..checks import nearest
+
 EIGHT_BYTES = {"i64": ctypes.c_longlong, "u64": ctypes.c_ulonglong, "double": ctypes.c_double}
+KEPT_AS = {"float": torch.float32, "double": torch.float64, "int": torch.int32, "i64": torch.int64, "u64": torch.uint64}
+KEPT_AS |= {"u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32}
 NUMBER = re.compile(r"(?:const )?(?:struct )?(\w+)(\*?) (\w+);")
 FUNCTION = re.compile(r"\w+ \(\*(\w+)\)\(.*\);")
 
@@ -63,3 +68,20 @@ def fill(made: ctypes.Structure, **values):
     """
     for field, value in values.items():
         setattr(made, field, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+
+
+def require_tables(text: str, tables: Mapping[str, torch.Tensor]):
+    """Checks tensors against the pointers of `struct Tables`; those to a type of the source's own, by name alone.
+
+    Raises:
+        ValueError: the struct has no such pointer, or one to numbers of another type.
+    """
+    body = re.search(r"^struct Tables \{\n(.*?)\n\};", text, re.DOTALL | re.MULTILINE)[1]
+    declared = {found[3]: found[1] for found in map(NUMBER.match, map(str.strip, body.splitlines())) if found}
+    real = re.search(r"^#define REAL (\w+)$", text, re.MULTILINE)[1]
+    for name, table in tables.items():
+        if name not in declared:
+            raise ValueError(f"struct Tables has no {name!r}{nearest(name, declared)}")
+        kind = KEPT_AS.get(real if declared[name] == "real" else declared[name], table.dtype)
+        if table.dtype != kind:
+            raise ValueError(f"struct Tables: {name} is {declared[name]}, {kind}; the table is {table.dtype}")

@@ -5,7 +5,8 @@
 //
 //   struct Environment {
 //       static constexpr int RETURN_PER_STEP;      the return of an episode by its length, where it follows from that, or 0
-//       static void reset(State&, const Place&, const u32* words);                    words: four random ones of this episode
+//       static void reset(State&, const Place&, const u32* words);                    words: four random ones of this episode,
+//                                                                                 of which the first chose its scenario
 //       static void step(State&, Action, const Place&, Outcome&);                     without branches that depend on the state
 //       static void observe(const State&, const Place&, float* obs);
 //       static float episode_return(int length, bool terminated);    where it follows from these (RUNNING_RETURN 0)

@@ -27,11 +27,11 @@ struct Environment {
         Watch watch;
         x.foresee();
         decide(s, x);
-        watch.lap(cycles[0]);
+        watch.lap(cycles);
         noma(s, x);
-        watch.lap(cycles[1]);
+        watch.lap(cycles + 1);
         update_queues(s, x, record);
-        watch.lap(cycles[2]);
+        watch.lap(cycles + 2);
         out.reward[0] = float(judge(s, x, metrics, record));
         if (TRACE) {
             trace(s, x, record);

@@ -217,3 +217,18 @@ def test_a_batch_can_be_made_of_a_port_and_its_folder():
     assert env.reset()[0].shape == (3, 7)
     with pytest.raises(ValueError, match="scenarios=5 must be an integer from 1 to 4"):
         envs.BatchedEnv(port("counters"), folder("counters"), 3, scenarios=5)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"wait": np.zeros(2)}, "struct Tables has no 'wait'; did you mean 'weight'"),
+        ({"weight": np.zeros(2)}, "weight is real, torch.float32; the table is torch.float64"),
+        ({"patience": np.zeros(2, np.int64)}, "patience is int, torch.int32; the table is torch.int64"),
+    ],
+)
+def test_a_table_that_the_kernel_does_not_declare_so_is_refused(table, message):
+    declared = port("counters")
+    world = dataclasses.replace(declared.world(declared, None, {}), tables=lambda dtype, num_envs: table)
+    with pytest.raises(ValueError, match=message):
+        envs.BatchedEnv(dataclasses.replace(declared, world=lambda *given: world), folder("counters"), 3)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.contract.batches import (
+    APART,
     DEVICES,
     DRAWN,
     MODES,
@@ -247,3 +248,14 @@ def test_every_key_of_a_state_is_documented(name):
     for key in make(name, autoreset_mode="NextStep").state():
         assert key in documented
     assert set(WHOLE) <= set(documented.replace(",", "").replace(";", "").replace(":", "").split())
+
+
+@pytest.mark.parametrize("name", APART)
+def test_an_episode_that_goes_on_has_an_agent_left(name):
+    env = make(name, autoreset_mode="Disabled")
+    nobody = np.ones((env.num_envs, env.num_agents), dtype=bool)
+    nobody[2] = False
+    over = np.arange(env.num_envs) == 2
+    refused(env, {"active": nobody}, "active=False of environment 2 must be True for some agent")
+    env.set_state({"active": nobody}, ~over)  # the others have some
+    env.set_state({"active": nobody, "ended": over})

@@ -208,18 +208,11 @@ def test_seeds_environments_and_steps_have_random_actions_of_their_own(name):
 
 
 def documented_actions(env, seed: int, first_index: int, steps: int) -> np.ndarray:
-    """The random policy [steps, B, ...]: of several lanes or numbers, number k is word k % 4 of block k / 4."""
+    """The random policy [steps, B, ...] in array code."""
     index, space = first_index + np.arange(env.num_envs), env.single_action_space
     if env.lanes == 1 and env.actions.numbers == 1:
         return noise.random_actions(space, seed, index, steps)
-    count = env.actions.numbers * env.num_agents
-    blocks, clock = np.arange(-(-count // 4)), np.arange(steps)[:, None, None]
-    words = noise.philox((index[:, None], blocks, clock, noise.RANDOM_POLICY), seed)  # [4, steps, B, blocks]
-    words = np.moveaxis(words, 0, -1).reshape(steps, env.num_envs, -1)[..., :count]
-    low, high = (np.tile(limit, env.num_agents) for limit in (env.actions.low, env.actions.high))
-    if env.actions.stored_type.is_floating_point:
-        return noise.uniform(words, low, high, np.float32)
-    return (words.astype(np.uint64) * (high + 1).astype(np.uint64)) >> np.uint64(32)
+    return np.stack([noise.random_numbers(space, env.num_agents, seed, index, t) for t in range(steps)])
 
 
 @pytest.mark.parametrize("device", DEVICES)

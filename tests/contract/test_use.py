@@ -125,7 +125,7 @@ def test_memory_per_environment_does_not_depend_on_their_number(name):
     batches = [make(name, count) for count in counts]
     assert len({env.bytes_per_env for env in batches}) == 1
     parts = batches[-1].memory()
-    assert set(parts) == {"state", "observations", "record", "outputs", "scenarios", "scratch"}
+    assert set(parts) == {"state", "observations", "record", "outputs", "tables", "scratch"}
     assert parts["state"] == counts[-1] * sum(rows.nbytes // counts[-1] for rows in batches[-1].fields().values())
 
 

@@ -7,6 +7,7 @@ the default sizes, few live at once: a step of a thousand environments needs 0.2
 from typing import Any, NamedTuple
 
 from ... import noise
+from ...spaces import Box
 from ..params import DRIFTS, Params, state_shapes
 from .numbering import Array
 from .operations import Decision, cost, noma, offloading, over, queue_update, reported
@@ -123,12 +124,5 @@ def observe(xp, tables: Tables, state: dict[str, Array], t) -> Array:
 
 
 def random_action(xp, params: Params, seed: int, environments: Array, clock: int) -> Array:
-    """Actions of the random policy in environments [B] at a step clock: [B, 2, A] float32 in [0, 1).
-
-    Entry k of agent g is word (g A + k) mod 4 of the Philox block (environment, (g A + k) // 4, clock, RANDOM_POLICY).
-    """
-    numbers = 2 * params.action_length
-    block = xp.arange(-(-numbers // 4), dtype=xp.uint64)
-    words = noise.philox((environments[:, None], block, clock, noise.RANDOM_POLICY), seed, xp)
-    unit = noise.uniform(xp.moveaxis(words, 0, 2), 0.0, 1.0, xp.float32)
-    return unit.reshape(len(environments), -1)[:, :numbers].reshape(len(environments), 2, -1)
+    """Actions of the random policy in environments [B] at a step clock: [B, 2, A] float32 in [0, 1)."""
+    return noise.random_numbers(Box(0.0, 1.0, (params.action_length,)), 2, seed, environments, clock, xp)
