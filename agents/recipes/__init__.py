@@ -1,10 +1,10 @@
-"""The recipe of each environment, <environment>.yaml: how PPO trains on it, and what its learning experiment measures
-where it has one (Gymnasium's environments do).
+"""The recipe of each environment, <environment>.yaml: how algorithms train on it, and what its learning experiment
+measures where it has one (Gymnasium's environments do).
 
-    ppo: {recipe: solve, seed: 0, ...}      a recipe of agents/settings.py and what differs from it
-    learning: {solved: 475, quick: {...}, full: {...}}
+    ppo: {recipe: solve, seed: 0, ...}      of an algorithm by its name: one of its recipes, and what differs from it
+    learning: {solved: 475, quick: {ppo: {...}}, full: {ppo: {...}}}
 
-The fields of PPO are checked by `ppo.config_of`, everything else here. LAYOUT says what may stand where.
+The fields of an algorithm are checked by its `config_of`, everything else here. LAYOUT says what may stand where.
 """
 
 import difflib
@@ -13,29 +13,32 @@ from pathlib import Path
 
 import yaml
 
+from lockstep import agents
+
 FOLDER = Path(__file__).parent
 NUMBER, COUNT, TEXT = "a number", "a whole number of at least 1", "text"
-PPO = "fields of PPO by name"  # recipe, and any field of ppo.Config
+SETTINGS = "settings by name"  # recipe, and any field of the algorithm's Config
 
 # Keys that end in ? may be left out. [x] is a list of x.
 PEER = {"agent": TEXT, "seeds": COUNT, "threads?": COUNT}
 SCALE = {
     "curves?": {"seeds": COUNT, "points": COUNT, "episodes": COUNT},
     "solve?": {"warm": COUNT, "cold?": COUNT, "first?": COUNT, "peers?": [PEER]},
-    "together?": [{"ppo": PPO, "devices?": [TEXT]}],
-    "rates?": [{"ppo": PPO, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT], "threads?": COUNT}],
-    "scaling?": {"ppo": PPO, "num_envs": [COUNT], "blocks": COUNT, "seeds": COUNT, "seconds?": NUMBER},
-    "ablations?": [{"variant": TEXT, "ppo": PPO, "seeds?": COUNT, "blocks?": COUNT, "devices?": [TEXT]}],
+    "together?": [{"settings": SETTINGS, "devices?": [TEXT]}],
+    "rates?": [{"settings": SETTINGS, "agents": [TEXT], "blocks": COUNT, "devices?": [TEXT], "threads?": COUNT}],
+    "scaling?": {"settings": SETTINGS, "num_envs": [COUNT], "blocks": COUNT, "seeds": COUNT, "seconds?": NUMBER},
+    "ablations?": [{"variant": TEXT, "settings": SETTINGS, "seeds?": COUNT, "blocks?": COUNT, "devices?": [TEXT]}],
 }
+BY_ALGORITHM = {f"{name}?": SCALE for name in agents.names()}
 LAYOUT = {
-    "ppo": PPO,
+    **{f"{name}?": SETTINGS for name in agents.names()},
     "learning?": {
         "solved?": NUMBER,  # mean greedy return that stops a run to solve
         "aim?": NUMBER,  # greedy return in the original that is asked for
         "above_random?": NUMBER,  # how far above a random policy's return the trained one must come
         "reference?": {"score": NUMBER, "source": TEXT},  # published, for comparison
-        "quick": SCALE,
-        "full": SCALE,
+        "quick": BY_ALGORITHM,
+        "full": BY_ALGORITHM,
     },
 }
 
@@ -50,7 +53,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(environment: str, folder: Path = FOLDER) -> dict:
-    """What <environment>.yaml says: a dict with `ppo`, and `learning` where there is such an experiment.
+    """What <environment>.yaml says: a dict of algorithms, and with `learning` where there is such an experiment.
 
     Raises:
         RecipeError: names the file, the key, and what would be right.
@@ -58,6 +61,18 @@ def load(environment: str, folder: Path = FOLDER) -> dict:
     if environment not in names(folder):
         raise RecipeError(f"there is no agents/recipes/{environment}.yaml{nearest(environment, names(folder))}")
     return read(folder / f"{environment}.yaml", f"agents/recipes/{environment}.yaml")
+
+
+def of(environment: str, algorithm: str) -> dict:
+    """The settings of an algorithm in an environment's recipe; RecipeError as `load` and `section`."""
+    return section(load(environment), algorithm, f"agents/recipes/{environment}.yaml")
+
+
+def section(content: Mapping, algorithm: str, name: str) -> dict:
+    """The settings of an algorithm in what `read` gave; RecipeError with the file's name where there are none."""
+    if algorithm not in content:
+        raise RecipeError(f"{name}: the key {algorithm!r} is missing")
+    return dict(content[algorithm])
 
 
 def is_file(recipe: str | Path) -> bool:
@@ -84,10 +99,10 @@ def read(path: Path, name: str | None = None) -> dict:
     return content
 
 
-def write(path: Path, ppo: Mapping, comment: str) -> None:
-    """Writes a file that `read` reads: fields of PPO, tuples as lists."""
-    plain = {field: list(value) if isinstance(value, tuple) else value for field, value in ppo.items()}
-    path.write_text(f"# {comment}\n" + yaml.safe_dump({"ppo": plain}, sort_keys=False), "utf-8")
+def write(path: Path, algorithm: str, settings: Mapping, comment: str) -> None:
+    """Writes a file that `read` reads: settings of an algorithm, tuples as lists."""
+    plain = {field: list(value) if isinstance(value, tuple) else value for field, value in settings.items()}
+    path.write_text(f"# {comment}\n" + yaml.safe_dump({algorithm: plain}, sort_keys=False), "utf-8")
 
 
 def check(value: object, layout: object, place: str) -> None:
@@ -99,7 +114,7 @@ def check(value: object, layout: object, place: str) -> None:
             raise RecipeError(f"{place}: {value!r} must be a list with something in it")
         for number, item in enumerate(value):
             check(item, layout[0], f"{place}[{number}]")
-    elif layout == PPO:
+    elif layout == SETTINGS:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise RecipeError(f"{place}: {value!r} must be {layout}, as in {{recipe: cleanrl, num_envs: 256}}")
     elif not fits(value, layout):

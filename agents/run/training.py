@@ -9,16 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from lockstep import envs
+from lockstep.agents import recipes
 
-from . import checkpoint, config, evaluation, recipes
-from .log import Log
+from . import checkpoint, config, evaluation, log
+from .algorithm import Algorithm
+from .config import Settings
+from .ranks import Ranks
 
+A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
-SHAPES = ("hidden", "shared", "members", "share", "groups", "agent_id")  # settings that decide what weights there are
 PACKAGES = ("torch", "numpy", "gymnasium")
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
@@ -45,34 +49,33 @@ class Checks:
         solved: the mean return that two checks in succession must reach; None: the run goes on to its end.
     """
 
-    def __init__(self, environment: str, solved: float | None = None, device="cpu", member: int = 0):
+    def __init__(self, environment: str, solved: float | None = None, device="cpu"):
         self.episodes = evaluation.PortEpisodes(environment, device=device)
-        self.solved, self.member = solved, member
+        self.solved = solved
         self.scores: list[tuple[int, float]] = []  # environment steps, mean return
 
-    def __call__(self, run) -> bool:
-        policy = run.policy(member=self.member) or (lambda obs: run.act(obs, member=self.member))
-        self.scores.append((run.env_steps, float(self.episodes.play(policy).returns.mean())))
+    def __call__(self, run: Algorithm) -> bool:
+        self.scores.append((run.env_steps, float(self.episodes.play(run.policy() or run.act).returns.mean())))
         last = [score for _, score in self.scores[-2:]]
         return self.solved is not None and len(last) == 2 and min(last) >= self.solved
 
 
 def train(
-    algorithm: type,
+    algorithm: type[A],
     environment,
-    settings,
+    settings: Settings,
     device="cpu",
     *,
     output: str | Path | None = None,
     resume: str | Path | None = None,
     init_from: str | Path | None = None,
-    check: Callable[[object], bool] | None = None,
+    check: Callable[[A], bool] | None = None,
     quiet: bool = True,
-):
+) -> A:
     """Runs an algorithm to its end.
 
     Args:
-        algorithm: `PPO`.
+        algorithm: a class, as `agents.algorithm` finds it by name.
         environment, settings, device: what it is made of.
         output: a folder for progress.csv, checkpoint.pt and config.yaml, a recipe of these settings; None: nothing is
             written. Without `resume` it must hold no checkpoint.
@@ -104,7 +107,7 @@ def train(
         raise ValueError("resume and init_from exclude each other: a run that goes on has its weights")
     if resume is not None:
         resume = file_of(resume)
-        kept = checkpoint.of_run(resume)
+        kept = checkpoint.of_run(resume, algorithm.name)
         checkpoint.require_same(kept["config"], described, MAY_DIFFER)
     run = algorithm(environment, settings, device)
     if kept is not None:
@@ -117,7 +120,8 @@ def train(
     writes = output is not None and run.ranks.rank == 0
     if writes:
         Path(output).mkdir(parents=True, exist_ok=True)
-        recipes.write(Path(output) / CONFIG, dataclasses.asdict(settings), f"Of {described['environment']}.")
+        plain = dataclasses.asdict(settings)
+        recipes.write(Path(output) / CONFIG, algorithm.name, plain, f"Of {described['environment']}.")
     path = Path(output) / CHECKPOINT if writes else None
     start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)
 
@@ -127,8 +131,8 @@ def train(
         states = run.ranks.gather(run.state())
         if path is not None:
             versions = {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)}
-            content = {"config": described, "states": states, "wall_s": time.perf_counter() - start}
-            checkpoint.save(path, content | {"versions": versions})
+            content = {"algorithm": algorithm.name, "config": described, "states": states}
+            checkpoint.save(path, content | {"wall_s": time.perf_counter() - start, "versions": versions})
 
     def tell() -> None:
         problem = ""
@@ -140,12 +144,18 @@ def train(
             save()
             where = f"; the parameters in {path} are finite" if path else ""
             raise FloatingPointError(f"{problem or 'something in another process is not finite'}{where}")
-        log.row(over_ranks(row, run.ranks))
+        written.row(over_ranks(row, run.ranks))
 
     progress = Path(output) / PROGRESS if writes else None
     after = run.iteration if kept is not None else None
     with (
-        Log(progress, settings.total_steps, resume_after=after, quiet=quiet or run.ranks.rank > 0) as log,
+        log.Log(
+            progress,
+            settings.total_steps,
+            (*log.COLUMNS, *algorithm.COLUMNS),
+            resume_after=after,
+            quiet=quiet or run.ranks.rank > 0,
+        ) as written,
         interruption() as received,
     ):
         rows = Rows(run, start)
@@ -153,7 +163,7 @@ def train(
             earlier = run.env_steps
             run.iterate()
             saves = settings.save_every and _passed(earlier, run.env_steps, settings.save_every)
-            signalled, due = run.ranks.most([received[0] if received else 0, log.due()])
+            signalled, due = run.ranks.most([received[0] if received else 0, written.due()])
             tells = bool(signalled or due or saves or run.iteration == run.iterations)
             if tells:  # before anything is saved, so that a checkpoint was looked at
                 tell()
@@ -176,11 +186,11 @@ def train(
     return run
 
 
-def load(algorithm: type, settings: type, path: str | Path, device="cpu", environment=None):
+def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -> A:
     """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
 
     Args:
-        algorithm: `PPO`; settings: its `Config`.
+        algorithm: a class, as `agents.algorithm` finds it by name.
         path: a checkpoint of one process, or its folder.
         device: where the run is to be, whichever it was trained on.
         environment: as the algorithm takes it, which then begins anew with the checkpoint's weights and normaliser;
@@ -190,7 +200,7 @@ def load(algorithm: type, settings: type, path: str | Path, device="cpu", enviro
         ValueError: names the file and what does not fit.
     """
     path = file_of(path)
-    kept = checkpoint.of_run(path)
+    kept = checkpoint.of_run(path, algorithm.name)
     if len(kept["states"]) != 1:
         raise ValueError(f"checkpoint {path} is of {len(kept['states'])} processes; only one of one process is loaded")
     given = dict(kept["config"])
@@ -198,7 +208,9 @@ def load(algorithm: type, settings: type, path: str | Path, device="cpu", enviro
     if environment is None and name not in envs.names():
         raise ValueError(f"checkpoint {path}: {name!r} is no environment of envs; give yours as environment=...")
     try:
-        run = algorithm(name if environment is None else environment, config.replaced(settings(), given), device)
+        run = algorithm(
+            name if environment is None else environment, config.replaced(algorithm.Config(), given), device
+        )
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit: {error}") from error
     if environment is None:
@@ -208,26 +220,25 @@ def load(algorithm: type, settings: type, path: str | Path, device="cpu", enviro
     return run
 
 
-def restore(run, state: Mapping, path: Path) -> None:
+def restore(run: Algorithm, state: Mapping, path: Path) -> None:
     """Continues from a checkpoint's state; ValueError names the file and what does not fit."""
     try:
-        checkpoint.require_like(state, run.state() | {"experience": {}})  # whose parts the environment decides
-        if not state["parameters"].isfinite().all():
-            raise ValueError("state['parameters'] must be finite")
+        own = run.state()
+        checkpoint.require_like(state, own | {"environment": {}} if "environment" in own else own)
+        checkpoint.require_finite(state, run.weights())
         run.load_state(state)
     except (ValueError, KeyError) as error:  # a port takes no state that is not finite
-        problem = f"state['experience'] has no {error}" if isinstance(error, KeyError) else error
+        problem = f"the environment's state has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"checkpoint {path} cannot be continued: {problem}") from error
 
 
-def initialise(run, path: Path) -> None:
-    """Begins with the weights and the normaliser of a checkpoint; ValueError names the file and what does not fit."""
-    kept = checkpoint.of_run(path)
-    own = dataclasses.asdict(run.config)
-    shapes = {name: kept["config"].get(name) for name in SHAPES}
+def initialise(run: Algorithm, path: Path) -> None:
+    """Begins with the weights of a checkpoint; ValueError names the file and what does not fit."""
+    kept = checkpoint.of_run(path, run.name)
+    shapes = {name: kept["config"].get(name) for name in run.SHAPES}
     try:
-        checkpoint.require_same(shapes, {name: own[name] for name in SHAPES})
-        run.load_policy(kept["states"][0])
+        checkpoint.require_same(shapes, {name: getattr(run.config, name) for name in run.SHAPES})
+        run.load_weights(kept["states"][0])
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit these networks: {error}") from error
 
@@ -240,31 +251,31 @@ def file_of(path: str | Path) -> Path:
 class Rows:
     """The rows of a log."""
 
-    def __init__(self, run, start: float):
+    def __init__(self, run: Algorithm, start: float):
         self.run, self.start = run, start
         self.steps, self.time = run.env_steps, time.perf_counter()
 
     def next(self) -> dict:
         """A row of what happened since the last one; waits for the device."""
-        figures = self.run.statistics()
+        metrics = self.run.statistics()
         steps, now = self.run.env_steps, time.perf_counter()
         rate = (steps - self.steps) / (now - self.time)
         self.steps, self.time = steps, now
         place = {"iteration": self.run.iteration, "env_steps": steps, "wall_s": now - self.start, "steps_per_s": rate}
-        return place | figures
+        return place | metrics
 
 
-def over_ranks(row: dict, ranks) -> dict:
-    """The row with the episodes of all processes; its other figures are already those of all, or of the first."""
+def over_ranks(row: dict, ranks: Ranks) -> dict:
+    """The row with the episodes of all processes; its other metrics are already those of all, or of the first."""
     if ranks.size == 1:
         return row
-    means = ("episode_return", "episode_length")
-    count = row["episodes"]
+    episodes, *means = log.OF_EPISODES
+    count = row[episodes]
     sums = [count, *(count * row[name] if count else 0.0 for name in means)]  # a mean over no episodes is NaN
     total = torch.tensor(sums, dtype=torch.float64, device=ranks.device)
     ranks.reduce(total)
     count, *sums = total.tolist()
-    return row | {"episodes": count, **dict(zip(means, (s / count if count else math.nan for s in sums), strict=True))}
+    return row | {episodes: count, **dict(zip(means, (s / count if count else math.nan for s in sums), strict=True))}
 
 
 @contextlib.contextmanager

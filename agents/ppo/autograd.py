@@ -1,6 +1,6 @@
 """The update of PPO with torch's automatic differentiation: any network and distribution, any device.
 
-`learner.py` does the same for the common case on the CPU, several times as fast, and is tested against this. On a GPU
+`compiled.py` does the same for the common case on the CPU, several times as fast, and is tested against this. On a GPU
 an operation of torch is a node of the graph or more, and the graph is about as long as it has nodes: whatever can be
 is computed once for all minibatches of an epoch.
 
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import mse_loss
 
+from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.parts.distributions import Distribution
 from lockstep.envs.checks import require_memory
 
-from .distribution import Distribution
-from .experience import over, wide
-from .networks import Networks
+from .rollout_buffer import over, wide
 from .update import ADAM_BETAS, ADAM_EPS, Update
 
 NEVER = 2**62  # more updates than there are
@@ -39,7 +39,7 @@ class Autograd(Update):
 
     def __init__(
         self,
-        networks: Networks,
+        networks: ActorCritic,
         distribution: Distribution,
         batch: Mapping[str, torch.Tensor],
         rate: torch.Tensor,
@@ -53,7 +53,7 @@ class Autograd(Update):
         self._by_component = batch["log_prob"].dim() == 2
         betas = torch.tensor(ADAM_BETAS, dtype=torch.float64, device=networks.device)
         self._shares, self._log_betas = (1 - betas).float(), betas.log().float()  # [2]
-        # Half a squared error is the value's loss; of the other four figures a mean is a mean.
+        # Half a squared error is the value's loss; of the other four metrics a mean is a mean.
         self._factors = torch.tensor([1, 0.5, 1, 1, 1], device=networks.device)
         self._one = torch.ones(networks.learners, device=networks.device)
         self._zero = torch.zeros((), device=networks.device)  # a number in its place would be filled in anew each time
@@ -116,7 +116,7 @@ class Autograd(Update):
         return count.clamp(min=1).float(), mean.float(), variance.clamp(min=0).sqrt().float()
 
     def _gradient(self, given: Mapping[str, torch.Tensor], weights: torch.Tensor) -> torch.Tensor:
-        """One shard's part of the gradient and of the five first figures of a minibatch, [L, P + 5]."""
+        """One shard's part of the gradient and of the five first metrics of a minibatch, [L, P + 5]."""
         out, value = self.networks(given["obs"])
         free = self.networks.leaves.get("free")
         free = None if free is None else free.unsqueeze(1)
@@ -171,11 +171,11 @@ class Autograd(Update):
 
     @torch.no_grad()
     def _tell(self, means: torch.Tensor, norms: torch.Tensor, stopped: torch.Tensor, weights: torch.Tensor) -> None:
-        """Takes an epoch's means [M, L, 5], norms [M, L] and who had stopped [M, L] into figures and first_bad."""
+        """Takes an epoch's means [M, L, 5], norms [M, L] and who had stopped [M, L] into metrics and first_bad."""
         losses = (means * weights.T)[:, :, :3].sum(dim=2)
         bad = (~torch.stack([losses, norms]).isfinite() & ~stopped).any(dim=2)  # [2, M]
         number = torch.where(bad, self.updates + torch.arange(len(norms), device=norms.device), NEVER).amin(dim=1)
         self.first_bad.copy_(torch.where((number < NEVER) & (self.first_bad < 0), number, self.first_bad))
         self.updates += len(norms)
         told = torch.cat([means, norms.unsqueeze(2), torch.ones_like(norms).unsqueeze(2)], dim=2).double()
-        self.figures += torch.where(stopped.unsqueeze(2), 0.0, told).sum(dim=0)
+        self.metrics += torch.where(stopped.unsqueeze(2), 0.0, told).sum(dim=0)

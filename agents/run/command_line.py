@@ -7,16 +7,16 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
-from lockstep import envs
+from lockstep import agents, envs
 from lockstep.envs.checks import nearest
 
 from . import checkpoint, config, evaluation, training
+from .algorithm import Algorithm
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,8 +56,9 @@ def _finite(word: str) -> float:
     return number
 
 
-def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_of: Callable) -> None:
+def main(name: str) -> None:
     """`python -m lockstep.agents.<name> <environment>`: trains, then plays episodes in the original."""
+    algorithm = agents.algorithm(name)
     program = f"python -m lockstep.agents.{name}"
     parser = Parser(
         prog=program,
@@ -65,7 +66,7 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
         allow_abbrev=False,
     )
     parser.add_argument("environment", help=f"one of: {', '.join(envs.names())}")
-    known = ", ".join(recipes)
+    known = ", ".join(algorithm.RECIPES)
     parser.add_argument("--recipe", help=f"{known}, or a file *.yaml; without it agents/recipes/<environment>.yaml")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index> (default: cpu)")
     files = f"{training.PROGRESS}, {training.CHECKPOINT} and {training.CONFIG}"
@@ -84,7 +85,8 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
     parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     config.add_options(
-        parser.add_argument_group(f"settings, which replace the recipe's [{next(iter(recipes))}'s]"), settings
+        parser.add_argument_group(f"settings, which replace the recipe's [{next(iter(algorithm.RECIPES))}'s]"),
+        algorithm.Config,
     )
     given = parser.parse()
     environment, recipe, device, episodes, stop_at, quiet = (
@@ -94,11 +96,11 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
     try:
         envs.port(environment)  # an unknown name is told before anything else
         if resume is None or recipe is not None:
-            chosen = settings_of(environment, recipe, **given)
+            chosen = config.config_of(algorithm, environment, recipe, **given)
         else:
-            kept = checkpoint.of_run(training.file_of(resume))["config"]
-            fields = [field.name for field in dataclasses.fields(settings) if field.name in kept]
-            chosen = config.replaced(settings(), {name: kept[name] for name in fields} | given)
+            kept = checkpoint.of_run(training.file_of(resume), name)["config"]
+            fields = [field.name for field in dataclasses.fields(algorithm.Config) if field.name in kept]
+            chosen = config.replaced(algorithm.Config(), {field: kept[field] for field in fields} | given)
         output = training.file_of(resume).parent if resume is not None and output is None else output
         if output is not None:
             training.require_free(output, resume)
@@ -126,7 +128,7 @@ def main(name: str, algorithm: type, settings: type, recipes: Mapping, settings_
         raise SystemExit(f"error: {error}") from None
 
 
-def _tell(run, environment: str, episodes: int) -> None:
+def _tell(run: Algorithm, environment: str, episodes: int) -> None:
     """Scores of what was trained, in the original, beside a random policy."""
     torch.manual_seed(run.config.seed)  # of the sampled policy
     rows = {
@@ -134,7 +136,7 @@ def _tell(run, environment: str, episodes: int) -> None:
         "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False), episodes),
         "random": lambda: evaluation.random_policy(environment, episodes),
     }
-    member = " of member 0" if run.config.members > 1 else ""
+    member = " of member 0" if getattr(run.config, "population", 1) > 1 else ""
     print(f"{run.env_steps:,} steps; mean return{member} of {episodes} episodes in the original:")
     for policy, play in rows.items():
         returns = play().returns

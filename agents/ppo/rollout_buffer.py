@@ -1,4 +1,4 @@
-"""The rows of one iteration: T steps of all environments under the policy, by torch or inside the environment's kernel.
+"""The rollout buffer: T steps of all environments under the policy, by torch or inside the environment's kernel.
 
 Axes: T steps, B environments, A agents, N = B x A rows of a step, L learners, S shards, n observation components.
 """
@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lockstep import envs
+from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.parts.distributions import Distribution
+from lockstep.agents.parts.noise import Noise
+from lockstep.agents.parts.normaliser import Normaliser
+from lockstep.agents.run import contract
 from lockstep.envs.checks import require_memory
 
-from . import contract
-from .distribution import Distribution
-from .networks import Networks
-from .normaliser import Normaliser
-from .rollout import Noise
 
-
-def modules(networks: Networks, learner: int = 0, greedy: bool = False) -> envs.MLP:
+def modules(networks: ActorCritic, learner: int = 0, greedy: bool = False) -> envs.MLP:
     """One learner's networks as `env.rollout` takes them; they share the numbers that are trained."""
     free = networks.parts(networks.parameters).get("free")
     return envs.MLP(*networks.sequential(learner), log_std=None if free is None else free[learner], greedy=greedy)
@@ -34,8 +33,8 @@ def over(flags: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return flags.view(*flags.shape, *[1] * (rows.dim() - flags.dim()))
 
 
-class Experience:
-    """Buffers of an iteration, and `collect`, which fills them.
+class RolloutBuffer:
+    """The rows of an iteration, and `collect`, which fills them.
 
     Args:
         env: of B environments, SAME_STEP; see `PPO`.
@@ -60,7 +59,7 @@ class Experience:
     def __init__(
         self,
         env,
-        networks: Networks,
+        networks: ActorCritic,
         distribution: Distribution,
         seeds: Sequence[int],
         *,
@@ -294,23 +293,15 @@ class Experience:
         return torch.stack(flags)
 
     def state(self) -> dict:
-        """A copy of what the next `collect` depends on besides the networks."""
+        """A copy of what the next `collect` depends on besides networks and environment."""
         state = {"clock": self.clock.clone()}
-        if hasattr(self.env, "state"):
-            state["environment"] = self.env.state()
         if self._policy is None:
             state |= {name: self.rows[name][self.T].clone() for name in ("obs", "active", "mask") if name in self.rows}
         return state
 
     def load_state(self, state: Mapping) -> None:
-        """Continues from what `state` gave; ValueError where the environment cannot."""
-        if "environment" not in state:
-            raise ValueError(
-                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued "
-                "nor captured in a CUDA graph (graph='off')"
-            )
+        """Continues from what `state` gave."""
         self.clock.copy_(state["clock"])
-        self.env.set_state(state["environment"])
         for name in ("obs", "active", "mask"):
             if name in state:
                 self.rows[name][self.T].copy_(state[name])

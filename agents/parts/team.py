@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from lockstep.agents.run import contract
 from lockstep.envs.spaces import Box, Discrete
-
-from . import contract
 
 
 class Choices:

@@ -1,12 +1,15 @@
-"""Configurations of agents: frozen dataclasses whose fields say what they mean and what they may be."""
+"""Configurations of algorithms: frozen dataclasses whose fields say what they mean and what they may be."""
 
 import argparse
 import dataclasses
 import math
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from lockstep.agents import recipes
 from lockstep.envs.checks import nearest
 
 
@@ -36,6 +39,60 @@ def check(config) -> None:
                 raise ValueError(
                     f"{field.name}={value!r} must lie in [{least:g}, {most:g}]".replace(", inf]", ", ...]")
                 )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every algorithm's `Config` has; with the environment's name it determines every number of a run."""
+
+    num_envs: int = setting(4, "B, environments, over all processes", least=1)
+    total_steps: int = setting(500_000, "environment steps of the whole run, rounded down to whole iterations", least=1)
+    threads: int | None = setting(None, "of the CPU; None: as many as torch uses", least=1, most=1024)
+    seed: int = setting(0, "of everything", least=0, most=2**63 - 1)
+    eval_every: int = setting(8192, "environment steps between checks", least=1)
+    save_every: int = setting(0, "environment steps between checkpoints; 0: only the last", least=0)
+
+    def __post_init__(self):
+        check(self)
+
+
+def config_of(algorithm: type, environment: str, recipe: str | Path | None = None, **changes):
+    """A recipe's configuration of an algorithm, with single fields replaced.
+
+    Args:
+        environment: one of agents/recipes/, whose recipe is taken where no other is named.
+        recipe: a name, or a file *.yaml like those of agents/recipes/ or the config.yaml of a run.
+        **changes: fields.
+
+    Raises:
+        ValueError: an unknown recipe, environment or field (the nearest name is given), or a value that is not allowed;
+            names the file where it stands in one.
+    """
+    if recipe is None:
+        chosen = recipes.of(environment, algorithm.name)
+    elif recipes.is_file(recipe):
+        return replaced(_of_file(algorithm, Path(recipe)), changes)
+    else:
+        chosen = {"recipe": recipe}
+    return _named(algorithm, chosen | changes)
+
+
+def _of_file(algorithm: type, path: Path):
+    chosen = recipes.section(recipes.read(path), algorithm.name, str(path))
+    try:
+        return _named(algorithm, chosen)
+    except ValueError as error:
+        raise recipes.RecipeError(f"{path}: {algorithm.name}: {error}") from error
+
+
+def _named(algorithm: type, chosen: Mapping[str, Any]):
+    """The recipe that is named, or the first, with all else that was chosen in its fields."""
+    fields = dict(chosen)
+    recipe = fields.pop("recipe", next(iter(algorithm.RECIPES)))
+    if not isinstance(recipe, str) or recipe not in algorithm.RECIPES:
+        known = ", ".join(map(repr, algorithm.RECIPES))
+        raise ValueError(f"recipe={recipe!r} must be one of {known}, or a file *.yaml")
+    return replaced(algorithm.RECIPES[recipe], fields)
 
 
 def replaced(config, changes: Mapping[str, Any]):

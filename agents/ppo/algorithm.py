@@ -1,13 +1,11 @@
-"""Proximal policy optimisation that never leaves the device (Schulman et al., 2017; details as in CleanRL).
+"""A run of PPO: roll-out (T steps of B environments), advantage estimation and update (epochs of minibatches).
 
-One iteration is roll-out (T steps of B environments), advantage estimation and update (epochs of minibatches). On CUDA
-each is a captured graph, and between log points the host waits for nothing; on the CPU the same code runs eagerly,
-with roll-out and gradient in C++ where a kernel carries the policy.
-
-    python -m lockstep.agents.ppo cartpole --recipe solve --seed 1 --output runs/cartpole
+On CUDA each of the three is a captured graph, and between log points the host waits for nothing; on the CPU the same
+code runs eagerly, with roll-out and gradient in C++ where a kernel carries the policy.
 """
 
 import copy
+import dataclasses
 import gc
 import math
 from collections.abc import Callable, Mapping
@@ -15,24 +13,27 @@ from collections.abc import Callable, Mapping
 import torch
 
 from lockstep import envs
+from lockstep.agents.parts import distributions
+from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic, Greedy
+from lockstep.agents.parts.gae import GAE
+from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.normaliser import Normaliser, ReturnScale
+from lockstep.agents.parts.team import Team
+from lockstep.agents.run import checkpoint, contract, log
+from lockstep.agents.run.ranks import Ranks
 from lockstep.envs.spaces import AutoresetMode
 
-from . import checkpoint, command_line, contract, distributions, learner, training
+from . import compiled
 from .autograd import Autograd
-from .experience import Experience, modules, wide
-from .networks import KNOWN, Greedy, Networks
-from .normaliser import Normaliser, ReturnScale
-from .ranks import Ranks
-from .rollout import Advantage, Order
-from .settings import CLEANRL, RECIPES, Config, config_of
-from .team import Team
-from .update import FIGURES
+from .config import CLEANRL, RECIPES, Config
+from .rollout_buffer import RolloutBuffer, modules, wide
+from .update import METRICS
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 
 
 class PPO:
-    """A run: `iterate` until `iteration == iterations`.
+    """A run, as `run/algorithm.py` describes one: `iterate` until `iteration == iterations`.
 
     An environment is a name of `envs`, or an object as `agents/README.md` describes it: SAME_STEP autoreset, tensors
     on one device. With an attribute `num_agents` = A its observations are [B, A, n], actions and rewards [B, A]; flags
@@ -49,6 +50,12 @@ class PPO:
         MemoryError: an iteration's rows do not fit.
     """
 
+    name = "ppo"
+    Config = Config
+    RECIPES = RECIPES
+    COLUMNS = (*METRICS[:-1], "explained_variance", "lr")
+    SHAPES = ("hidden", "shared", "population", "share", "groups", "agent_id")
+
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
             raise ValueError(f"config must be a ppo.Config, as ppo.config_of makes it, not a {type(config).__name__}")
@@ -57,7 +64,7 @@ class PPO:
         shards = config.shards or self.ranks.size
         self._check(shards)
         self.threads = config.threads or torch.get_num_threads()
-        self.seeds = [config.seed + member for member in range(config.members)]
+        self.seeds = [config.seed + member for member in range(config.population)]
         self.env = self._environment(environment, config.num_envs // self.ranks.size)
         self.team = None
         if config.share == "team" and (contract.agents_of(self.env) or 1) > 1:
@@ -75,7 +82,7 @@ class PPO:
         self.normaliser = None
         if config.norm_obs:
             n = self.env.single_observation_space.shape[-1]
-            self.normaliser = Normaliser(n, config.members, self.device, shards // self.ranks.size)
+            self.normaliser = Normaliser(n, config.population, self.device, shards // self.ranks.size)
         known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
         self._plain = known and self.networks.in_kernels and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
@@ -83,7 +90,7 @@ class PPO:
         raw = not config.norm_obs and not config.agent_id
         self._portable = port and raw and self._plain  # the environment's kernel knows the policy
         portable = self._portable and self.networks.learners == 1
-        self.experience = Experience(
+        self.rollout = RolloutBuffer(
             self.env,
             self.networks,
             self.distribution,
@@ -92,7 +99,7 @@ class PPO:
             shards=shards // self.ranks.size,
             per_agent=per_agent,
             in_kernel=self._chosen(
-                "rollout", portable, "a port of one lane in float32, members=1, no norm_obs, agent_id"
+                "rollout", portable, "a port of one lane in float32, population=1, no norm_obs, agent_id"
             ),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
@@ -101,8 +108,7 @@ class PPO:
             first_index=self.ranks.rank * self.env.num_envs,
             threads=self.threads,
         )
-        self.steps_per_iteration = config.horizon * config.num_envs
-        self.iterations = config.total_steps // self.steps_per_iteration
+        self.iterations = config.total_steps // (config.num_envs * config.horizon)
         self.iteration = 0
         self._count = torch.zeros(1, dtype=torch.int64, device=self.device)  # the same, for what runs on the device
         self._first_bad = torch.full((4,), -1, dtype=torch.int64, device=self.device)  # iterations, as GUARDED begins
@@ -126,8 +132,8 @@ class PPO:
             raise ValueError(f"shards={shards} must be divisible by the number of processes, {size}")
         if config.num_envs % shards:
             raise ValueError(f"num_envs={config.num_envs} must be divisible by shards={shards}, one per process")
-        if config.members > 1 and size > 1:
-            raise ValueError(f"members={config.members} train in one process, not in {size}")
+        if config.population > 1 and size > 1:
+            raise ValueError(f"population={config.population} train in one process, not in {size}")
         if config.precision == "tf32" and self.device.type != "cuda":
             raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
         if config.graph == "on" and (self.device.type != "cuda" or size > 1):
@@ -141,8 +147,8 @@ class PPO:
                 "threads": min(self.threads, -(-num_envs // 256)),  # at least a tile each
                 "check_actions": False,  # they come from a distribution over the space
             }
-            if self.config.members > 1:
-                options |= {"seed": self.seeds, "groups": self.config.members}
+            if self.config.population > 1:
+                options |= {"seed": self.seeds, "groups": self.config.population}
             environment = envs.make(environment, num_envs, self.device, **options)
         if not isinstance(environment, envs.BatchedEnv):
             contract.require_attributes(environment)
@@ -155,16 +161,16 @@ class PPO:
             raise ValueError(f"the environment is on {environment.device}, the run on {self.device}")
         return environment
 
-    def _networks(self, per_member: int) -> Networks:
+    def _networks(self, per_member: int) -> ActorCritic:
         config = self.config
         inputs = self.env.single_observation_space.shape[-1] + (self.agents if config.agent_id else 0)
-        return Networks(
+        return ActorCritic(
             inputs,
             self.distribution.outputs,
             self.distribution.free,
             config.hidden,
             config.shared,
-            config.members * per_member,
+            config.population * per_member,
             [seed + (agent << 32) for seed in self.seeds for agent in range(per_member)],
             config.precision,
             self._log_std(),
@@ -189,36 +195,36 @@ class PPO:
 
     def _machinery(self):
         """Minibatch order, advantage estimation, reward scale and the optimiser."""
-        config, device, experience = self.config, self.device, self.experience
-        L, shards, count = experience.of_batch.shape
+        config, device, rollout = self.config, self.device, self.rollout
+        L, shards, count = rollout.of_batch.shape
         if count % config.minibatches:
             raise ValueError(
                 f"minibatches={config.minibatches} must divide the {count} rows that a "
                 f"{'shard' if shards * self.ranks.size > 1 else 'learner'} has of an iteration"
             )
-        shape = (config.horizon, experience.N)
-        self.order = Order(self.seeds, count, config.epochs, device, self.threads)
-        self.estimate = Advantage(shape, config.gamma, config.gae_lambda, device, self.threads)
+        shape = (config.horizon, rollout.N)
+        self.order = MinibatchOrder(self.seeds, count, config.epochs, device, self.threads)
+        self.gae = GAE(shape, config.gamma, config.gae_lambda, device, self.threads)
         self.scale = (
-            ReturnScale(experience.N, config.gamma, config.members, device, shards) if config.norm_reward else None
+            ReturnScale(rollout.N, config.gamma, config.population, device, shards) if config.norm_reward else None
         )
 
         def each(value: float | tuple[float, ...]) -> torch.Tensor:
-            of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.members, device=device)
-            return of_members.float().repeat_interleave(L // config.members)
+            of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.population, device=device)
+            return of_members.float().repeat_interleave(L // config.population)
 
         self.lr, self.rate, self.ent_coef = each(config.lr), each(config.lr), each(config.ent_coef)
         names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
         options = {name: getattr(config, name) for name in names}
         options |= {"shards": shards, "reduce": self.ranks.reduce}
-        batch = experience.batch()
-        batch |= {"advantage": self.estimate.advantage.flatten(), "target": self.estimate.target.flatten()}
+        batch = rollout.batch()
+        batch |= {"advantage": self.gae.advantage.flatten(), "target": self.gae.target.flatten()}
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
-        explicit = self.device.type == "cpu" and self._plain and learner.fits(self.distribution)
+        explicit = self.device.type == "cpu" and self._plain and compiled.fits(self.distribution)
         explicit = explicit and not {"mask", "valid"} & set(batch)
         if self._chosen("gradient", explicit, "device='cpu', all agents active, all actions allowed, at most 8"):
             rows = count // config.minibatches
-            self.optimizer = learner.Learner(*given, rows=rows, threads=self.threads, **options)
+            self.optimizer = compiled.CompiledUpdate(*given, rows=rows, threads=self.threads, **options)
         else:
             self.optimizer = Autograd(*given, **options)
 
@@ -241,7 +247,7 @@ class PPO:
         self.load_state(before)
         self._first_bad.fill_(-1)
         self.optimizer.first_bad.fill_(-1)
-        self.optimizer.figures.zero_()
+        self.optimizer.metrics.zero_()
         self._episodes()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
@@ -254,31 +260,31 @@ class PPO:
 
     @torch.no_grad()
     def _rollout(self):
-        self.experience.collect()
+        self.rollout.collect()
         if self.config.reward_scale != 1:
-            self.experience.rows["reward"].mul_(self.config.reward_scale)
-        bad = ~self.experience.finite()
+            self.rollout.rows["reward"].mul_(self.config.reward_scale)
+        bad = ~self.rollout.finite()
         self._first_bad.copy_(torch.where(bad & (self._first_bad < 0), self._count, self._first_bad))
 
     @torch.no_grad()
     def _advantage(self):
-        rows, active = self.experience.rows, self.experience.active
+        rows, active = self.rollout.rows, self.rollout.active
         flags = rows["terminated"], rows["truncated"]
         if self.scale is not None:
             rows["reward"].copy_(self.scale(rows["reward"], *flags, active, self.ranks.reduce))
-        self.estimate.compute(rows["reward"], rows["value"], rows["bootstrap"], *flags, active)
+        self.gae.compute(rows["reward"], rows["value"], rows["bootstrap"], *flags, active)
 
     def _update(self):
-        config, of_batch = self.config, self.experience.of_batch
+        config, of_batch = self.config, self.rollout.of_batch
         if config.anneal_lr:
             self.rate.copy_(self.lr * (1 - self._count / self.iterations).clamp(min=0))
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
-            order = order.repeat_interleave(len(of_batch) // config.members, dim=0)
+            order = order.repeat_interleave(len(of_batch) // config.population, dim=0)
             self.optimizer.epoch(of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch)), config.minibatches)
         if self.normaliser is not None:
-            obs = self.experience.rows["obs"][: config.horizon]
-            self.normaliser.update(obs, self.experience.active, self.ranks.reduce)
+            obs = self.rollout.rows["obs"][: config.horizon]
+            self.normaliser.update(obs, self.rollout.active, self.ranks.reduce)
         self._count += 1
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
@@ -286,41 +292,45 @@ class PPO:
     @property
     def env_steps(self) -> int:
         """Steps of all environments so far, over all processes."""
-        return self.iteration * self.steps_per_iteration
+        return self.iteration * self.config.num_envs * self.config.horizon
+
+    @property
+    def parameter_count(self) -> int:
+        """Numbers of all networks that are trained, without padding."""
+        return sum(leaf.numel() for leaf in self.networks.leaves.values())
 
     def statistics(self) -> dict[str, float]:
-        """Figures since the last call, in one copy from the device.
+        """Metrics since the last call, in one copy from the device.
 
         Returns:
-            episodes, episode_return, episode_length (NaN without an episode), policy_loss, value_loss, entropy,
-            approx_kl, clip_fraction, grad_norm (means over minibatches and learners), explained_variance of the last
-            iteration, lr of its updates.
+            of episodes number, mean return and length (NaN without one); means of `METRICS` over minibatches and
+            learners; explained_variance of the last iteration, lr of its updates.
 
         Raises:
             FloatingPointError: something was not finite; names iteration, minibatch and the first such quantity.
         """
         episodes = self._episodes()
-        figures = self.optimizer.figures.sum(dim=0)
+        metrics = self.optimizer.metrics.sum(dim=0)
         told = torch.cat(
             [
                 torch.stack([episodes[name] for name in ("episodes", "return_mean", "length_mean")]).double(),
-                figures / figures[-1:],
+                metrics / metrics[-1:],
                 self._explained_variance().double().view(1),
                 self.rate.mean().double().view(1),
                 self._first_bad.double(),
                 self.optimizer.first_bad.double(),
             ]
         ).tolist()
-        self.optimizer.figures.zero_()
-        names = ("episodes", "episode_return", "episode_length", *FIGURES[:-1], "", "explained_variance", "lr")
+        self.optimizer.metrics.zero_()
+        names = (*log.OF_EPISODES, *METRICS[:-1], "", "explained_variance", "lr")
         self._require_finite([int(number) for number in told[len(names) :]])
         return {name: number for name, number in zip(names, told, strict=False) if name}
 
     def _episodes(self) -> dict[str, torch.Tensor]:
-        return self.env.statistics() if hasattr(self.env, "statistics") else self.experience.statistics()
+        return self.env.statistics() if hasattr(self.env, "statistics") else self.rollout.statistics()
 
     def _explained_variance(self) -> torch.Tensor:
-        target, error, active = self.estimate.target, self.estimate.advantage, self.experience.active
+        target, error, active = self.gae.target, self.gae.advantage, self.rollout.active
         if active is not None:
             target, error = target[active], error[active]
         return 1 - error.var() / target.var()  # an advantage is target - value
@@ -350,7 +360,7 @@ class PPO:
         """
         if self.team is not None:
             obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
-        per_member = self.networks.learners // self.config.members
+        per_member = self.networks.learners // self.config.population
         networks = self.networks.some(member * per_member, per_member)
         x = obs.to(self.device, torch.float32).reshape(-1, obs.shape[-1])
         x = x if self.normaliser is None else self.normaliser.of(member)(x)
@@ -380,7 +390,7 @@ class PPO:
         Raises:
             ValueError: actor and critic share layers, agents have numbers or networks of their own, or are a team.
         """
-        if self.config.agent_id or self.networks.learners > self.config.members or self.team is not None:
+        if self.config.agent_id or self.networks.learners > self.config.population or self.team is not None:
             raise ValueError("agents have numbers or networks of their own, or are a team: use run.act")
         normaliser = self.normaliser and self.normaliser.of(member)
         bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
@@ -388,57 +398,63 @@ class PPO:
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict:
-        """A copy of all that the future depends on: tensors, numbers and strings."""
-        state = {"iteration": self.iteration, "count": self._count.clone()}
-        state |= {"parameters": self.networks.parameters.clone(), "optimizer": self.optimizer.state()}
-        state |= {name: part.state() for name, part in self._parts().items()}
-        return state
+    def weights(self) -> dict:
+        """A copy of all that `act` depends on: parameters and, with norm_obs, the normaliser's state."""
+        weights = {"parameters": self.networks.parameters.clone()}
+        return weights if self.normaliser is None else weights | {"normaliser": self.normaliser.state()}
 
-    def load_state(self, state: Mapping) -> None:
-        """Continues, bit for bit, from what `state` gave a run of the same configuration."""
-        self.iteration = state["iteration"]
-        self._count.copy_(state["count"])
-        self.networks.parameters.copy_(state["parameters"])
-        self.optimizer.load_state(state["optimizer"])
-        for name, part in self._parts().items():
-            part.load_state(state[name])
-
-    def load_policy(self, state: Mapping) -> None:
-        """Takes weights and normaliser alone from what `state` gave a run with the same networks.
+    def load_weights(self, state: Mapping) -> None:
+        """Takes weights and normaliser from the `weights` or `state` of a run with the same networks.
 
         Raises:
-            ValueError: names what has another shape, or is there on one side alone.
+            ValueError: names what has another shape, is not finite, or is there on one side alone.
         """
-        own = {"parameters": self.networks.parameters}
-        own |= {} if self.normaliser is None else {"normaliser": self.normaliser.state()}
+        own = self.weights()
         checkpoint.require_like(state, own)
         if self.normaliser is None and "normaliser" in state:
             raise ValueError("state has a 'normaliser', for which norm_obs must be True here")
-        if not state["parameters"].isfinite().all():
-            raise ValueError("state['parameters'] must be finite")
+        checkpoint.require_finite(state, own)
         self.networks.parameters.copy_(state["parameters"])
         if self.normaliser is not None:
             self.normaliser.load_state(state["normaliser"])
 
+    def state(self) -> dict:
+        """A copy of all that the future depends on: tensors, numbers and strings."""
+        state = {"iteration": self.iteration, "count": self._count.clone(), **self.weights()}
+        state |= {name: part.state() for name, part in self._parts().items()}
+        return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
+
+    def load_state(self, state: Mapping) -> None:
+        """Continues, bit for bit, from what `state` gave a run of the same configuration.
+
+        Raises:
+            ValueError: the environment has no state, or refuses it.
+        """
+        if "environment" not in state:
+            raise ValueError(
+                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued "
+                "nor captured in a CUDA graph (graph='off')"
+            )
+        self.iteration = state["iteration"]
+        self._count.copy_(state["count"])
+        self.networks.parameters.copy_(state["parameters"])
+        for name, part in self._parts().items():
+            part.load_state(state[name])
+        self.env.set_state(state["environment"])
+
     def _parts(self) -> dict:
-        parts = {"experience": self.experience, "normaliser": self.normaliser, "scale": self.scale}
-        return {name: part for name, part in parts.items() if part is not None}
+        """What has a state of its own, by its name in that of the run."""
+        parts = {"optimizer": self.optimizer, "rollout": self.rollout, "normaliser": self.normaliser}
+        return {name: part for name, part in (parts | {"scale": self.scale}).items() if part is not None}
 
+    @staticmethod
+    def to_act(config: Config) -> Config:
+        """Settings of a run with the same weights, as small as can be, that is to act on the CPU and not to learn."""
+        small = {"num_envs": config.population, "horizon": 1, "minibatches": 1, "epochs": 1, "shards": None}
+        plain = {"precision": "fp32", "graph": "auto", "rollout": "torch", "gradient": "autograd", "threads": 1}
+        return dataclasses.replace(config, **small, **plain)
 
-def train(environment, config: Config = CLEANRL, device: torch.device | str = "cpu", **options) -> PPO:
-    """`training.train` with this algorithm."""
-    return training.train(PPO, environment, config, device, **options)
-
-
-def load(path, device: torch.device | str = "cpu", environment=None) -> PPO:
-    """`training.load` with this algorithm: what a checkpoint holds, ready for `act`."""
-    return training.load(PPO, Config, path, device, environment)
-
-
-def main() -> None:
-    command_line.main("ppo", PPO, Config, RECIPES, config_of)
-
-
-if __name__ == "__main__":
-    main()
+    @staticmethod
+    def torch_threads(config: Config) -> int:
+        """All where torch finds the gradient or multiplies many networks at once; else there is no work for them."""
+        return config.threads if config.gradient == "autograd" or config.population > 1 else 1

@@ -11,8 +11,7 @@ import torch
 from lockstep.envs.checks import find_device, integer
 from lockstep.envs.kernels import structs
 
-from .kernels import COLUMNS, lookup, struct
-from .rollout import per_part, require
+from .kernels import COLUMNS, lookup, per_part, require, struct
 
 CLIP = 10.0  # of what is normalised
 EPSILON = 1e-8  # added to a variance

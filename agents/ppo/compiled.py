@@ -11,18 +11,16 @@ from pathlib import Path
 
 import torch
 
+from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic
+from lockstep.agents.parts.distributions import Categorical, Distribution, Gaussian
 from lockstep.envs.kernels import compile, structs
 
-from .boxes import Gaussian
-from .discrete import Categorical
-from .distribution import Distribution
-from .networks import KNOWN, Networks
 from .update import ADAM_BETAS, ADAM_EPS, Update
 
-SOURCE = Path(__file__).with_name("learner.cuh")
+SOURCE = Path(__file__).with_name("compiled.cuh")
 MOST_ACTIONS = 8  # of a Categorical
 FEWEST_ROWS_TO_PART, ROWS_OF_A_PART, MOST_PARTS = 128, 512, 32
-MEANS = 8  # places behind a gradient: five figures and padding
+MEANS = 8  # places behind a gradient: five metrics and padding
 
 
 def fits(distribution: Distribution) -> bool:
@@ -45,7 +43,7 @@ def unit(inputs: int, hidden: int, outputs: int, continuous: bool) -> str:
     return "\n".join([*(f"#define {name} {value}" for name, value in defines.items()), compile.expand(SOURCE), ""])
 
 
-class Learner(Update):
+class CompiledUpdate(Update):
     """An `Update` in compiled code.
 
     Any number of threads gives the same bits, as do two shards here and in two processes. At every update the tensors
@@ -63,7 +61,7 @@ class Learner(Update):
 
     Attributes:
         gradients: float32 [L, S, P + 8] of the last update, total [L, P + 8] their sum; behind the gradient stand the
-            means of the five first figures.
+            means of the five first metrics.
 
     Raises:
         ValueError: networks, distribution or a tensor of another kind; the message says what would be right.
@@ -71,7 +69,7 @@ class Learner(Update):
 
     def __init__(
         self,
-        networks: Networks,
+        networks: ActorCritic,
         distribution: Distribution,
         batch: Mapping[str, torch.Tensor],
         rate: torch.Tensor,
@@ -98,7 +96,7 @@ class Learner(Update):
         parts = parts_of(rows)
         tensors = given | {
             name: getattr(self, name)
-            for name in ("first", "second", "steps", "updates", "first_bad", "figures", "stopped", "gradients", "total")
+            for name in ("first", "second", "steps", "updates", "first_bad", "metrics", "stopped", "gradients", "total")
         }
         tensors |= {
             "parameters": networks.parameters,
@@ -131,7 +129,7 @@ class Learner(Update):
         )
         self._address = ctypes.addressof(self._job)
         for name in ("prepare", "gradient", "step", "update"):
-            function = getattr(library, f"learner_{name}")
+            function = getattr(library, f"ppo_{name}")
             function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_longlong
             setattr(self, f"_{name}", function)
 
@@ -182,7 +180,7 @@ class Learner(Update):
             )
 
 
-def _require_shape(networks: Networks, distribution: Distribution) -> None:
+def _require_shape(networks: ActorCritic, distribution: Distribution) -> None:
     if networks.device.type != "cpu" or not networks.in_kernels:
         raise ValueError(
             f"networks have hidden layers of {list(networks.hidden)} units{', shared' if networks.shared else ''}, "
@@ -209,7 +207,7 @@ def _require(tensor: torch.Tensor, name: str, shape: tuple[int, ...], dtype: tor
 
 
 def _size(library: ctypes.CDLL, name: str) -> int:
-    function = getattr(library, f"learner_bytes_of_{name}")
+    function = getattr(library, f"ppo_bytes_of_{name}")
     function.restype = ctypes.c_longlong
     return function()
 

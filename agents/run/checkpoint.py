@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-FORMAT = 1  # of the file; another one is refused
+FORMAT = 2  # of the file; another one is refused
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -91,19 +91,23 @@ def load(path: str | os.PathLike) -> dict:
     return stored["content"]
 
 
-def of_run(path: str | os.PathLike) -> dict:
+def of_run(path: str | os.PathLike, algorithm: str) -> dict:
     """A checkpoint that `training.train` wrote: a dict with config, states (one for each process) and wall_s.
 
     Raises:
-        ValueError: as `load`, or one of these is missing or of another kind; names file and key.
+        ValueError: as `load`, one of these is missing or of another kind, or it is of another algorithm; names file and
+            key.
     """
     content = load(path)
-    kinds = {"config": (dict, "a dict"), "states": (list, "a list"), "wall_s": (float, "a number of seconds")}
+    kinds = {"algorithm": (str, "a name"), "config": (dict, "a dict"), "states": (list, "a list")}
+    kinds |= {"wall_s": (float, "a number of seconds")}
     for key, (kind, words) in kinds.items():
         if not isinstance(content, dict) or key not in content:
             raise ValueError(f"checkpoint {path}: has no {key!r}, so it is not of a run")
         if not isinstance(content[key], kind):
             raise ValueError(f"checkpoint {path}: {key!r} must be {words}, is {type(content[key]).__name__}")
+    if content["algorithm"] != algorithm:
+        raise ValueError(f"checkpoint {path}: is of {content['algorithm']}, not of {algorithm}")
     if not isinstance(content["config"].get("environment"), str):
         raise ValueError(f"checkpoint {path}: 'config' names no 'environment'")
     if not content["states"] or not all(isinstance(state, dict) for state in content["states"]):
@@ -123,6 +127,16 @@ def require_like(state: Mapping, like: Mapping, name: str = "state") -> None:
             require_like(found, own, place)
         elif isinstance(own, torch.Tensor) and found.shape != own.shape:
             raise ValueError(f"{place} must have the shape {list(own.shape)}, has {list(found.shape)}")
+
+
+def require_finite(state: Mapping, like: Mapping, name: str = "state") -> None:
+    """Raises ValueError that names the first tensor of `like` that is not finite in `state`."""
+    for key, own in like.items():
+        place = f"{name}[{key!r}]"
+        if isinstance(own, Mapping):
+            require_finite(state[key], own, place)
+        elif not state[key].isfinite().all():
+            raise ValueError(f"{place} must be finite")
 
 
 def differences(saved: Mapping, config: Mapping, may_differ: Collection[str] = ()) -> list[str]:

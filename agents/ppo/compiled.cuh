@@ -11,7 +11,7 @@ enum { FREE_AT = size_of_network(OUTPUTS), CRITIC_AT = FREE_AT + FREE, NUMBERS =
 enum { WIDTH = NUMBERS + 8 };  // of a gradient with the MEANS behind it
 
 // What is told of a minibatch; the first MEANS are means over rows.
-enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, APPROX_KL, CLIP_FRACTION, MEANS, GRAD_NORM = MEANS, MINIBATCHES, FIGURES };
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, APPROX_KL, CLIP_FRACTION, MEANS, GRAD_NORM = MEANS, MINIBATCHES, METRICS };
 #if CONTINUOUS
 typedef float Action;
 enum { ACTIONS = OUTPUTS };
@@ -20,7 +20,7 @@ typedef u8 Action;
 enum { ACTIONS = 1 };
 #endif
 
-// Every field is eight bytes; learner.py reads their names here. L learners, S shards, k rows of a shard, P = NUMBERS.
+// Every field is eight bytes; compiled.py reads their names here. L learners, S shards, k rows of a shard, P = NUMBERS.
 struct Job {
     const float* obs;         // [N, OBS]
     const void* action;       // [N] u8 or [N, OUTPUTS] float
@@ -38,7 +38,7 @@ struct Job {
     const float* rate;        // [L]
     const float* ent_coef;    // [L]
     double* totals;           // [L, 3] count, sum and sum of squares of the advantages, over all shards
-    double* figures;          // [L, FIGURES] sums over minibatches
+    double* metrics;          // [L, METRICS] sums over minibatches
     u8* stopped;              // [L] no further step before the next iteration
     u8* bad;                  // [L, 2] loss, gradient of this minibatch are not finite
     i64* updates;             // [1] calls of `step`
@@ -303,7 +303,7 @@ static void step(const Job* job, const void*, i64 begin, i64 end) {
         bad[0] = bad[1] = 0;
         if (job->stopped[learner]) continue;
         const float* const gradient = job->total + learner * WIDTH;
-        double* const figures = job->figures + learner * FIGURES;
+        double* const metrics = job->metrics + learner * METRICS;
         double lane[16] = {}, squares = 0.0;
         for (int i = 0; i + 16 <= NUMBERS; i += 16)
             for (int l = 0; l < 16; l++) lane[l] += double(gradient[i + l]) * gradient[i + l];
@@ -311,9 +311,9 @@ static void step(const Job* job, const void*, i64 begin, i64 end) {
         for (int l = 0; l < 16; l++) squares += lane[l];
         const double norm = sqrt(squares), limit = job->max_grad_norm / (norm + 1e-6);
         const float *const means = gradient + NUMBERS, loss = means[POLICY_LOSS] + means[VALUE_LOSS] + means[ENTROPY];
-        for (int m = 0; m < MEANS; m++) figures[m] += means[m];
-        figures[GRAD_NORM] += norm;
-        figures[MINIBATCHES] += 1.0;
+        for (int m = 0; m < MEANS; m++) metrics[m] += means[m];
+        metrics[GRAD_NORM] += norm;
+        metrics[MINIBATCHES] += 1.0;
         bad[0] = !isfinite(loss);
         bad[1] = !isfinite(norm);
         job->stopped[learner] = means[APPROX_KL] > job->target_kl;
@@ -345,7 +345,7 @@ static void share_out(const Job* job, void (*work)(const Job*, const void*, i64,
 
 extern "C" {
 // The first place in rows that names no row of the batch, or -1; `prepare` otherwise.
-i64 learner_prepare(const Job* job) {
+i64 ppo_prepare(const Job* job) {
     const i64 places = job->learners * job->shards * job->count;
     u64 any = 0;
     for (i64 i = 0; i < places; i++) any |= u64(job->rows[i]) >= u64(job->batch_rows);
@@ -355,23 +355,23 @@ i64 learner_prepare(const Job* job) {
     share_out(job, prepare, job->learners);
     return -1;
 }
-void learner_gradient(const Job* job) {
+void ppo_gradient(const Job* job) {
     share_out(job, differentiate, job->learners * job->shards * job->parts);
     share_out(job, collect, job->learners);
 }
-void learner_step(const Job* job) {
+void ppo_step(const Job* job) {
     share_out(job, step, job->learners);
     for (i64 i = 0; i < 2 * job->learners; i++)
         if (job->bad[i] && job->first_bad[i % 2] < 0) job->first_bad[i % 2] = job->updates[0];
     job->updates[0]++;
 }
-i64 learner_update(const Job* job) {
-    const i64 wrong = learner_prepare(job);
+i64 ppo_update(const Job* job) {
+    const i64 wrong = ppo_prepare(job);
     if (wrong >= 0) return wrong;
-    learner_gradient(job);
-    learner_step(job);
+    ppo_gradient(job);
+    ppo_step(job);
     return wrong;
 }
-i64 learner_bytes_of_packed() { return sizeof(Packed); }
-i64 learner_bytes_of_part() { return sizeof(Part); }
+i64 ppo_bytes_of_packed() { return sizeof(Packed); }
+i64 ppo_bytes_of_part() { return sizeof(Part); }
 }

@@ -12,14 +12,14 @@ from torch import nn
 from lockstep.envs.checks import require_memory
 from lockstep.envs.policies import HIDDEN
 
-from .distribution import Distribution
+from .distributions import Distribution
 from .normaliser import normalised
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 KNOWN = "actor and critic apart with two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
 
 
-class Networks:
+class ActorCritic:
     """L actors and critics of one shape, which never mix: learner l sees its rows alone.
 
     The numbers are one tensor `parameters` [L, P]: actor layer by layer, each weight [out, in] and bias [out], padded
@@ -168,7 +168,7 @@ class Networks:
             if products:
                 products.fp32_precision = before
 
-    def some(self, start: int, count: int) -> "Networks":
+    def some(self, start: int, count: int) -> "ActorCritic":
         """Learners start .. start + count - 1 by themselves; they share their numbers with these."""
         part = copy.copy(self)
         part.learners, part.parameters = count, self.parameters[start : start + count]

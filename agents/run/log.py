@@ -12,10 +12,8 @@ from pathlib import Path
 
 from lockstep.envs.checks import nearest
 
-COLUMNS = (
-    *("iteration", "env_steps", "wall_s", "steps_per_s", "episodes", "episode_return", "episode_length"),
-    *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm", "lr"),
-)
+OF_EPISODES = ("episodes", "episode_return", "episode_length")
+COLUMNS = ("iteration", "env_steps", "wall_s", "steps_per_s", *OF_EPISODES)  # of any algorithm, whose own come after
 ROW_EVERY_S = 0.1
 LINE_EVERY_S = 10.0
 

@@ -5,7 +5,7 @@ import numpy as np
 from lockstep.envs.checks import choice
 from lockstep.envs.spaces import Box, Discrete
 
-from .boxes import Beta, Gaussian, Squashed
+from .box import Beta, Gaussian, Squashed
 from .discrete import Categorical, MultiCategorical
 from .distribution import Distribution
 

@@ -1,24 +1,20 @@
-"""The settings of PPO, and the recipes: those by name, and files that say what differs from one of them."""
+"""The settings of PPO, and its recipes by name."""
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 
-from . import config as configuration
-from . import recipes
-from .config import setting
-from .networks import PRECISIONS
+from lockstep.agents.parts.actor_critic import PRECISIONS
+from lockstep.agents.run.config import Settings, setting
 
 AUTO = ("auto", "torch", "kernel")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """What a run is; with the environment's name it determines every number of it."""
 
-    num_envs: int = setting(4, "B, environments, over all processes", least=1)
+    seed: int = setting(0, "of everything; member m has seed + m", least=0, most=2**63 - 1)
     horizon: int = setting(128, "T, steps of each environment per iteration", least=1)
-    total_steps: int = setting(500_000, "environment steps of the whole run, rounded down to whole iterations", least=1)
     epochs: int = setting(4, "passes over a batch", least=1)
     minibatches: int = setting(4, "equal parts of each pass", least=1)
     lr: float | tuple[float, ...] = setting(2.5e-4, "learning rate, one or one per member", least=0)
@@ -61,25 +57,23 @@ class Config:
         "auto", "automatic differentiation, or the C++ kernel", choices=("auto", "autograd", "kernel")
     )
     graph: str = setting("auto", "CUDA graphs", choices=("auto", "on", "off"))
-    members: int = setting(1, "agents trained side by side, each with its part of the environments", least=1)
+    population: int = setting(1, "members trained side by side, each with its part of the environments", least=1)
     shards: int | None = setting(None, "parts of the batch with gradients of their own; None: one per process", least=1)
-    threads: int | None = setting(None, "of the CPU; None: as many as torch uses", least=1, most=1024)
-    seed: int = setting(0, "of everything; member m has seed + m", least=0, most=2**63 - 1)
-    eval_every: int = setting(8192, "environment steps between checks", least=1)
-    save_every: int = setting(0, "environment steps between checkpoints; 0: only the last", least=0)
 
     def __post_init__(self):
-        configuration.check(self)
+        super().__post_init__()
         for name in ("lr", "gamma", "ent_coef"):
             value = getattr(self, name)
-            if isinstance(value, tuple) and len(value) != self.members:
-                raise ValueError(f"{name} has {len(value)} values; members={self.members} needs one, or one for each")
+            if isinstance(value, tuple) and len(value) != self.population:
+                raise ValueError(
+                    f"{name} has {len(value)} values; population={self.population} needs one, or one for each"
+                )
         if self.groups and (self.share, self.box) != ("team", "clipped"):
             raise ValueError(f"groups=True needs share='team' and box='clipped', not {self.share!r} and {self.box!r}")
-        if self.num_envs % self.members:
-            raise ValueError(f"num_envs={self.num_envs} must be divisible by members={self.members}")
-        if self.members > 1 and (self.shards or 1) > 1:
-            raise ValueError(f"shards={self.shards} needs members=1, not {self.members}")
+        if self.num_envs % self.population:
+            raise ValueError(f"num_envs={self.num_envs} must be divisible by population={self.population}")
+        if self.population > 1 and (self.shards or 1) > 1:
+            raise ValueError(f"shards={self.shards} needs population=1, not {self.population}")
         if self.num_envs % (self.shards or 1):
             raise ValueError(f"num_envs={self.num_envs} must be divisible by shards={self.shards}")
         if self.total_steps < self.num_envs * self.horizon:
@@ -119,38 +113,3 @@ RECIPES = {
     "wide": WIDE,
     "single": dataclasses.replace(WIDE, hidden=(64,), epochs=1),
 }
-
-
-def config_of(environment: str, recipe: str | Path | None = None, **changes) -> Config:
-    """A recipe's configuration with single fields replaced.
-
-    Args:
-        environment: one of agents/recipes/, whose recipe is taken where no other is named.
-        recipe: a name, or a file *.yaml like those of agents/recipes/ or the config.yaml of a run.
-        **changes: fields.
-
-    Raises:
-        ValueError: an unknown recipe, environment or field (the nearest name is given), or a value that is not allowed;
-            names the file where it stands in one.
-    """
-    if recipe is None:
-        chosen = dict(recipes.load(environment)["ppo"])
-    elif recipes.is_file(recipe):
-        return configuration.replaced(_of_file(Path(recipe)), changes)
-    else:
-        chosen = {"recipe": recipe}
-    return configuration.replaced(_named(chosen.pop("recipe", "cleanrl")), chosen | changes)
-
-
-def _of_file(path: Path) -> Config:
-    chosen = dict(recipes.read(path)["ppo"])
-    try:
-        return configuration.replaced(_named(chosen.pop("recipe", "cleanrl")), chosen)
-    except ValueError as error:
-        raise recipes.RecipeError(f"{path}: ppo: {error}") from error
-
-
-def _named(recipe: str) -> Config:
-    if not isinstance(recipe, str) or recipe not in RECIPES:
-        raise ValueError(f"recipe={recipe!r} must be one of {', '.join(map(repr, RECIPES))}, or a file *.yaml")
-    return RECIPES[recipe]

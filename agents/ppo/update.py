@@ -1,6 +1,6 @@
-"""What the two ways of an update have in common: the settings of the loss, Adam's state, and what they tell.
+"""What the two ways of an update have in common: the settings of the loss, Adam's state, and their metrics.
 
-`autograd.py` knows every network and distribution on every device; `learner.py` the common case on the CPU.
+`autograd.py` knows every network and distribution on every device; `compiled.py` the common case on the CPU.
 """
 
 from abc import ABC, abstractmethod
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from .networks import Networks
+from lockstep.agents.parts.actor_critic import ActorCritic
 
-FIGURES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm", "minibatches")
+METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm", "minibatches")
 STATE = ("first", "second", "steps", "updates")
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5
 
@@ -27,7 +27,7 @@ class Update(ABC):
         reduce: sums a tensor over processes in place; None where there is one process.
 
     Attributes:
-        figures: float64 [L, 7], sums over updates since the caller cleared them, named by `FIGURES`; a learner that has
+        metrics: float64 [L, 7], sums over updates since the caller cleared them, named by `METRICS`; a learner that has
             stopped adds nothing.
         updates: int64 [1], how many there have been.
         first_bad: int64 [2], number of the first update with a loss, with a gradient that was not finite, or -1. Such a
@@ -36,7 +36,7 @@ class Update(ABC):
 
     def __init__(
         self,
-        networks: Networks,
+        networks: ActorCritic,
         rate: torch.Tensor,
         ent_coef: torch.Tensor,
         *,
@@ -58,7 +58,7 @@ class Update(ABC):
         self.steps = torch.zeros(L, dtype=torch.int64, device=device)
         self.updates = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_bad = torch.full((2,), -1, dtype=torch.int64, device=device)
-        self.figures = torch.zeros(L, len(FIGURES), dtype=torch.float64, device=device)
+        self.metrics = torch.zeros(L, len(METRICS), dtype=torch.float64, device=device)
         self.stopped = torch.zeros(L, dtype=torch.bool, device=device)
 
     def begin(self) -> None:

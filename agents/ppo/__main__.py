@@ -1,0 +1,3 @@
+from lockstep.agents.run import command_line
+
+command_line.main("ppo")

@@ -1,0 +1,1 @@
+"""What surrounds any algorithm: the training loop, its log and checkpoints, the command line, evaluation."""
