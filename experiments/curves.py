@@ -7,6 +7,7 @@ Needs no torch, so that the paper reads results without it.
 
 from collections.abc import Mapping, Sequence
 from math import inf, sqrt
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 MEASURED, PUBLISHED, MISSING = "measured", "published", "not measured"
-RUN = ["environment", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs", "minibatches"]
-RUN += ["hidden", "members"]
+RUN = ["environment", "algorithm", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
+RUN += ["minibatches", "hidden", "members"]
 PHASES = ("rollout", "advantage", "update")
 
 
@@ -89,8 +90,16 @@ def between(values: np.ndarray, place: float) -> float:
     return float(values[below] + (place - below) * (values[below + 1] - values[below]))
 
 
+def complete(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the column `algorithm`, which recordings of format 1 lack: whoever has a recipe there is PPO."""
+    if "algorithm" in frame:
+        return frame
+    return frame.assign(algorithm=frame["recipe"].notna().map({True: "ppo", False: None}))
+
+
 def runs(frame: pd.DataFrame, part: str, *more: str) -> list[tuple[dict, pd.DataFrame]]:
     """What was measured or published of a part, by run: columns (RUN, and `more`) and rows, in the frame's order."""
+    frame = complete(frame)
     chosen = frame[(frame["part"] == part) & frame["status"].isin([MEASURED, PUBLISHED])]
     by = [*RUN, *more]
     return [(dict(zip(by, key, strict=True)), rows) for key, rows in chosen.groupby(by, sort=False, dropna=False)]
@@ -171,29 +180,32 @@ def rate_summary(frame: pd.DataFrame, part: str = "rate") -> pd.DataFrame:
 
 
 def missing(frame: pd.DataFrame) -> list[Mapping]:
-    """Part, agent, variant, device and reason of what was not measured."""
-    rows = frame[~frame["status"].isin([MEASURED, PUBLISHED])]
-    return rows[["part", "agent", "variant", "device", "reason"]].drop_duplicates().to_dict("records")
+    """Part, algorithm, agent, variant, device and reason of what was not measured."""
+    rows = complete(frame)[~frame["status"].isin([MEASURED, PUBLISHED])]
+    return rows[["part", "algorithm", "agent", "variant", "device", "reason"]].drop_duplicates().to_dict("records")
 
 
 def report(frame: pd.DataFrame) -> str:
     """Final scores, time to solve and rates as lines to print."""
+
+    def name(row) -> str:
+        return f"{row.agent} {row.algorithm}" if isinstance(row.algorithm, str) else row.agent
+
     lines = ["interquartile mean of the return in the original [95 % interval]"]
     for row in final_summary(frame).itertuples():
         interval = f" [{row.score_low:.2f}, {row.score_high:.2f}]" if row.seeds > 1 else ""
         trained = row.env_steps == row.env_steps
         steps = f", {row.seeds} seeds, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if trained else ""
-        lines.append(f"  {row.agent:12} {row.score:9.2f}{interval}{steps}")
+        lines.append(f"  {name(row):16} {row.score:9.2f}{interval}{steps}")
     for row in solve_summary(frame).itertuples():
         of = f"{row.solved} of {row.seeds} [{row.share_low:.0%}, {row.share_high:.0%}]"
         times = f"median {row.env_steps_median:,.0f} steps, {row.wall_s_median:.3f} s"
-        lines.append(f"  {row.agent:12} solved {of}, {row.variant} on {row.device}: {times}")
+        lines.append(f"  {name(row):16} solved {of}, {row.variant} on {row.device}: {times}")
     for part in ("rate", "scaling", "ablation"):
         for row in rate_summary(frame, part).itertuples():
             shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
-            named = f"  {row.agent:12} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
+            named = f"  {name(row):16} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
             lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
-    lines += [
-        f"  {row['agent']:12} {row['part']} on {row['device']}: {MISSING}: {row['reason']}" for row in missing(frame)
-    ]
+    for row in (SimpleNamespace(**row) for row in missing(frame)):
+        lines.append(f"  {name(row):16} {row.part} on {row.device}: {MISSING}: {row.reason}")
     return "\n".join(lines)

@@ -6,35 +6,29 @@ stand still.
 """
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
+from lockstep import agents
 from lockstep.experiments import UserError, command, config, curves, learning_workers, results, timing
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
 from lockstep.experiments.results import Journal
 
-COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
-COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
-COLUMNS += [
-    "advantage_s",
-    "update_s",
-    "first_call_s",
-    "gpu_memory_mib",
-    "score",
-    "score_sampled",
-    "solved",
-    "parameters",
-    "version",
-    "status",
-    "reason",
-]
-OF_THE_SETTINGS = ("num_envs", "horizon", "epochs", "minibatches", "members")
+OF_THE_SETTINGS = {  # columns and the settings that they show, empty where an algorithm has none of the name
+    **{name: name for name in ("num_envs", "horizon", "epochs", "minibatches", "hidden")},
+    "members": "population",
+}
+COLUMNS = ["environment", "part", "algorithm", "agent", "variant", "recipe", "device", "threads", *OF_THE_SETTINGS]
+COLUMNS += ["seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s", "advantage_s", "update_s", "first_call_s"]
+COLUMNS += ["gpu_memory_mib", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
 OURS = "lockstep"
 PEERS = {module.TITLE: module for module in (sb3, sb3_adapter, rejax)}
 UNSCORED = "Gymnasium is not installed: not scored in the original"
 CACHES = ("LOCKSTEP_CACHE", "CUPY_CACHE_DIR")  # variables that name the folders of compiled kernels
+ENDLESS = 2**50  # steps, which no run here comes to
 SEED_OF_WARM_UP = 10_000  # of the run before the warm ones; no seed that is measured
 
 
@@ -43,9 +37,10 @@ class Group:
     """Rows that are measured and journalled in one piece."""
 
     part: str  # curve (with final) | final | solve | rate | scaling | ablation
+    algorithm: str | None  # None: of a policy that is not trained
     agent: str
     device: str
-    ppo: Mapping  # a recipe's name and what differs from it; the environment's own where empty
+    settings: Mapping  # a recipe's name and what differs from it; the environment's own where empty
     variant: str | None = None
     seeds: tuple[int, ...] = ()
     points: int = 0  # of a curve
@@ -82,29 +77,44 @@ def recipe_of(environment: str) -> dict:
 
 
 def groups(learning: Mapping, devices: list[str]) -> list[Group]:
-    """What a recipe asks for at a scale. Scores are of the fastest device present, times of each."""
+    """What a recipe asks for at a scale, algorithm by algorithm."""
+    by_algorithm = {name: learning[name] for name in agents.names() if name in learning}
+    found = []
+    if any("curves" in asked for asked in by_algorithm.values()):
+        untrained = ("random", "reference")[: 1 + ("reference" in learning)]
+        found += [Group("final", None, agent, "cpu", {}) for agent in untrained]
+    for algorithm, asked in by_algorithm.items():
+        found += of_algorithm(algorithm, asked, devices)
+    return found
+
+
+def of_algorithm(algorithm: str, learning: Mapping, devices: list[str]) -> list[Group]:
+    """What is asked for of one algorithm. Scores are of the fastest device present, times of each."""
     last, found = devices[-1], []
+    ours = functools.partial(Group, algorithm=algorithm, agent=OURS)
     if asked := learning.get("curves"):
-        found += [
-            Group("final", agent, "cpu", {}) for agent in ("random", "reference")[: 1 + ("reference" in learning)]
-        ]
         points = {"points": asked["points"], "episodes": asked["episodes"]}
-        found += [Group("curve", OURS, last, {}, seeds=(seed,), **points) for seed in range(asked["seeds"])]
+        seeds = range(asked["seeds"])
+        found += [ours("curve", device=last, settings={}, seeds=(seed,), **points) for seed in seeds]
     if asked := learning.get("solve"):
+        same = {"part": "solve", "settings": {}}
         for device in devices:
             for variant in ("first", "cold", "warm"):
-                found += [Group("solve", OURS, device, {}, variant, (seed,)) for seed in range(asked.get(variant, 0))]
+                seeds = range(asked.get(variant, 0))
+                found += [ours(**same, device=device, variant=variant, seeds=(seed,)) for seed in seeds]
         for peer in asked.get("peers", []):
             more = {"seeds": tuple(range(peer["seeds"])), "threads": peer.get("threads", 0)}
-            found.append(Group("solve", peer["agent"], "cpu", {}, **more))
+            found.append(Group(**same, algorithm=algorithm, agent=peer["agent"], device="cpu", **more))
     for asked in learning.get("together", []):
-        found += [Group("solve", OURS, device, asked["ppo"], "at once") for device in devices_of(asked, devices)]
+        same = {"part": "solve", "settings": asked["settings"], "variant": "at once"}
+        found += [ours(**same, device=device) for device in devices_of(asked, devices)]
     for asked in learning.get("rates", []):
         for agent in asked["agents"]:
             on = [device for device in devices_of(asked, devices) if agent == OURS or device == "cpu"]
             more = {"seeds": (0,), "blocks": asked["blocks"], "threads": asked.get("threads", 0)}
-            found += [Group("rate", agent, device, asked["ppo"], **more) for device in on]
-    return found + scaling(learning.get("scaling"), last) + ablations(learning.get("ablations", []), devices)
+            found += [Group("rate", algorithm, agent, device, asked["settings"], **more) for device in on]
+    found += scaling(ours, learning.get("scaling"), last)
+    return found + ablations(ours, learning.get("ablations", []), devices)
 
 
 def devices_of(asked: Mapping, devices: list[str]) -> list[str]:
@@ -112,39 +122,38 @@ def devices_of(asked: Mapping, devices: list[str]) -> list[str]:
     return [device for device in devices if device in asked.get("devices", devices)]
 
 
-def scaling(asked: Mapping | None, device: str) -> list[Group]:
+def scaling(ours: Callable[..., Group], asked: Mapping | None, device: str) -> list[Group]:
     """Each number of environments: its rate, its score after equally many steps, and after equally many seconds."""
     found = []
     for num_envs in asked["num_envs"] if asked else []:
-        ppo = asked["ppo"] | {"num_envs": num_envs}
-        found.append(Group("scaling", OURS, device, ppo, seeds=(0,), blocks=asked["blocks"]))
+        settings = asked["settings"] | {"num_envs": num_envs}
+        same = {"part": "scaling", "device": device}
+        found.append(ours(**same, settings=settings, seeds=(0,), blocks=asked["blocks"]))
         seeds = [(seed,) for seed in range(asked["seeds"])]
-        found += [Group("scaling", OURS, device, ppo, "equal steps", seed) for seed in seeds]
+        found += [ours(**same, settings=settings, variant="equal steps", seeds=seed) for seed in seeds]
         if "seconds" in asked:
-            longer = ppo | {"total_steps": 2**50}
-            same = {"seconds": asked["seconds"]}
-            found += [Group("scaling", OURS, device, longer, "equal seconds", seed, **same) for seed in seeds]
+            same |= {"settings": settings | {"total_steps": ENDLESS}, "seconds": asked["seconds"]}
+            found += [ours(**same, variant="equal seconds", seeds=seed) for seed in seeds]
     return found
 
 
-def ablations(asked: list[Mapping], devices: list[str]) -> list[Group]:
+def ablations(ours: Callable[..., Group], asked: list[Mapping], devices: list[str]) -> list[Group]:
     """Each variant: a rate where it has blocks, final scores where it has seeds."""
     found = []
     for one in asked:
         on = devices_of(one, devices)
-        same = {"part": "ablation", "agent": OURS, "ppo": one["ppo"], "variant": one["variant"]}
+        same = {"part": "ablation", "settings": one["settings"], "variant": one["variant"]}
         if "blocks" in one:
-            found += [Group(device=device, seeds=(0,), blocks=one["blocks"], **same) for device in on]
-        found += [
-            Group(device=device, seeds=(seed,), **same) for device in on[-1:] for seed in range(one.get("seeds", 0))
-        ]
+            found += [ours(device=device, seeds=(0,), blocks=one["blocks"], **same) for device in on]
+        seeds = range(one.get("seeds", 0))
+        found += [ours(device=device, seeds=(seed,), **same) for device in on[-1:] for seed in seeds]
     return found
 
 
 def label(group: Group) -> str:
     """One line that tells a group from every other of its environment."""
-    words = [group.part, group.variant, group.agent, group.device]
-    words += [f"{key}={value}" for key, value in group.ppo.items()]
+    words = [group.part, group.variant, group.algorithm, group.agent, group.device]
+    words += [f"{key}={value}" for key, value in group.settings.items()]
     words += [f"threads={group.threads}"] if group.threads else []
     words += [f"seed={group.seeds[0]}"] if len(group.seeds) == 1 and not group.blocks else []
     return " ".join(str(word) for word in words + (["blocks"] if group.blocks else []) if word)
@@ -157,22 +166,14 @@ def measure(group: Group, bench: Bench) -> list[dict]:
     """The rows of a group, whole."""
     import torch
 
-    from lockstep.agents import ppo
-
-    settings = ppo.config_of(bench.environment, **group.ppo)
-    settings = dataclasses.replace(settings, threads=group.threads or settings.threads or bench.threads)
-    if group.seeds:
-        settings = dataclasses.replace(settings, seed=group.seeds[0])
-    if group.blocks:  # a rate is measured for longer than a run takes
-        settings = dataclasses.replace(settings, anneal_lr=False)
-    # Of torch's own threads those that wait spin, and but for autograd and many networks there is no work for them.
-    torch.set_num_threads(settings.threads if settings.gradient == "autograd" or settings.members > 1 else 1)
+    settings = None if group.algorithm is None else settings_of(group, bench)
     try:
-        if group.agent in PEERS:
-            found = peer(group, bench, settings)
-        elif group.agent != OURS:
+        if settings is None:
             found = constant(group, bench)
+        elif group.agent in PEERS:
+            found = peer(group, bench, settings)
         else:
+            torch.set_num_threads(agents.algorithm(group.algorithm).torch_threads(settings))
             warm_up(group, bench, settings)
             found = by_kind(group)(group, bench, settings)
     except NotMeasured as reason:
@@ -180,20 +181,31 @@ def measure(group: Group, bench: Bench) -> list[dict]:
     return [about(group, bench, settings) | row for row in found]
 
 
+def settings_of(group: Group, bench: Bench):
+    """Every setting of a group's runs, with its first seed and its threads."""
+    from lockstep.agents.run.config import config_of
+
+    settings = config_of(agents.algorithm(group.algorithm), bench.environment, **group.settings)
+    changed = {"threads": group.threads or settings.threads or bench.threads}
+    changed |= {"seed": group.seeds[0]} if group.seeds else {}
+    changed |= {"total_steps": ENDLESS} if group.blocks else {}  # a rate is measured for longer than a run takes
+    return dataclasses.replace(settings, **changed)
+
+
 def warm_up(group: Group, bench: Bench, settings) -> None:
     """One iteration of what will be timed in this process, or, of a run to solve, a whole run of another seed."""
-    from lockstep.agents import ppo
     from lockstep.experiments.learning_workers import lockstep
 
+    algorithm = agents.algorithm(group.algorithm)
     same = (group.part == "solve", group.device, dataclasses.replace(settings, seed=0))
     if group.variant in ("first", "cold", "at once") or same in bench.warm:
         return
     bench.warm.add(same)
     if group.part == "solve":
         other = dataclasses.replace(settings, seed=SEED_OF_WARM_UP)
-        lockstep.solve(bench.environment, other, group.device, bench.solved)
+        lockstep.solve(algorithm, bench.environment, other, group.device, bench.solved)
     else:
-        ppo.PPO(bench.environment, settings, group.device).iterate()
+        algorithm(bench.environment, settings, group.device).iterate()
 
 
 def by_kind(group: Group) -> Callable:
@@ -206,12 +218,13 @@ def about(group: Group, bench: Bench, settings) -> dict:
     """A row with all columns, of which those that are the same for a whole group are filled in."""
     from lockstep.agents import recipes
 
-    filled = {"environment": bench.environment, "part": group.part, "agent": group.agent, "variant": group.variant}
-    filled |= {"device": group.device, "status": curves.MEASURED}
-    if group.agent in (OURS, *PEERS):
-        named = group.ppo if "recipe" in group.ppo else recipes.load(bench.environment)["ppo"]
-        filled |= {"recipe": named.get("recipe", "cleanrl"), "hidden": "-".join(map(str, settings.hidden))}
-        filled |= {name: getattr(settings, name) for name in OF_THE_SETTINGS}
+    filled = {"environment": bench.environment, "device": group.device, "status": curves.MEASURED}
+    filled |= {name: getattr(group, name) for name in ("part", "algorithm", "agent", "variant")}
+    if settings is not None:
+        named = group.settings if "recipe" in group.settings else recipes.of(bench.environment, group.algorithm)
+        first = next(iter(agents.algorithm(group.algorithm).RECIPES))
+        shown = {column: getattr(settings, name, None) for column, name in OF_THE_SETTINGS.items()}
+        filled |= {"recipe": named.get("recipe", first)} | shown | {"hidden": "-".join(map(str, shown["hidden"]))}
         filled |= {"threads": settings.threads, "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled
@@ -225,9 +238,9 @@ def installed(agent: str) -> str | None:
     return learning_workers.version(module.__name__.rpartition(".")[2], module.PACKAGE)
 
 
-def scored(bench: Bench, settings, policies: list[Mapping], **options) -> list[dict]:
+def scored(group: Group, bench: Bench, settings, policies: list[Mapping], **options) -> list[dict]:
     """score of each policy in the original, or the reason why there is none."""
-    scores = bench.scorer.scores(bench.environment, settings, policies, **options)
+    scores = bench.scorer.scores(bench.environment, group.algorithm, settings, policies, **options)
     return [{"score": score} | ({"reason": UNSCORED} if score is None else {}) for score in scores]
 
 
@@ -235,38 +248,41 @@ def curve(group: Group, bench: Bench, settings) -> list[dict]:
     """The points of one run, and its final row."""
     from lockstep.experiments.learning_workers import lockstep
 
-    rows, policies, run = lockstep.curve(bench.environment, settings, group.device, group.points)
-    points = scored(bench, settings, policies, episodes=group.episodes)
-    sampled = bench.scorer.scores(bench.environment, settings, policies[-1:], greedy=False)[0]
-    same = {"parameters": lockstep.numbers(run)}
+    algorithm = agents.algorithm(group.algorithm)
+    rows, policies, run = lockstep.curve(algorithm, bench.environment, settings, group.device, group.points)
+    points = scored(group, bench, settings, policies, episodes=group.episodes)
+    (sampled,) = scored(group, bench, settings, policies[-1:], greedy=False)
+    same = {"parameters": run.parameter_count}
     found = [row | point | same for row, point in zip(rows, points, strict=True)]
-    return [*found, found[-1] | {"part": "final", "score_sampled": sampled}]
+    return [*found, found[-1] | {"part": "final", "score_sampled": sampled["score"]}]
 
 
 def final(group: Group, bench: Bench, settings) -> list[dict]:
     """One row: the score after the steps, or the seconds, that a run has."""
     from lockstep.experiments.learning_workers import lockstep
 
+    run = agents.algorithm(group.algorithm), bench.environment, settings, group.device
     if group.seconds:
-        row, policy = lockstep.for_seconds(bench.environment, settings, group.device, group.seconds)
+        row, policy = lockstep.for_seconds(*run, group.seconds)
     else:
-        rows, policies, _ = lockstep.curve(bench.environment, settings, group.device, points=1)
+        rows, policies, _ = lockstep.curve(*run, points=1)
         row, policy = rows[-1], policies[-1]
-    return [row | scored(bench, settings, [policy])[0]]
+    return [row | scored(group, bench, settings, [policy])[0]]
 
 
 def solve(group: Group, bench: Bench, settings) -> list[dict]:
     """One row: the time of one seed, in this process once it is warm, or in a new one; or a row per member."""
     from lockstep.experiments.learning_workers import lockstep
 
-    if "members" in group.ppo:
-        return lockstep.together(bench.environment, settings, group.device, bench.solved)
+    run = agents.algorithm(group.algorithm), bench.environment, settings, group.device
+    if group.variant == "at once":
+        return lockstep.together(*run, bench.solved)
     if group.variant != "warm":
         with tempfile.TemporaryDirectory() as empty:
             caches = dict.fromkeys(CACHES, empty) if group.variant == "first" else {}
             return learning_workers.ask(OURS, job(group, bench, settings), **caches)
-    row, policy, run = lockstep.solve(bench.environment, settings, group.device, bench.solved)
-    row |= scored(bench, settings, [policy])[0] | {"parameters": lockstep.numbers(run)}
+    row, policy, run = lockstep.solve(*run, bench.solved)
+    row |= scored(group, bench, settings, [policy])[0] | {"parameters": run.parameter_count}
     return [row | {"solved": verdict(row, bench.solved)}]
 
 
@@ -278,8 +294,9 @@ def verdict(row: Mapping, solved: float) -> int | None:
 def rate(group: Group, bench: Bench, settings) -> list[dict]:
     from lockstep.experiments.learning_workers import lockstep
 
-    rows, run = lockstep.rates(bench.environment, settings, group.device, group.blocks)
-    return [row | {"parameters": lockstep.numbers(run)} for row in rows]
+    algorithm = agents.algorithm(group.algorithm)
+    rows, run = lockstep.rates(algorithm, bench.environment, settings, group.device, group.blocks)
+    return [row | {"parameters": run.parameter_count} for row in rows]
 
 
 def constant(group: Group, bench: Bench) -> list[dict]:
@@ -288,19 +305,23 @@ def constant(group: Group, bench: Bench) -> list[dict]:
         return [{"score": bench.reference["score"], "status": curves.PUBLISHED, "reason": bench.reference["source"]}]
     if not bench.scorer.present:
         raise NotMeasured(UNSCORED)
-    from lockstep.agents import evaluation
+    from lockstep.agents.run import evaluation
 
     return [{"score": float(evaluation.random_policy(bench.environment).returns.mean())}]
 
 
 def peer(group: Group, bench: Bench, settings) -> list[dict]:
-    name = PEERS[group.agent].__name__.rpartition(".")[2]
+    module = PEERS[group.agent]
+    if group.algorithm not in module.ALGORITHMS:
+        raise NotMeasured(f"measured with {', '.join(module.ALGORITHMS)} only")
+    name = module.__name__.rpartition(".")[2]
     return learning_workers.ask(name, job(group, bench, settings))
 
 
 def job(group: Group, bench: Bench, settings) -> Job:
     return Job(
         group.part,
+        group.algorithm,
         bench.environment,
         bench.gymnasium_id,
         dataclasses.asdict(settings),
@@ -319,10 +340,14 @@ def main() -> None:
     learning = config.at_scale(recipe["learning"], options.scale)
     present = command.devices(options.devices)
     todo = groups(learning, present)
-    from lockstep.agents import ppo
+    from lockstep.agents.run.config import config_of
 
     try:
-        resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
+        resolved = {
+            label(group): dataclasses.asdict(config_of(agents.algorithm(group.algorithm), name, **group.settings))
+            for group in todo
+            if group.algorithm is not None
+        }
     except ValueError as error:
         raise UserError(str(error)) from error
     import torch
@@ -330,8 +355,8 @@ def main() -> None:
     from lockstep import envs
     from lockstep.experiments.scoring import Scorer
 
-    agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
-    asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
+    peers = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
+    asked = {"recipe": recipe, "settings": resolved, "agents": peers, "asked": {"devices": present}, "seed": 0}
     output = options.output or command.output_path("learning", name)
     with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
         journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)

@@ -3,18 +3,20 @@
 Scoring is not timed. Its processes are started before anything is, and wait while something is timed.
 """
 
-import dataclasses
 import functools
 import importlib.util
 import multiprocessing
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
 
-from lockstep.agents import evaluation, ppo
+from lockstep import agents
+from lockstep.agents.run import evaluation
+from lockstep.agents.run.algorithm import Algorithm
+from lockstep.agents.run.config import Settings
 from lockstep.experiments import provenance
 
 SEED_OF_SAMPLES = 1
@@ -45,7 +47,8 @@ class Scorer:
     def scores(
         self,
         environment: str,
-        config: ppo.Config,
+        algorithm: str,
+        config: Settings,
         policies: Sequence[Mapping],
         episodes: int = evaluation.EPISODES,
         greedy: bool = True,
@@ -55,9 +58,10 @@ class Scorer:
             return [None] * len(policies)
         firsts = range(0, episodes, -(-episodes // self.processes))
         counts = [min(firsts.step, episodes - first) for first in firsts]
+        run = environment, algorithm, config
         parts = [
             [
-                self.pool.submit(returns, environment, config, policy, count, evaluation.FIRST_SEED + first, greedy)
+                self.pool.submit(returns, *run, policy, count, evaluation.FIRST_SEED + first, greedy)
                 for first, count in zip(firsts, counts, strict=True)
             ]
             for policy in policies
@@ -65,31 +69,37 @@ class Scorer:
         return [float(np.concatenate([part.result() for part in of_one]).mean()) for of_one in parts]
 
 
-def policy_of(run: ppo.PPO) -> dict:
-    """What a run's actions depend on, on the CPU."""
-    normaliser = run.normaliser.state() if run.normaliser is not None else {}
+def policy_of(run: Algorithm) -> dict:
+    """What a run's actions depend on, as arrays, which are cheap to send to a process."""
+    return converted(run.weights(), lambda tensor: tensor.cpu().numpy())
+
+
+def converted(weights: Mapping, convert: Callable) -> dict:
+    """The same with every tensor, or array, converted."""
     return {
-        "parameters": run.networks.parameters.cpu().numpy().copy(),
-        "normaliser": {name: tensor.cpu().numpy().copy() for name, tensor in normaliser.items()},
+        name: converted(part, convert) if isinstance(part, Mapping) else convert(part) for name, part in weights.items()
     }
 
 
 def returns(
-    environment: str, config: ppo.Config, policy: Mapping, episodes: int, first_seed: int, greedy: bool
+    environment: str,
+    algorithm: str,
+    config: Settings,
+    policy: Mapping,
+    episodes: int,
+    first_seed: int,
+    greedy: bool,
 ) -> np.ndarray:
     """Returns [episodes] of one policy."""
-    run = actor(environment, config)
-    run.networks.parameters.copy_(torch.from_numpy(policy["parameters"]))
-    if policy["normaliser"]:
-        run.normaliser.load_state({name: torch.from_numpy(array) for name, array in policy["normaliser"].items()})
+    run = actor(environment, algorithm, config)
+    run.load_weights(converted(policy, torch.from_numpy))
     torch.manual_seed(first_seed + SEED_OF_SAMPLES)
     act = functools.partial(run.act, greedy=greedy)
     return evaluation.in_original(environment, act, episodes, first_seed).returns
 
 
 @functools.cache
-def actor(environment: str, config: ppo.Config) -> ppo.PPO:
-    """A run of the same networks on the CPU, as small as it can be, to act and not to learn."""
-    small = {"num_envs": config.members, "horizon": 1, "minibatches": 1, "epochs": 1, "shards": None, "threads": 1}
-    plain = {"precision": "fp32", "graph": "auto", "rollout": "torch", "gradient": "autograd"}
-    return ppo.PPO(environment, dataclasses.replace(config, **small, **plain), "cpu")
+def actor(environment: str, algorithm: str, config: Settings) -> Algorithm:
+    """A run with the same weights, to act and not to learn."""
+    kind = agents.algorithm(algorithm)
+    return kind(environment, kind.to_act(config), "cpu")

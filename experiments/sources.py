@@ -22,7 +22,8 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     These are the module, all it imports of ours, and files beside such a module that share its name
     (ceilings.cuh, gymnax.txt). A package of BY_FOLDER comes with all its modules. `envs` finds its environments
     by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no other
-    environment's. With an environment come its YAML and schema.yaml, and where recipes are read its recipe.
+    environment's. With an environment come its YAML and schema.yaml, and where recipes are read its recipe and the
+    algorithms that it names, which `agents` finds by folder.
     """
     files = imported(module, root)
     if not files:
@@ -38,7 +39,9 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     if environment:
         files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
         recipe = root / RECIPES / f"{environment}.yaml"
-        files |= {recipe} if root / RECIPES / "__init__.py" in files and recipe.is_file() else set()
+        if root / RECIPES / "__init__.py" in files and recipe.is_file():
+            named = re.findall(r"^(\w+):", recipe.read_text(), re.MULTILINE)
+            files |= {recipe}.union(*(imported(f"{PACKAGE}.agents.{name}", root) for name in named))
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)

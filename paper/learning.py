@@ -51,14 +51,14 @@ def stamp(agent: object, seeds: float) -> str:
 
 def open_rows(run, part: str) -> pd.DataFrame:
     """What a run could not measure of a part, with the reason."""
-    rows = run.frame[(run.frame["part"] == part) & (run.frame["status"] == NOT_MEASURED)]
+    rows = curves.complete(run.frame)[(run.frame["part"] == part) & (run.frame["status"] == NOT_MEASURED)]
     return rows[[*curves.RUN, "version", "reason"]].drop_duplicates()
 
 
 def about(run, part: str, row: Mapping) -> dict:
     """Version and remark of the rows that a summary's row was made of."""
-    rows = run.frame[run.frame["part"] == part]
-    for name in ("agent", "variant", "device"):
+    rows = curves.complete(run.frame)[run.frame["part"] == part]
+    for name in ("algorithm", "agent", "variant", "device"):
         rows = rows[rows[name].isna() if missing(row[name]) else rows[name] == row[name]]
     return {name: first(rows[name]) for name in ("version", "reason")}
 
@@ -146,4 +146,4 @@ def wanted(environment: str) -> dict:
 def asked(environment: str, *parts: str) -> bool:
     """Whether an environment's recipe asks for one of these parts of the experiment, at any scale."""
     declared = wanted(environment)
-    return any(part in declared.get(scale, {}) for scale in SCALES for part in parts)
+    return any(part in asked for scale in SCALES for asked in declared.get(scale, {}).values() for part in parts)

@@ -23,8 +23,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from lockstep import envs
-from lockstep.agents.normaliser import ReturnScale
-from lockstep.agents.rollout import Advantage, Noise, Order
+from lockstep.agents.parts.gae import GAE
+from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.noise import Noise
+from lockstep.agents.parts.normaliser import ReturnScale
 from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile
 from lockstep.envs.policies import HIDDEN
@@ -193,11 +195,11 @@ def agents(device: str) -> None:
     T, N = 33, 150
     number = torch.full((1,), 7, dtype=torch.int64, device=device)
     Noise([1, 2], N, first_index=5, agents=3, blocks=2, steps=T, device=device).draw(number)
-    Order([1, 2], 1000, 3, device).draw(number)
+    MinibatchOrder([1, 2], 1000, 3, device).draw(number)
     reward, value, bootstrap = (torch.ones(T + more, N, device=device) for more in (0, 1, 0))
     flags = [torch.arange(T * N, device=device).view(T, N) % every == 0 for every in (7, 11)]
     for valid in (None, ~flags[0]):
-        Advantage((T, N), 0.9, 0.8, device).compute(reward, value, bootstrap, *flags, valid)
+        GAE((T, N), 0.9, 0.8, device).compute(reward, value, bootstrap, *flags, valid)
         ReturnScale(N, 0.9, device=device)(reward, *flags, valid)
 
 

@@ -276,7 +276,7 @@ def test_a_script_with_envs_and_agents_of_its_own_has_both(way, copy, bare, inst
     assert numbers == "3 7"
     homes = [tmp_path / "envs", tmp_path / "agents", package, folders / "envs", folders / "agents"]
     assert [Path(file).parent.resolve() for file in files] == [home.resolve() for home in homes]
-    assert last == "4 lockstep.agents.settings"
+    assert last == "4 lockstep.agents.ppo.config"
 
 
 @pytest.mark.parametrize(("make", "kind"), [("make_vec", "BatchedEnv"), ("make", "TimeLimit")])

@@ -16,7 +16,7 @@ from .distributions import Distribution
 from .normaliser import normalised
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-KNOWN = "actor and critic apart with two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
+KNOWN = "two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
 
 
 class ActorCritic:
@@ -31,7 +31,6 @@ class ActorCritic:
         outputs: of the actor.
         free: numbers of the action distribution that no observation changes (log_std).
         hidden: widths of the tanh layers.
-        shared: actor and critic share all layers but the last.
         learners: L.
         seeds: one per learner; a learner's first numbers depend on its seed alone.
         precision: of the matrix products, "fp32", "tf32" (CUDA) or "bf16"; numbers and results stay float32.
@@ -44,21 +43,20 @@ class ActorCritic:
         outputs: int,
         free: int,
         hidden: Sequence[int] = (64, 64),
-        shared: bool = False,
         learners: int = 1,
         seeds: Sequence[int] = (0,),
         precision: str = "fp32",
         log_std: float | Sequence[float] = 0.0,
         device: torch.device | str = "cpu",
     ):
-        self.inputs, self.outputs, self.free, self.hidden, self.shared = inputs, outputs, free, tuple(hidden), shared
+        self.inputs, self.outputs, self.free, self.hidden = inputs, outputs, free, tuple(hidden)
         self.learners, self.precision, self.device = learners, precision, torch.device(device)
         self.places: dict[str, tuple[int, tuple[int, ...]]] = {}  # offset and shape of each part of a row
         width = self._place("actor", [inputs, *hidden, outputs], 0)
         if free:
             self.places["free"] = (width, (free,))
         width += max(4, -(-free // 4) * 4)
-        self.size = self._place("critic", [hidden[-1], 1] if shared else [inputs, *hidden, 1], width)
+        self.size = self._place("critic", [inputs, *hidden, 1], width)
         needed = 6 * 4 * self.size * learners  # numbers, their gradient twice, Adam's moments and what makes the first
         require_memory(needed, self.device, "hidden layers with parameters", self.size * learners)
         first = torch.stack([self._initial(seed, log_std) for seed in seeds])  # [L, P]
@@ -71,7 +69,7 @@ class ActorCritic:
     def in_kernels(self) -> bool:
         """Whether kernels, those of roll-outs and those of updates, are written for networks of this form."""
         equal = len(self.hidden) == 2 and self.hidden[0] == self.hidden[1]
-        return equal and self.hidden[0] in HIDDEN and not self.shared and self.precision == "fp32"
+        return equal and self.hidden[0] in HIDDEN and self.precision == "fp32"
 
     def _place(self, network: str, widths: Sequence[int], at: int) -> int:
         for number, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
@@ -117,27 +115,20 @@ class ActorCritic:
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Actor's outputs [L, N, m] and critic's values [L, N] of observations [L, N, n]."""
         with self.arithmetic():
-            if self.shared:
-                trunk = self._layers("actor", x, len(self.hidden))
-                return self._layer(self._last("actor"), trunk).float(), self._value(
-                    self._layer(self._last("critic"), trunk)
-                )
-            return self.actor(x), self._value(self._layers("critic", x, len(self.hidden) + 1))
+            return self.actor(x), self.critic(x)
 
     def actor(self, x: torch.Tensor) -> torch.Tensor:
         """The actor's outputs [L, N, m] alone."""
         with self.arithmetic():
-            return self._layers("actor", x, len(self.hidden) + 1).float()
+            return self._layers("actor", x).float()
 
     def critic(self, x: torch.Tensor) -> torch.Tensor:
         """The values [L, N] alone."""
         with self.arithmetic():
-            if self.shared:
-                return self._value(self._layer(self._last("critic"), self._layers("actor", x, len(self.hidden))))
-            return self._value(self._layers("critic", x, len(self.hidden) + 1))
+            return self._layers("critic", x).float().squeeze(-1)
 
-    def _layers(self, network: str, x: torch.Tensor, count: int) -> torch.Tensor:
-        for number in range(count):
+    def _layers(self, network: str, x: torch.Tensor) -> torch.Tensor:
+        for number in range(len(self.hidden) + 1):
             x = self._layer(f"{network}.{number}.weight", x)
             x = torch.tanh(x) if number < len(self.hidden) else x
         return x
@@ -147,10 +138,6 @@ class ActorCritic:
         if self.learners == 1:  # bit for bit what a stack of one gives, and faster
             return nn.functional.linear(x, weight.squeeze(0), bias.squeeze(0))  # [0] has a gradient that fills zeros
         return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
-
-    @staticmethod
-    def _value(outputs: torch.Tensor) -> torch.Tensor:
-        return outputs.float().squeeze(-1)
 
     @contextlib.contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -168,17 +155,15 @@ class ActorCritic:
             if products:
                 products.fp32_precision = before
 
-    def some(self, start: int, count: int) -> "ActorCritic":
-        """Learners start .. start + count - 1 by themselves; they share their numbers with these."""
-        part = copy.copy(self)
-        part.learners, part.parameters = count, self.parameters[start : start + count]
-        part.leaves = {name: leaf[start : start + count] for name, leaf in self.leaves.items()}
-        return part
+    def one(self, learner: int) -> "ActorCritic":
+        """A learner by itself; it shares its numbers with these."""
+        one = copy.copy(self)
+        one.learners, one.parameters = 1, self.parameters[learner : learner + 1]
+        one.leaves = {name: leaf[learner : learner + 1] for name, leaf in self.leaves.items()}
+        return one
 
     def sequential(self, learner: int = 0) -> tuple[nn.Sequential, nn.Sequential]:
         """Actor and critic of one learner as modules of torch that share its numbers."""
-        if self.shared:
-            raise ValueError("actor and critic share layers; as modules apart they do not exist")
         parts = self.parts(self.parameters)
         networks = []
         for network in ("actor", "critic"):

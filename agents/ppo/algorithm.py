@@ -54,7 +54,7 @@ class PPO:
     Config = Config
     RECIPES = RECIPES
     COLUMNS = (*METRICS[:-1], "explained_variance", "lr")
-    SHAPES = ("hidden", "shared", "population", "share", "groups", "agent_id")
+    SHAPES = ("hidden", "population", "joint", "groups")
 
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
@@ -67,28 +67,25 @@ class PPO:
         self.seeds = [config.seed + member for member in range(config.population)]
         self.env = self._environment(environment, config.num_envs // self.ranks.size)
         self.team = None
-        if config.share == "team" and (contract.agents_of(self.env) or 1) > 1:
+        if config.joint and (contract.agents_of(self.env) or 1) > 1:
             self.env = self.team = Team(self.env, config.groups)
-        self.agents = contract.agents_of(self.env) or 1
         sizes = getattr(self.env, "action_sizes", None)
         if self.team is None and sizes is not None and min(sizes) < math.prod(self.env.single_action_space.shape):
             raise ValueError(
-                f"share={config.share!r}: agents use {' and '.join(map(str, sizes))} numbers of an action; only "
-                "share='team' leaves the others out"
+                f"joint=False: agents use {' and '.join(map(str, sizes))} numbers of an action; only joint=True leaves "
+                "the others out"
             )
-        self.distribution = distributions.of(self.env.single_action_space, config.box)
-        per_agent = config.share == "none" and self.agents > 1
-        self.networks = self._networks(self.agents if per_agent else 1)
+        self.distribution = distributions.of(self.env.single_action_space)
+        self.networks = self._networks()
         self.normaliser = None
         if config.norm_obs:
             n = self.env.single_observation_space.shape[-1]
             self.normaliser = Normaliser(n, config.population, self.device, shards // self.ranks.size)
-        known = type(self.distribution) in (distributions.Categorical, distributions.Gaussian)
+        known = isinstance(self.distribution, distributions.Categorical | distributions.Gaussian)
         self._plain = known and self.networks.in_kernels and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         port = port and self.env.lanes == self.env.actions.numbers == 1
-        raw = not config.norm_obs and not config.agent_id
-        self._portable = port and raw and self._plain  # the environment's kernel knows the policy
+        self._portable = port and not config.norm_obs and self._plain  # the environment's kernel knows the policy
         portable = self._portable and self.networks.learners == 1
         self.rollout = RolloutBuffer(
             self.env,
@@ -97,14 +94,10 @@ class PPO:
             self.seeds,
             horizon=config.horizon,
             shards=shards // self.ranks.size,
-            per_agent=per_agent,
-            in_kernel=self._chosen(
-                "rollout", portable, "a port of one lane in float32, population=1, no norm_obs, agent_id"
-            ),
+            in_kernel=self._chosen("rollout", portable, "a port of one lane in float32, population=1, no norm_obs"),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
             bootstrap=config.bootstrap,
-            agent_id=config.agent_id,
             first_index=self.ranks.rank * self.env.num_envs,
             threads=self.threads,
         )
@@ -161,17 +154,15 @@ class PPO:
             raise ValueError(f"the environment is on {environment.device}, the run on {self.device}")
         return environment
 
-    def _networks(self, per_member: int) -> ActorCritic:
+    def _networks(self) -> ActorCritic:
         config = self.config
-        inputs = self.env.single_observation_space.shape[-1] + (self.agents if config.agent_id else 0)
         return ActorCritic(
-            inputs,
+            self.env.single_observation_space.shape[-1],
             self.distribution.outputs,
             self.distribution.free,
             config.hidden,
-            config.shared,
-            config.population * per_member,
-            [seed + (agent << 32) for seed in self.seeds for agent in range(per_member)],
+            config.population,
+            self.seeds,
             config.precision,
             self._log_std(),
             self.device,
@@ -188,7 +179,7 @@ class PPO:
         asked = getattr(self.config, name)
         if asked == "kernel" and not fits:
             raise ValueError(
-                f"{name}='kernel' does not fit this run: it needs {needs}, box='clipped', {KNOWN}; {name}='auto' takes "
+                f"{name}='kernel' does not fit this run: it needs {needs}, {KNOWN}; {name}='auto' takes "
                 "torch where it must"
             )
         return fits and asked in ("auto", "kernel")
@@ -196,7 +187,7 @@ class PPO:
     def _machinery(self):
         """Minibatch order, advantage estimation, reward scale and the optimiser."""
         config, device, rollout = self.config, self.device, self.rollout
-        L, shards, count = rollout.of_batch.shape
+        _, shards, count = rollout.of_batch.shape
         if count % config.minibatches:
             raise ValueError(
                 f"minibatches={config.minibatches} must divide the {count} rows that a "
@@ -210,8 +201,8 @@ class PPO:
         )
 
         def each(value: float | tuple[float, ...]) -> torch.Tensor:
-            of_members = torch.tensor(value if isinstance(value, tuple) else [value] * config.population, device=device)
-            return of_members.float().repeat_interleave(L // config.population)
+            of_members = value if isinstance(value, tuple) else [value] * config.population
+            return torch.tensor(of_members, device=device).float()
 
         self.lr, self.rate, self.ent_coef = each(config.lr), each(config.lr), each(config.ent_coef)
         names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
@@ -280,7 +271,6 @@ class PPO:
             self.rate.copy_(self.lr * (1 - self._count / self.iterations).clamp(min=0))
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
-            order = order.repeat_interleave(len(of_batch) // config.population, dim=0)
             self.optimizer.epoch(of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch)), config.minibatches)
         if self.normaliser is not None:
             obs = self.rollout.rows["obs"][: config.horizon]
@@ -360,17 +350,10 @@ class PPO:
         """
         if self.team is not None:
             obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
-        per_member = self.networks.learners // self.config.population
-        networks = self.networks.some(member * per_member, per_member)
+        networks = self.networks.one(member)
         x = obs.to(self.device, torch.float32).reshape(-1, obs.shape[-1])
         x = x if self.normaliser is None else self.normaliser.of(member)(x)
-        if self.config.agent_id:
-            x = torch.cat([x, torch.eye(self.agents, device=self.device).repeat(len(x) // self.agents, 1)], dim=1)
-        x = x.view(-1, per_member, x.shape[1]).transpose(0, 1)  # [1 or A, B (x A), n]
-        out = networks.actor(x).transpose(0, 1).reshape(-1, self.distribution.outputs)
-        free = networks.leaves.get("free")
-        if free is not None:
-            free = free.repeat(len(out) // len(free), 1)
+        out, free = networks.actor(x.unsqueeze(0))[0], networks.leaves.get("free")  # [B (x A), m], [1, free]
         mask = None if mask is None else mask.reshape(len(out), -1)
         if greedy:
             action = self.distribution.mode(out, free, mask)
@@ -388,10 +371,10 @@ class PPO:
         """The greedy policy by itself: a module of torch from observations [B, n] to actions, a copy as it is now.
 
         Raises:
-            ValueError: actor and critic share layers, agents have numbers or networks of their own, or are a team.
+            ValueError: the policy is of several agents together.
         """
-        if self.config.agent_id or self.networks.learners > self.config.population or self.team is not None:
-            raise ValueError("agents have numbers or networks of their own, or are a team: use run.act")
+        if self.team is not None:
+            raise ValueError("the policy is of several agents together: use run.act")
         normaliser = self.normaliser and self.normaliser.of(member)
         bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
         return Greedy(copy.deepcopy(self.networks.sequential(member)[0]), self.distribution, *bounds)

@@ -4,7 +4,7 @@
 // A minibatch is four jobs, each shared out to threads: `prepare` (sums over the advantages, weights laid out for the
 // products), `differentiate` (the rows of a learner and shard in a fixed number of parts, each with a gradient of its own,
 // so that no sum depends on the number of threads), `collect` (sums over parts), `step` (norm, Adam).
-#include "networks.cuh"
+#include "../parts/actor_critic.cuh"
 
 enum { LOG_STDS = CONTINUOUS ? OUTPUTS : 0, FREE = (LOG_STDS > 4 ? LOG_STDS + 3 : 4) / 4 * 4 };  // and their places
 enum { FREE_AT = size_of_network(OUTPUTS), CRITIC_AT = FREE_AT + FREE, NUMBERS = CRITIC_AT + size_of_network(1) };

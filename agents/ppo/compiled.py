@@ -1,6 +1,6 @@
 """The update of PPO with the gradient written out, compiled for the processor at hand.
 
-For two networks apart of two equal tanh layers, a Categorical or a Gaussian, on the CPU, in float32. Any other case is
+For networks of two equal tanh layers, a Categorical or a Gaussian, on the CPU, in float32. Any other case is
 `autograd.py`'s, which has the same methods.
 """
 
@@ -50,7 +50,7 @@ class CompiledUpdate(Update):
     handed in are read, and the parameters written, where they lie: change them in place.
 
     Args:
-        networks: two tanh layers of 16, 32 or 64 units, not shared, on the CPU; its parameters are trained.
+        networks: two tanh layers of 16, 32 or 64 units, on the CPU; its parameters are trained.
         distribution: for which `fits` holds.
         batch: contiguous tensors with one row per sample: obs [N, n] float32, action [N] uint8 or [N, m] float32,
             log_prob, advantage, target, value [N] float32.
@@ -183,7 +183,7 @@ class CompiledUpdate(Update):
 def _require_shape(networks: ActorCritic, distribution: Distribution) -> None:
     if networks.device.type != "cpu" or not networks.in_kernels:
         raise ValueError(
-            f"networks have hidden layers of {list(networks.hidden)} units{', shared' if networks.shared else ''}, "
+            f"networks have hidden layers of {list(networks.hidden)} units, "
             f"{networks.precision} on {networks.device}; the compiled update knows {KNOWN}, on the CPU"
         )
     if not fits(distribution):

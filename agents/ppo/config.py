@@ -35,22 +35,15 @@ class Config(Settings):
     norm_reward: bool = setting(False, "divide rewards by the running deviation of the discounted return")
     norm_adv: bool = setting(True, "normalise advantages in each minibatch")
     hidden: tuple[int, ...] = setting((64, 64), "widths of the tanh layers", least=1)
-    shared: bool = setting(False, "actor and critic share all layers but the last")
     target_kl: float | None = setting(None, "skip the rest of an iteration's updates above this KL divergence", least=0)
     log_std: float = setting(0.0, "first logarithm of a continuous action's standard deviation")
     reward_scale: float = setting(1.0, "factor on every reward")
     bootstrap: bool = setting(True, "value of the last observation where an episode was truncated (off: as CleanRL)")
-    box: str = setting("clipped", "distribution of continuous actions", choices=("clipped", "squashed", "beta"))
-    share: str = setting(
-        "all",
-        "one network for all agents, or one for each, or one for the team, whose action is all of theirs",
-        choices=("all", "none", "team"),
-    )
+    joint: bool = setting(False, "one policy of all agents together, whose action is all of theirs (off: of each)")
     groups: bool = setting(
-        False, "a team's actions have numbers that whole groups of them share, as the environment's action_groups say"
+        False, "a joint action has numbers that whole groups of it share, as the environment's action_groups say"
     )
     group_log_std: float = setting(0.0, "first logarithm of the standard deviation of what groups share")
-    agent_id: bool = setting(False, "append which agent it is, one-hot, to its observation")
     precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)
     rollout: str = setting("auto", "policy in torch, or in the environment's kernel where it fits", choices=AUTO)
     gradient: str = setting(
@@ -68,8 +61,8 @@ class Config(Settings):
                 raise ValueError(
                     f"{name} has {len(value)} values; population={self.population} needs one, or one for each"
                 )
-        if self.groups and (self.share, self.box) != ("team", "clipped"):
-            raise ValueError(f"groups=True needs share='team' and box='clipped', not {self.share!r} and {self.box!r}")
+        if self.groups and not self.joint:
+            raise ValueError("groups=True needs joint=True")
         if self.num_envs % self.population:
             raise ValueError(f"num_envs={self.num_envs} must be divisible by population={self.population}")
         if self.population > 1 and (self.shards or 1) > 1:

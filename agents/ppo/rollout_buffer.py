@@ -41,12 +41,10 @@ class RolloutBuffer:
         seeds: one per member.
         horizon: T.
         shards: S, parts of the batch that see the networks apart, as if in processes of their own.
-        per_agent: whether every agent has a learner of its own.
         in_kernel: roll out inside the environment's kernel.
         normaliser: of observations, or None.
         by_component: keep log p of each component of an action, not of the whole.
         bootstrap: keep values of the last observations of truncated episodes; otherwise 0.
-        agent_id: append which agent it is to its observation.
         first_index: noise index of environment 0.
 
     Attributes:
@@ -65,12 +63,10 @@ class RolloutBuffer:
         *,
         horizon: int,
         shards: int = 1,
-        per_agent: bool = False,
         in_kernel: bool = False,
         normaliser: Normaliser | None = None,
         by_component: bool = False,
         bootstrap: bool = True,
-        agent_id: bool = False,
         first_index: int = 0,
         threads: int = 1,
     ):
@@ -81,7 +77,6 @@ class RolloutBuffer:
         self.N, self.n = self.B * self.A, env.single_observation_space.shape[-1]
         self.seeds, self.shards, self.bootstrap, self.device = seeds, shards, bootstrap, networks.device
         self._by_component = by_component
-        self._ids = torch.eye(self.A, device=self.device).repeat(self.B, 1) if agent_id else None  # [N, A]
         self._policy = modules(networks) if in_kernel else None
         self.clock = torch.zeros(1, dtype=torch.int64, device=self.device)  # steps of each environment so far
         self._episodes = None  # number and sums of return and length of those that ended, where nobody else counts
@@ -95,7 +90,7 @@ class RolloutBuffer:
         obs, first = answer
         self._first = frozenset(first) if self._own else None  # names of its infos, until the first step was looked at
         self._allocate(first)
-        self._index(per_agent)
+        self._index()
         if in_kernel:
             trajectory = env.rollout_buffers(self.T, self._policy)
             self.rows |= trajectory | {"action": trajectory["action"].view(self.T, self.N, *distribution.stored_shape)}
@@ -107,19 +102,13 @@ class RolloutBuffer:
     def _reset(self):
         return self.env.reset(seed=list(self.seeds) if len(self.seeds) > 1 else self.seeds[0])
 
-    def _index(self, per_agent: bool):
-        """Which rows of a step, and of the batch, belong to which learner and shard; of members and shards one is 1."""
-        members, L = len(self.seeds), self.networks.learners
-        step = torch.arange(self.N, device=self.device).view(members, self.shards, -1, self.A)
-        batch = torch.arange(self.T * self.N, device=self.device).view(self.T, *step.shape)
-        if per_agent:
-            step, batch = step.permute(0, 3, 1, 2), batch.permute(1, 4, 2, 0, 3)
-        else:
-            batch = batch.permute(1, 2, 0, 3, 4)
-        self.of_step = step.reshape(L, self.shards, -1)
-        self.of_batch = batch.reshape(L, self.shards, -1)
-        self._learner_of = torch.empty(self.N, dtype=torch.int64, device=self.device)
-        self._learner_of[self.of_step.flatten(1)] = torch.arange(L, device=self.device).unsqueeze(1)
+    def _index(self):
+        """The rows of a step, and of the batch, by learner and shard, of which at most one are several."""
+        L = self.networks.learners
+        self.of_step = torch.arange(self.N, device=self.device).view(L, self.shards, -1)
+        batch = torch.arange(self.T * self.N, device=self.device).view(self.T, *self.of_step.shape)
+        self.of_batch = batch.permute(1, 2, 0, 3).reshape(L, self.shards, -1)
+        self._learner_of = torch.arange(L, device=self.device).repeat_interleave(self.N // L)  # [N]
 
     def _allocate(self, first: Mapping[str, torch.Tensor]):
         """The buffers that the environment's kernel does not have."""
@@ -141,7 +130,7 @@ class RolloutBuffer:
                 layout["active"] = ((T + 1, N), torch.bool)
             if "action_mask" in first:
                 layout["mask"] = ((T + 1, N, self.distribution.masks), torch.bool)
-        if self.normaliser is not None or self._ids is not None or "active" in layout:
+        if self.normaliser is not None or "active" in layout:
             layout["seen"] = ((T, N, self.networks.inputs), float32)
         kernels = self.env.trajectory_layout(T, self._policy) if self._policy is not None else {}
         needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in [*layout.values(), *kernels.values()])
@@ -220,7 +209,7 @@ class RolloutBuffer:
             rows["value"][T].mul_(rows["active"][T])  # who has finished has nothing to come
         if self.bootstrap:
             cut = rows["truncated"] & ~rows["terminated"]
-            x = self.as_networks_see(rows["final_obs"]).flatten(0, 1)
+            x = self._normalised(rows["final_obs"]).flatten(0, 1)
             values = x.new_empty(len(x))
             for s in range(self.shards):
                 values[self.of_batch[:, s]] = self.networks.critic(x[self.of_batch[:, s]])
@@ -239,13 +228,12 @@ class RolloutBuffer:
 
     def _seen(self, t: int) -> torch.Tensor:
         """Step t's observations as the networks see them; those of inactive rows, which may be anything, are 0."""
-        x = self.as_networks_see(self.rows["obs"][t])
+        x = self._normalised(self.rows["obs"][t])
         return torch.where(self.rows["active"][t].unsqueeze(1), x, 0.0) if "active" in self.rows else x
 
-    def as_networks_see(self, obs: torch.Tensor) -> torch.Tensor:
-        """Observations [..., N, n], normalised and with agents' numbers where that is asked for."""
-        x = obs if self.normaliser is None else self.normaliser(obs)
-        return x if self._ids is None else torch.cat([x, self._ids.expand(*x.shape[:-1], self.A)], dim=-1)
+    def _normalised(self, obs: torch.Tensor) -> torch.Tensor:
+        """Observations [..., N, n], normalised where that is asked for."""
+        return obs if self.normaliser is None else self.normaliser(obs)
 
     def _forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs [N, m] and values [N] of a step's observations [N, n]."""

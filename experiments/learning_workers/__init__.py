@@ -1,9 +1,10 @@
-"""The agents that learning.py measures, a module each: Lockstep's PPO and those of other libraries.
+"""The agents that learning.py measures, a module each: Lockstep's and those of other libraries.
 
 A module has
 
     TITLE                its name in rows
     PACKAGE              whose version is noted
+    ALGORITHMS           names of those that it is measured with, in the module of another library
     measure(job)         rows, as dicts of the columns that it fills
 
 imports its library in functions alone, and is run as a process by `ask`, so that each library has a process of its
@@ -35,9 +36,10 @@ class Job:
     """What a process is to measure, in a form that JSON can hold."""
 
     part: str  # rate | solve
+    algorithm: str
     environment: str  # our name
     gymnasium_id: str
-    ppo: dict  # every field of agents.ppo.Config
+    settings: dict  # every field of the algorithm's Config
     seeds: tuple[int, ...] = (0,)
     blocks: int = 0  # of a rate
     solved: float = 0.0  # mean greedy return that stops a run
@@ -108,10 +110,10 @@ class Streak:
         return self.reached >= CHECKS
 
 
-def learning_rate(ppo: dict, iteration: int) -> float:
-    """Of an iteration, counted from 0: linearly to 0 where it is annealed, as in agents/ppo.py."""
-    iterations = ppo["total_steps"] // (ppo["num_envs"] * ppo["horizon"])
-    return ppo["lr"] * (1 - iteration / iterations if ppo["anneal_lr"] else 1)
+def learning_rate(settings: dict, iteration: int) -> float:
+    """Of an iteration, counted from 0: linearly to 0 where it is annealed, as in agents/ppo/."""
+    iterations = settings["total_steps"] // (settings["num_envs"] * settings["horizon"])
+    return settings["lr"] * (1 - iteration / iterations if settings["anneal_lr"] else 1)
 
 
 def cold_and_warm(solve: Callable[[int], dict], seeds: Sequence[int]) -> list[dict]:

@@ -1,4 +1,4 @@
-"""Our own PPO: learning curves, time to solve, rates with their phases."""
+"""Our own agents: learning curves, time to solve, rates with their phases."""
 
 import contextlib
 import functools
@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from lockstep.agents import config as configuration
-from lockstep.agents import evaluation, ppo, training
+from lockstep import agents
+from lockstep.agents.run import config as configuration
+from lockstep.agents.run import evaluation, training
+from lockstep.agents.run.algorithm import Algorithm
+from lockstep.agents.run.config import Settings
 from lockstep.experiments import timing
 from lockstep.experiments.learning_workers import CHECKS, Job, serve
 from lockstep.experiments.scoring import policy_of
@@ -35,14 +38,16 @@ class Clock:
         self.cpu_s += timing.cpu_seconds() - cpu_start
 
 
-def curve(environment: str, config: ppo.Config, device: str, points: int) -> tuple[list[dict], list[dict], ppo.PPO]:
+def curve(
+    algorithm: type[Algorithm], environment: str, config: Settings, device: str, points: int
+) -> tuple[list[dict], list[dict], Algorithm]:
     """Trains once. A row and a policy at each of so many points, equally spaced in iterations, the last at the end.
 
     The clock runs from before construction and stands still while a policy is copied.
     """
     clock, rows, policies = Clock(device), [], []
     with clock.running():
-        run = ppo.PPO(environment, config, device)
+        run = algorithm(environment, config, device)
     for point in range(1, min(points, run.iterations) + 1):
         with clock.running():
             while run.iteration < round(run.iterations * point / min(points, run.iterations)):
@@ -53,11 +58,13 @@ def curve(environment: str, config: ppo.Config, device: str, points: int) -> tup
     return rows, policies, run
 
 
-def for_seconds(environment: str, config: ppo.Config, device: str, seconds: float) -> tuple[dict, dict]:
+def for_seconds(
+    algorithm: type[Algorithm], environment: str, config: Settings, device: str, seconds: float
+) -> tuple[dict, dict]:
     """Trains until the clock, construction included, has run so long, at least one iteration; a row and the policy."""
     clock = Clock(device)
     with clock.running():
-        run = ppo.PPO(environment, config, device)
+        run = algorithm(environment, config, device)
     while run.iteration == 0 or (clock.wall_s < seconds and run.iteration < run.iterations):
         with clock.running():
             run.iterate()
@@ -66,51 +73,58 @@ def for_seconds(environment: str, config: ppo.Config, device: str, seconds: floa
 
 
 def solve(
-    environment: str, config: ppo.Config, device: str, solved: float, started: float | None = None
-) -> tuple[dict, dict, ppo.PPO]:
+    algorithm: type[Algorithm],
+    environment: str,
+    config: Settings,
+    device: str,
+    solved: float,
+    started: float | None = None,
+) -> tuple[dict, dict, Algorithm]:
     """Trains until two checks in succession reach `solved`, checks included; a row, in which `solved` says whether they
     did, and the policy. started: `time.monotonic()` where the clock began; None: now.
     """
     started = time.monotonic() if started is None else started
     check = training.Checks(environment, solved, device)
-    run = ppo.train(environment, config, device, check=check)
+    run = training.train(algorithm, environment, config, device, check=check)
     Clock(device).synchronize()
     wall_s = time.monotonic() - started
     reached = len(check.scores) >= CHECKS and all(score >= solved for _, score in check.scores[-CHECKS:])
     return {"env_steps": run.env_steps, "wall_s": wall_s, "solved": int(reached)}, policy_of(run), run
 
 
-def together(environment: str, config: ppo.Config, device: str, solved: float) -> list[dict]:
-    """Trains all members at once, to the end; a row per member, whose seconds are those of all.
+def together(algorithm: type[Algorithm], environment: str, config: Settings, device: str, solved: float) -> list[dict]:
+    """Trains a population at once, to the end; a row per member, whose seconds are those of all.
 
     Its score is of episodes in the port, for thousands of agents take hours to play in the original.
     """
-    ppo.PPO(environment, config, device).iterate()  # compiles
+    algorithm(environment, config, device).iterate()  # compiles
     clock = Clock(device)
     with clock.running():
-        run = ppo.PPO(environment, config, device)
+        run = algorithm(environment, config, device)
         while run.iteration < run.iterations:
             run.iterate()
         run.statistics()
     episodes = evaluation.PortEpisodes(environment, device=device)
-    same = {"env_steps": run.env_steps // config.members, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}
-    same |= {"parameters": numbers(run) // config.members, "reason": "scored in the port"}
+    same = {"env_steps": run.env_steps // config.population, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}
+    same |= {"parameters": run.parameter_count // config.population, "reason": "scored in the port"}
     rows = []
-    for member in range(config.members):
+    for member in range(config.population):
         play = run.policy(member=member) or functools.partial(run.act, member=member)
         score = float(episodes.play(play).returns.mean())
         rows.append(same | {"seed": config.seed + member, "score": score, "solved": int(score >= solved)})
     return rows
 
 
-def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tuple[list[dict], ppo.PPO]:
-    """A row per block of whole iterations, figures for the log included, and the seconds of the phases in it.
+def rates(
+    algorithm: type[Algorithm], environment: str, config: Settings, device: str, blocks: int
+) -> tuple[list[dict], Algorithm]:
+    """A row per block of whole iterations, metrics for the log included, and the seconds of the phases in it.
 
     first_call_s is the construction, compilation and capture included, and the first iteration.
     """
     start = Clock(device)
     with start.running():
-        run = ppo.PPO(environment, config, device)  # compiles and captures
+        run = algorithm(environment, config, device)  # compiles and captures
         run.iterate()
     phases = Phases(run, device)
 
@@ -118,15 +132,14 @@ def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tup
 
     def block() -> dict:
         phases.clear()
-        clock, steps, more = Clock(device), 0, calls
+        clock, before, more = Clock(device), run.env_steps, calls
         while clock.wall_s < timing.MIN_BLOCK_S:
             with clock.running():
                 for _ in range(more):
                     run.iterate()
                 run.statistics()  # as for a row of the log
-            steps += more * run.steps_per_iteration
             more = math.ceil(calls / 16)  # a block that came out short goes on in small pieces
-        return {"env_steps": steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s} | phases.seconds()
+        return {"env_steps": run.env_steps - before, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s} | phases.seconds()
 
     def speed() -> float:
         row = block()
@@ -141,7 +154,7 @@ def rates(environment: str, config: ppo.Config, device: str, blocks: int) -> tup
 class Phases:
     """The seconds of each phase of a run's iterations: by the host's clock on the CPU, by the device's on CUDA."""
 
-    def __init__(self, run: ppo.PPO, device: str):
+    def __init__(self, run: Algorithm, device: str):
         self.on_cuda = torch.device(device).type == "cuda"
         self.marks: dict[str, list[tuple]] = {}
         run.phases = {name: self._watched(name, phase) for name, phase in run.phases.items()}
@@ -165,7 +178,7 @@ class Phases:
         self.marks.clear()
 
     def seconds(self) -> dict[str, float]:
-        """rollout_s, advantage_s and update_s since `clear`; to be asked for when the device is done."""
+        """<phase>_s since `clear`, of each phase; to be asked for when the device is done."""
         spent = {}
         for name, marks in self.marks.items():
             pairs = ((end - start) if not self.on_cuda else start.elapsed_time(end) / 1e3 for start, end in marks)
@@ -173,16 +186,12 @@ class Phases:
         return spent
 
 
-def numbers(run: ppo.PPO) -> int:
-    """The parameters of all networks of a run."""
-    return sum(leaf.numel() for leaf in run.networks.leaves.values())
-
-
 def measure(job: Job) -> list[dict]:
     """Time to solve of one seed in a process of its own: the clock began before it was started."""
     torch.set_num_threads(1)  # its waiting threads spin, and there is no work for them
-    config = configuration.replaced(ppo.Config(), job.ppo | {"seed": job.seeds[0]})
-    row, _, run = solve(job.environment, config, job.device, job.solved, job.started)
+    algorithm = agents.algorithm(job.algorithm)
+    config = configuration.replaced(algorithm.Config(), job.settings | {"seed": job.seeds[0]})
+    row, _, run = solve(algorithm, job.environment, config, job.device, job.solved, job.started)
     try:
         score = float(evaluation.in_original(job.environment, run.act).returns.mean())
     except ImportError:  # Gymnasium is missing

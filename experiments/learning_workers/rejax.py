@@ -12,8 +12,9 @@ from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, le
 
 TITLE = "rejax"
 PACKAGE = "rejax"
+ALGORITHMS = ("ppo",)
 HOW = "PPO on gymnax; other initialisation, gradient limit and value clipping, truncation taken for termination"
-EPISODES, FIRST_SEED = 100, 10_000  # of a check and of a score, as in agents/evaluation.py, whose torch is not here
+EPISODES, FIRST_SEED = 100, 10_000  # of a check and of a score, as in agents/run/evaluation.py, whose torch is not here
 
 
 def algorithm(job: Job):
@@ -21,7 +22,7 @@ def algorithm(job: Job):
     import jax.numpy as jnp
     from rejax import PPO
 
-    ppo = job.ppo
+    ppo = job.settings
     updates = ppo["epochs"] * ppo["minibatches"]
 
     def rate(count):  # updates so far
@@ -76,7 +77,7 @@ def rates(job: Job) -> list[dict]:
         nonlocal state
         state = iterate(state)
 
-    batch = job.ppo["num_envs"] * job.ppo["horizon"]
+    batch = job.settings["num_envs"] * job.settings["horizon"]
     blocks = timing.measure(
         run, steps_per_call=batch, synchronize=lambda: jax.block_until_ready(state), blocks=job.blocks
     )
@@ -97,9 +98,9 @@ def solve(job: Job) -> list[dict]:
     from rejax.evaluate import evaluate_single
 
     algo = algorithm(job)
-    batch = job.ppo["num_envs"] * job.ppo["horizon"]
-    every = max(1, job.ppo["eval_every"] // batch)
-    checks = job.ppo["total_steps"] // (batch * every)
+    batch = job.settings["num_envs"] * job.settings["horizon"]
+    every = max(1, job.settings["eval_every"] // batch)
+    checks = job.settings["total_steps"] // (batch * every)
     init = jax.jit(algo.init_state)
     train = jax.jit(lambda state: jax.lax.fori_loop(0, every, lambda _, now: algo.train_iteration(now), state))
 
@@ -126,7 +127,7 @@ def solve(job: Job) -> list[dict]:
 
 
 def in_original(gymnasium_id: str, algo, state) -> float:
-    """Mean return of greedy episodes in Gymnasium, as agents/evaluation.py plays them."""
+    """Mean return of greedy episodes in Gymnasium, as agents/run/evaluation.py plays them."""
     import gymnasium
     import jax
     import numpy as np

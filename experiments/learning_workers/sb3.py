@@ -1,6 +1,6 @@
-"""Stable-Baselines3's PPO with the numbers of ours, on Gymnasium's environments as Stable-Baselines3 batches them.
+"""Stable-Baselines3's agents with the numbers of ours, on Gymnasium's environments as Stable-Baselines3 batches them.
 
-What agents/ppo.py does as Stable-Baselines3 does it (initialisation, Adam's epsilon, gradient limit, normalised
+What agents/ppo/ does as Stable-Baselines3 does it (initialisation, Adam's epsilon, gradient limit, normalised
 advantages, values of truncated episodes) is left at its defaults. Its value loss lacks the factor 1/2, so that
 vf_coef is halved, and its learning rate is read after the roll-out, so that the schedule is moved by one iteration.
 """
@@ -14,7 +14,7 @@ from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, le
 
 TITLE = "sb3"
 PACKAGE = "stable-baselines3"
-HOW = "PPO on DummyVecEnv, a Python loop over Gymnasium's environments"
+HOW = "on DummyVecEnv, a Python loop over Gymnasium's environments"
 WARM_UP = 2  # iterations before the first block
 MANY_STEPS = 10**9  # a rate is measured until there are enough blocks
 
@@ -23,44 +23,47 @@ def vector(job: Job, seed: int):
     """B environments of Gymnasium."""
     from stable_baselines3.common.env_util import make_vec_env
 
-    return make_vec_env(job.gymnasium_id, n_envs=job.ppo["num_envs"], seed=seed)
+    return make_vec_env(job.gymnasium_id, n_envs=job.settings["num_envs"], seed=seed)
 
 
-def model(job: Job, env, seed: int):
+def ppo(job: Job, env, seed: int):
     import torch
     from stable_baselines3 import PPO
 
-    ppo = job.ppo
-    batch = ppo["num_envs"] * ppo["horizon"]
-    iterations = ppo["total_steps"] // batch
+    ours = job.settings
+    batch = ours["num_envs"] * ours["horizon"]
+    iterations = ours["total_steps"] // batch
 
     def rate(remaining: float) -> float:
-        return learning_rate(ppo, max(0, round((1 - remaining) * iterations) - 1))
+        return learning_rate(ours, max(0, round((1 - remaining) * iterations) - 1))
 
     return PPO(
         "MlpPolicy",
         env,
         learning_rate=rate,
-        n_steps=ppo["horizon"],
-        batch_size=batch // ppo["minibatches"],
-        n_epochs=ppo["epochs"],
-        gamma=ppo["gamma"],
-        gae_lambda=ppo["gae_lambda"],
-        clip_range=ppo["clip"],
-        clip_range_vf=ppo["clip"] if ppo["clip_value"] else None,
-        normalize_advantage=ppo["norm_adv"],
-        ent_coef=ppo["ent_coef"],
-        vf_coef=ppo["vf_coef"] / 2,
-        max_grad_norm=ppo["max_grad_norm"],
-        policy_kwargs={"net_arch": list(ppo["hidden"]), "activation_fn": torch.nn.Tanh},
+        n_steps=ours["horizon"],
+        batch_size=batch // ours["minibatches"],
+        n_epochs=ours["epochs"],
+        gamma=ours["gamma"],
+        gae_lambda=ours["gae_lambda"],
+        clip_range=ours["clip"],
+        clip_range_vf=ours["clip"] if ours["clip_value"] else None,
+        normalize_advantage=ours["norm_adv"],
+        ent_coef=ours["ent_coef"],
+        vf_coef=ours["vf_coef"] / 2,
+        max_grad_norm=ours["max_grad_norm"],
+        policy_kwargs={"net_arch": list(ours["hidden"]), "activation_fn": torch.nn.Tanh},
         seed=seed,
         device=job.device,
     )
 
 
+ALGORITHMS = {"ppo": ppo}  # a function (job, env, seed) to a model
+
+
 def numbers(trained) -> int:
-    """The parameters of a model."""
-    return sum(parameter.numel() for parameter in trained.policy.parameters())
+    """The parameters of a model that are trained."""
+    return sum(parameter.numel() for group in trained.policy.optimizer.param_groups for parameter in group["params"])
 
 
 def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
@@ -74,7 +77,7 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
 
         def _on_rollout_start(self) -> None:
             self.iterations += 1
-            now = time.perf_counter(), timing.cpu_seconds()
+            now = time.perf_counter(), timing.cpu_seconds(), self.num_timesteps
             if self.iterations == WARM_UP:
                 self.per_block = math.ceil(timing.MIN_BLOCK_S / (now[0] - self.last))
             if self.iterations >= WARM_UP and (self.iterations - WARM_UP) % self.per_block == 0:
@@ -85,15 +88,13 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
             return len(self.clocks) <= job.blocks
 
     env = make_vector(job, job.seeds[0])
-    trained, clock = model(job, env, job.seeds[0]), Clock()
+    trained, clock = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock()
     trained.learn(MANY_STEPS, callback=clock, log_interval=None)
     env.close()
-    steps = clock.per_block * job.ppo["num_envs"] * job.ppo["horizon"]
-    same = {"env_steps": steps, "parameters": numbers(trained), "reason": how}
-    return [
-        same | {"block": block, "wall_s": after[0] - before[0], "cpu_s": after[1] - before[1]}
-        for block, (before, after) in enumerate(itertools.pairwise(clock.clocks))
-    ]
+    same = {"parameters": numbers(trained), "reason": f"{job.algorithm.upper()} {how}"}
+    spent = ([after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(clock.clocks))
+    names = ("wall_s", "cpu_s", "env_steps")
+    return [same | {"block": block} | dict(zip(names, numbers, strict=True)) for block, numbers in enumerate(spent)]
 
 
 def solve(job: Job, seed: int) -> dict:
@@ -105,16 +106,16 @@ def solve(job: Job, seed: int) -> dict:
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from lockstep.agents import evaluation
+    from lockstep.agents.run import evaluation
 
     start = time.perf_counter()
     env = vector(job, seed)
-    trained = model(job, env, seed)
+    trained = ALGORITHMS[job.algorithm](job, env, seed)
     episodes = evaluation.PortEpisodes(job.environment)
-    streak, every = Streak(job.solved), job.ppo["eval_every"]
+    streak, every = Streak(job.solved), job.settings["eval_every"]
 
     def act(observation: torch.Tensor) -> torch.Tensor:
-        return trained.policy.get_distribution(observation).mode()
+        return trained.policy._predict(observation, deterministic=True)
 
     class Check(BaseCallback):
         checked, solved = 0, False
@@ -130,13 +131,17 @@ def solve(job: Job, seed: int) -> dict:
             return not self.solved
 
     check = Check()
-    trained.learn(job.ppo["total_steps"], callback=check, log_interval=None)
+    trained.learn(job.settings["total_steps"], callback=check, log_interval=None)
     times = {"wall_s": time.perf_counter() - start, "since_start_s": time.monotonic() - job.started}
     env.close()
     with torch.no_grad():
         score = float(evaluation.in_original(job.environment, act).returns.mean())
     solved = int(check.solved and score >= job.solved)
-    same = {"env_steps": trained.num_timesteps, "parameters": numbers(trained), "reason": HOW}
+    same = {
+        "env_steps": trained.num_timesteps,
+        "parameters": numbers(trained),
+        "reason": f"{job.algorithm.upper()} {HOW}",
+    }
     return {"seed": seed, "score": score, "solved": solved} | times | same
 
 

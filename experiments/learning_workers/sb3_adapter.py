@@ -1,16 +1,16 @@
-"""Stable-Baselines3's PPO as in sb3.py, on the port through envs/adapters/sb3.py."""
+"""Stable-Baselines3's agents as in sb3.py, on the port through envs/adapters/sb3.py."""
 
 from lockstep.experiments.learning_workers import Job, sb3, serve
 
 TITLE = "sb3-adapter"
-PACKAGE = sb3.PACKAGE
-HOW = "PPO on the port through envs.adapters.sb3"
+PACKAGE, ALGORITHMS = sb3.PACKAGE, sb3.ALGORITHMS
+HOW = "on the port through envs.adapters.sb3"
 
 
 def vector(job: Job, seed: int):
     from lockstep.envs.adapters import sb3 as adapter
 
-    return adapter.make(job.environment, job.ppo["num_envs"], seed=seed)
+    return adapter.make(job.environment, job.settings["num_envs"], seed=seed)
 
 
 def measure(job: Job) -> list[dict]:

@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 
 from lockstep import envs
-from lockstep.agents import log, ppo
-from lockstep.agents.config import replaced
+from lockstep.agents import ppo
+from lockstep.agents.run import log
+from lockstep.agents.run.config import replaced
 
 SMALL = {"num_envs": 64, "horizon": 16, "total_steps": 10 * 1024, "epochs": 2, "minibatches": 4, "threads": 1}
 RUNS = {

@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 
 from lockstep import envs
-from lockstep.agents import normaliser, rollout
+from lockstep.agents.parts import gae, minibatches, noise, normaliser
 from lockstep.envs import checks
 from lockstep.envs.batch import environment, launch
 from lockstep.envs.kernels import compile
@@ -129,7 +129,7 @@ def installed() -> Iterator[None]:
         multi_processor_count=MULTIPROCESSORS,
     )
     with contextlib.ExitStack() as stack:
-        for module in (environment, rollout, normaliser):
+        for module in (environment, gae, minibatches, noise, normaliser):
             stack.enter_context(standing_in(module, "find_device", lambda device: device, 0))
         stack.enter_context(standing_in(checks, "available_memory", lambda device: 2**36, 0))
         stack.enter_context(standing_in(torch.cuda, "get_device_properties", lambda device: properties, 0))

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.agents import evaluation, ppo, recipes
+from lockstep.agents import ppo, recipes
+from lockstep.agents.run import evaluation
 from lockstep.experiments import (
     ROOT,
     command,
@@ -294,10 +295,10 @@ def test_a_run_to_solve_says_whether_two_checks_reached_it():
 
 
 def test_phases_add_up_to_the_time_of_a_block(short_blocks):
-    rows, run = lockstep.rates("cartpole", tiny(num_envs=64, total_steps=1024), "cpu", blocks=3)
+    rows, _ = lockstep.rates("cartpole", tiny(num_envs=64, total_steps=1024), "cpu", blocks=3)
     assert [row["block"] for row in rows] == [0, 1, 2]
     for row in rows:
-        assert row["env_steps"] % run.steps_per_iteration == 0
+        assert row["env_steps"] % 1024 == 0
         phases = row["rollout_s"] + row["advantage_s"] + row["update_s"]
         assert 0.7 * row["wall_s"] < phases <= row["wall_s"]
 
@@ -329,13 +330,13 @@ def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
 
 
 def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
-    ppo_fields = {**TINY, "members": 2, "num_envs": 16, "total_steps": 512}
+    ppo_fields = {**TINY, "population": 2, "num_envs": 16, "total_steps": 512}
     bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
     rows = learning.measure(Group("solve", "lockstep", "cpu", ppo_fields, "at once"), bench)
     assert [row["seed"] for row in rows] == [0, 1] and {row["env_steps"] for row in rows} == {256}
     assert rows[0]["wall_s"] == rows[1]["wall_s"] and rows[0]["score"] != rows[1]["score"]
     (found,) = curves.solve_summary(pd.DataFrame(rows)).to_dict("records")
-    assert (found["members"], found["seeds"], found["solved"]) == (2, 2, 2)  # any policy balances for five steps
+    assert (found["population"], found["seeds"], found["solved"]) == (2, 2, 2)  # any policy balances for five steps
 
 
 # ---- The command line ----

@@ -145,7 +145,7 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
-@pytest.mark.parametrize("file", ["ppo.py", "learner.cuh"])
+@pytest.mark.parametrize("file", ["run/training.py", "ppo/compiled.cuh"])
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("\n")

@@ -4,7 +4,7 @@ Sampling is a function of noise that is handed in: words of Philox4x32-10 shifte
 that stand for u = k 2^-24.
 
 Axes: [...] any leading axes (learners, steps, environments, agents), m components of a Box, d of a MultiDiscrete.
-Nothing here, in `discrete.py` or in `boxes.py` waits for the device or depends on values for its shapes, so a CUDA
+Nothing here, in `discrete.py` or in `gaussian.py` waits for the device or depends on values for its shapes, so a CUDA
 graph can capture all but `check_mask`, once it has run before (bounds of a Box are copied to the device at their first
 use).
 """
@@ -51,7 +51,7 @@ class Distribution(ABC):
         """The numbers that `sample` makes of noise first; a rollout of many small steps makes them once for all.
 
         Returns:
-            float32 [..., words], uniform in [0, 1); of a Gaussian [..., m], normal; of a Beta [..., 2, 4, 2m].
+            float32 [..., words], uniform in [0, 1); of a Gaussian [..., m], normal.
         """
         return noise[..., : self.words] * UNIT
 

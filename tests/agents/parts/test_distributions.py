@@ -1,6 +1,5 @@
 """Action distributions: against enumeration, closed forms, quadrature, torch.distributions, and the kernels' policy."""
 
-import itertools
 import math
 import re
 
@@ -13,23 +12,21 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
 from lockstep import envs
-from lockstep.agents import boxes, distributions
+from lockstep.agents.parts import distributions
 from lockstep.envs import noise
 from tests.envs.batches import NAMES
 
 LARGEST = 2**24 - 1  # of the noise
 INTERVALS = Box(np.float32([-1.0, -0.3]), np.float32([3.0, 0.1]))
 MANY = {
-    "discrete": (Discrete(3), "clipped"),
-    "multi": (MultiDiscrete([2, 4, 3]), "clipped"),
-    "clipped": (INTERVALS, "clipped"),
-    "squashed": (INTERVALS, "squashed"),
-    "beta": (INTERVALS, "beta"),
+    "discrete": Discrete(3),
+    "multi": MultiDiscrete([2, 4, 3]),
+    "gaussian": INTERVALS,
 }
 
 
 def many(kind: str) -> distributions.Distribution:
-    return distributions.of(*MANY[kind])
+    return distributions.of(MANY[kind])
 
 
 def words(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -60,20 +57,18 @@ def assert_frequencies(counts: np.ndarray, probabilities: np.ndarray):
 
 
 @pytest.mark.parametrize(
-    ("space", "box", "expected"),
+    ("space", "expected"),
     [  # outputs, free, masks, words, blocks, stored shape, stored type
-        (Discrete(2), "clipped", (2, 0, 2, 1, 1, (), torch.uint8)),
-        (Discrete(256), "beta", (256, 0, 256, 1, 1, (), torch.uint8)),
-        (Discrete(257), "clipped", (257, 0, 257, 1, 1, (), torch.int64)),
-        (MultiDiscrete([2, 4, 3, 2, 2]), "clipped", (13, 0, 13, 5, 2, (5,), torch.int64)),
-        (Box(-2, 2, (1,)), "clipped", (1, 1, 0, 2, 1, (1,), torch.float32)),
-        (Box(-np.inf, np.inf, (3,)), "clipped", (3, 3, 0, 6, 2, (3,), torch.float32)),
-        (Box(-2, 2, (3,)), "squashed", (3, 3, 0, 6, 2, (3,), torch.float32)),
-        (Box(-2, 2, (3,)), "beta", (6, 0, 0, 72, 18, (3,), torch.float32)),
+        (Discrete(2), (2, 0, 2, 1, 1, (), torch.uint8)),
+        (Discrete(256), (256, 0, 256, 1, 1, (), torch.uint8)),
+        (Discrete(257), (257, 0, 257, 1, 1, (), torch.int64)),
+        (MultiDiscrete([2, 4, 3, 2, 2]), (13, 0, 13, 5, 2, (5,), torch.int64)),
+        (Box(-2, 2, (1,)), (1, 1, 0, 2, 1, (1,), torch.float32)),
+        (Box(-np.inf, np.inf, (3,)), (3, 3, 0, 6, 2, (3,), torch.float32)),
     ],
 )
-def test_a_space_says_what_a_network_and_a_batch_must_hold(space, box, expected):
-    found = distributions.of(space, box)
+def test_a_space_says_what_a_network_and_a_batch_must_hold(space, expected):
+    found = distributions.of(space)
     names = ("outputs", "free", "masks", "words", "blocks", "stored_shape", "stored_dtype")
     assert tuple(getattr(found, name) for name in names) == expected
 
@@ -84,25 +79,18 @@ def test_every_environment_has_a_distribution():
 
 
 @pytest.mark.parametrize(
-    ("space", "box", "message"),
+    ("space", "message"),
     [
-        (gymnasium.spaces.MultiBinary(3), "clipped", "no policy for action space MultiBinary(3); it must be Discrete"),
-        (Box(-1, 1, (2, 2)), "clipped", "float Box of one axis"),
-        (Box(0, 9, (2,), dtype=np.int64), "clipped", "float Box of one axis"),
-        (MultiDiscrete([[2, 2], [3, 3]]), "clipped", "a MultiDiscrete or float Box of one axis"),
-        (Discrete(3, start=1), "clipped", "action space Discrete(3, start=1) must count its actions from 0"),
-        (
-            Box(np.float32([-1, -np.inf]), np.float32([1, 1])),
-            "squashed",
-            "box='squashed' needs finite bounds, low < high; component 1 has [-inf, 1]",
-        ),
-        (Box(2, 2, (1,)), "beta", "box='beta' needs finite bounds, low < high; component 0 has [2, 2]"),
-        (Box(-1, 1, (1,)), "tanh", "box='tanh' must be one of 'clipped', 'squashed', 'beta'"),
+        (gymnasium.spaces.MultiBinary(3), "no policy for action space MultiBinary(3); it must be Discrete"),
+        (Box(-1, 1, (2, 2)), "float Box of one axis"),
+        (Box(0, 9, (2,), dtype=np.int64), "float Box of one axis"),
+        (MultiDiscrete([[2, 2], [3, 3]]), "a MultiDiscrete or float Box of one axis"),
+        (Discrete(3, start=1), "action space Discrete(3, start=1) must count its actions from 0"),
     ],
 )
-def test_a_space_without_a_policy_is_refused(space, box, message):
+def test_a_space_without_a_policy_is_refused(space, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        distributions.of(space, box)
+        distributions.of(space)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -237,7 +225,7 @@ def test_short_components_draw_only_their_own_actions():
             "action mask[0, 1] allows none of the 4 actions of component 1; it must allow one",
         ),
         ("discrete", [[1, 1]], "action mask must be bool [..., 3], got bool [1, 2]"),
-        ("squashed", [[1, 1]], "the actions of a Box have no mask; leave it None"),
+        ("gaussian", [[1, 1]], "the actions of a Box have no mask; leave it None"),
     ],
 )
 def test_a_mask_that_allows_no_action_is_named(kind, mask, message):
@@ -253,7 +241,7 @@ def test_masks_must_be_bool_and_right_ones_pass():
 
 
 def test_a_gaussian_agrees_with_torch_distributions():
-    found, rows = many("clipped"), 500
+    found, rows = many("gaussian"), 500
     mean, log_std = parameters(found, rows)
     z, drawn = found.sample(mean, log_std, words(rows, 4))
     normal = torch.distributions.Normal(mean.double(), log_std.double().exp())
@@ -264,7 +252,7 @@ def test_a_gaussian_agrees_with_torch_distributions():
 
 
 def test_normals_are_box_and_muller_of_two_words_each():
-    found = many("clipped")
+    found = many("gaussian")
     k = words(1000, 4)
     k[0], k[1] = 0, LARGEST
     z, _ = found.sample(torch.zeros(1000, 2), torch.zeros(2), k)
@@ -274,78 +262,17 @@ def test_normals_are_box_and_muller_of_two_words_each():
 
 
 def test_clipping_concerns_only_what_the_environment_gets():
-    found, z = many("clipped"), torch.tensor([[5.0, -5.0], [-5.0, 5.0], [2.0, 0.0]])
+    found, z = many("gaussian"), torch.tensor([[5.0, -5.0], [-5.0, 5.0], [2.0, 0.0]])
     expected = torch.tensor([[3.0, -0.3], [-1.0, 0.1], [2.0, 0.0]])
     assert torch.equal(found.to_environment(z), expected)
     unbounded = distributions.of(Box(-np.inf, np.inf, (2,)))
     assert torch.equal(unbounded.to_environment(z), z)
 
 
-def squashed(low: float = -1.0, high: float = 3.0) -> distributions.Distribution:
-    return distributions.of(Box(low, high, (1,)), "squashed")
-
-
-def test_a_squashed_density_is_the_slope_of_the_distribution_function_through_tanh():
-    mean, std, step = 0.3, 0.7, 1e-5
-    a = np.linspace(-0.95, 2.95, 400)
-
-    def cumulative(a):
-        z = (np.arctanh((a - 1) / 2) - mean) / std
-        return np.array([0.5 * (1 + math.erf(one / math.sqrt(2))) for one in z])
-
-    z = torch.tensor(np.arctanh((a - 1) / 2), dtype=torch.float32).unsqueeze(-1)
-    log_prob, _ = squashed().log_prob_entropy(torch.tensor([mean]), torch.tensor([std]).log(), z)
-    np.testing.assert_allclose(
-        log_prob.exp(), (cumulative(a + step) - cumulative(a - step)) / (2 * step), rtol=1e-4, atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (1.5, 0.3), (-0.5, 2.0)])
-def test_a_squashed_density_integrates_to_one(mean, std):
-    z = torch.linspace(-18, 18, 200_001, dtype=torch.float64).unsqueeze(-1)
-    log_prob, _ = squashed().log_prob_entropy(torch.tensor([mean]).double(), torch.tensor([std]).double().log(), z)
-    assert abs(np.trapezoid(log_prob.exp().numpy(), 1 + 2 * np.tanh(z[:, 0].numpy())) - 1) < 1e-6
-
-
-def test_a_squashed_gaussian_agrees_with_torch_distributions():
-    found, rows = many("squashed"), 300
-    mean, log_std = parameters(found, rows)
-    z, drawn = found.sample(mean, log_std, words(rows, 4))
-    keep = (z.abs() < 4).all(-1)  # beyond, 1 - tanh^2 is lost where it is not computed in logarithms
-    low, high = (torch.tensor(bound).double() for bound in (INTERVALS.low, INTERVALS.high))
-    steps = [
-        torch.distributions.TanhTransform(),
-        torch.distributions.AffineTransform((low + high) / 2, (high - low) / 2),
-    ]
-    expected = torch.distributions.TransformedDistribution(
-        torch.distributions.Normal(mean.double(), log_std.double().exp()), steps
-    )
-    a = steps[1](steps[0](z.double()))
-    torch.testing.assert_close(found.to_environment(z).double(), a, atol=1e-6, rtol=0)
-    known, _ = found.log_prob_entropy(mean, log_std, z)
-    for one in (drawn, known):
-        torch.testing.assert_close(one[keep].double(), expected.log_prob(a).sum(-1)[keep], atol=1e-5, rtol=0)
-
-
-def test_a_squashed_action_is_finite_and_inside_far_out():
-    z = torch.tensor([-1e4, -20.0, 20.0, 1e4]).unsqueeze(-1)
-    mean = torch.zeros(4, 1, requires_grad=True)
-    log_prob, entropy = squashed().log_prob_entropy(mean, torch.zeros(1), z)
-    (gradient,) = torch.autograd.grad((log_prob + entropy).sum(), mean)
-    assert log_prob.isfinite().all() and entropy.isfinite().all() and gradient.isfinite().all()
-    # ln N(20) less ln of 4 * half * e^-40
-    assert abs(float(log_prob[2].detach()) - (-200 - 0.5 * math.log(2 * math.pi) - (math.log(8) - 40))) < 1e-3
-    for low, high in ((-1.0, 3.0), (-0.3, 0.1), (1e-3, 1e5), (-7.7, -7.1)):
-        bound = distributions.of(Box(low, high, (1,)), "squashed")
-        a = bound.to_environment(torch.linspace(-12, 12, 10_001).unsqueeze(-1))
-        assert float(a.min()) >= np.float32(low) and float(a.max()) == np.float32(high)
-
-
-@pytest.mark.parametrize("kind", ["clipped", "squashed"])
-def test_gradients_of_log_p_of_a_stored_number_are_those_of_the_normal_density(kind):
+def test_gradients_of_log_p_of_a_stored_number_are_those_of_the_normal_density():
     mean, log_std = torch.tensor([0.4, -1.0], requires_grad=True), torch.tensor([-0.8, 0.3], requires_grad=True)
     z = torch.tensor([1.3, 0.2])
-    log_prob, _ = many(kind).log_prob_entropy(mean, log_std, z)
+    log_prob, _ = many("gaussian").log_prob_entropy(mean, log_std, z)
     of_mean, of_log_std = torch.autograd.grad(log_prob, (mean, log_std))
     normal = (np.array([1.3, 0.2]) - [0.4, -1.0]) / np.exp([-0.8, 0.3])
     np.testing.assert_allclose(of_mean, normal / np.exp([-0.8, 0.3]), rtol=1e-5)
@@ -353,148 +280,11 @@ def test_gradients_of_log_p_of_a_stored_number_are_those_of_the_normal_density(k
 
 
 def test_bounds_that_were_first_used_in_inference_mode_serve_elsewhere():
-    found, z = squashed(-1.25, 3.5), torch.zeros(1, requires_grad=True)
+    found, z = distributions.of(Box(-1.25, 3.5, (1,))), torch.zeros(1, requires_grad=True)
     with torch.inference_mode():
         found.to_environment(torch.zeros(1))
     (gradient,) = torch.autograd.grad(found.to_environment(z), z)
-    assert float(gradient) == pytest.approx(4.75 / 2)  # half the interval times 1 - tanh^2 0
-
-
-def test_the_entropy_estimate_of_a_squashed_gaussian_has_its_mean_and_its_gradient():
-    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
-    weights /= weights.sum()
-
-    def exact(mean, log_std):  # of z, and the mean of ln da/dz, by Gauss-Hermite quadrature
-        z = mean + np.exp(log_std) * nodes
-        return 0.5 * np.log(2 * np.pi * np.e) + log_std + (weights * np.log(2 / np.cosh(z) ** 2)).sum()
-
-    at, step = np.array([0.4, -0.8]), 1e-5
-    mean, log_std = (torch.tensor([one], dtype=torch.float64, requires_grad=True) for one in at)
-    z = (mean + log_std.exp() * torch.tensor(nodes).unsqueeze(-1)).detach()
-    _, entropy = squashed().log_prob_entropy(mean.expand(120, 1), log_std, z)
-    found = (torch.tensor(weights) * entropy).sum()
-    assert abs(float(found.detach()) - exact(*at)) < 1e-9
-    gradient = torch.autograd.grad(found, (mean, log_std))
-    for k, one in enumerate(gradient):
-        shift = step * (np.arange(2) == k)
-        assert abs(float(one) - (exact(*(at + shift)) - exact(*(at - shift))) / (2 * step)) < 1e-7
-
-
-def test_a_beta_agrees_with_its_closed_forms():
-    found = distributions.of(Box(-1, 3, (1,)), "beta")
-    for a, b, x in itertools.product((-3.0, 0.0, 4.0), (-2.0, 1.0), (0.03, 0.5, 0.9)):
-        out = torch.tensor([a, b])
-        alpha, beta = (1 + mpmath.log(1 + mpmath.exp(one)) for one in (a, b))
-        log_norm = mpmath.log(mpmath.beta(alpha, beta))
-        x = float(np.float32(x))
-        log_prob, entropy = found.log_prob_entropy(out, None, torch.tensor([x]))
-        expected = (alpha - 1) * mpmath.log(x) + (beta - 1) * mpmath.log(1 - x) - log_norm - mpmath.log(4)
-        assert abs(float(log_prob) - float(expected)) < 3e-6
-        digammas = (alpha - 1) * mpmath.digamma(alpha) + (beta - 1) * mpmath.digamma(beta)
-        expected = log_norm - digammas + (alpha + beta - 2) * mpmath.digamma(alpha + beta) + mpmath.log(4)
-        assert abs(float(entropy) - float(expected)) < 3e-6
-        assert abs(float(found.mode(out)) - float((alpha - 1) / (alpha + beta - 2))) < 1e-6
-
-
-def test_beta_samples_have_their_moments_and_lie_in_the_interval():
-    found, n = many("beta"), 100_000
-    out = torch.tensor([0.5, -1.0, 2.0, 1.0])  # alpha of both components, then beta
-    x, log_prob = found.sample(out.expand(n, 4), None, words(n, 4 * found.blocks))
-    alpha, beta = np.split(1 + np.log1p(np.exp(out.double().numpy())), 2)
-    mean = alpha / (alpha + beta)
-    variance = mean * (1 - mean) / (alpha + beta + 1)
-    assert (np.abs(x.double().mean(0).numpy() - mean) < 4 * np.sqrt(variance / n)).all()
-    np.testing.assert_allclose(x.double().var(0), variance, rtol=0.03)
-    a = found.to_environment(x)
-    low, high = torch.tensor(INTERVALS.low), torch.tensor(INTERVALS.high)
-    torch.testing.assert_close(a, low + (high - low) * x)
-    assert ((a >= low) & (a <= high)).all()
-    assert abs(float(-log_prob.double().mean() - found.log_prob_entropy(out, None, x[0])[1])) < 0.01
-
-
-def outputs_of(alpha: float, beta: float) -> torch.Tensor:
-    """Inverse of 1 + softplus; a parameter of 1 is approached."""
-    return torch.tensor([math.log(math.expm1(one - 1)) if one > 1 else -200.0 for one in (alpha, beta)])
-
-
-@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (1, 3), (5, 2), (50, 80)])
-def test_beta_samples_follow_the_distribution_function(alpha, beta):
-    """Moments within 4 standard errors; Kolmogorov and Smirnov's test against the incomplete beta, p > 1e-3."""
-    found, n = distributions.of(Box(0, 1, (1,)), "beta"), 200_000
-    k = words(n, 4 * found.blocks, seed=alpha + beta)
-    x = found.sample(outputs_of(alpha, beta).expand(n, 2), None, k)[0].double().squeeze(-1).sort().values.numpy()
-    assert x[0] > 0 and x[-1] <= 1
-    raw = [float(mpmath.beta(alpha + power, beta) / mpmath.beta(alpha, beta)) for power in range(5)]
-    mean, variance = raw[1], raw[2] - raw[1] ** 2
-    fourth = raw[4] - 4 * raw[3] * mean + 6 * raw[2] * mean**2 - 3 * mean**4  # central
-    assert abs(x.mean() - mean) < 4 * math.sqrt(variance / n)
-    assert abs(((x - mean) ** 2).mean() - variance) < 4 * math.sqrt((fourth - variance**2) / n)
-    every = np.arange(0, n, 400)  # between two of them the empirical function rises by 400 / n
-    exact = np.array([float(mpmath.betainc(alpha, beta, 0, one, regularized=True)) for one in x[every]])
-    assert np.abs(exact - every / n).max() < 1.95 / math.sqrt(n)
-
-
-def test_a_beta_number_is_that_of_the_first_accepted_proposals_of_marsaglia_and_tsang():
-    """By hand in float64, the ratio test v > 0 and ln u < n^2 / 2 + d - d v + d ln v as in the paper."""
-    found, rows = many("beta"), 5000
-    out, k = scores(rows, 4), words(rows, 4 * many("beta").blocks)
-    k[:3] = LARGEST  # u = 1 and a normal number near 0
-    u = ((k.double().numpy() + 1) * 2.0**-24).reshape(rows, 3, 4, 4)
-    normal = np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * (u[:, 1] - 2.0**-24))
-    d = (1 + np.log1p(np.exp(out.double().numpy())) - 1 / 3)[:, None]
-    v = (1 + normal / np.sqrt(9 * d)) ** 3
-    accepted = (v > 0) & (np.log(u[:, 2]) < normal**2 / 2 + d - d * v + d * np.log(np.where(v > 0, v, 1)))
-    assert 0.95 < accepted[3:].mean() < 1 and (~accepted[:, 0]).any(axis=1).sum() > 100
-    first = accepted.argmax(axis=1)[:, None]
-    gamma, other = np.split((d * np.take_along_axis(v, first, axis=1))[:, 0], 2, axis=1)
-    x, _ = found.sample(out, None, k)
-    np.testing.assert_allclose(x, gamma / (gamma + other), rtol=0, atol=1e-5)
-
-
-def test_a_beta_number_lies_in_the_interval_where_no_proposal_is_accepted():
-    """Of shapes near 1: all proposals are negative, -5.8 / sqrt(6), and u is 1; then as far above."""
-    found = distributions.of(Box(-1, 3, (1,)), "beta")
-    k = torch.zeros(2, 3, 8, dtype=torch.int32)
-    k[0, 1], k[:, 2] = 2**23, LARGEST
-    x, log_prob = found.sample(torch.full((2, 2), -200.0), None, k.flatten(1))
-    assert x.flatten().tolist() == [0.5, 0.5]  # both gamma numbers alike
-    np.testing.assert_allclose(log_prob.exp(), 0.25, rtol=1e-6)
-    k[0, 1, 0] = 0  # alpha's first proposal is far above, still too improbable
-    assert float(found.sample(torch.full((1, 2), -200.0), None, k[:1].flatten(1))[0]) == 1
-
-
-@pytest.mark.parametrize("shape", [1, 1.5, 3])
-def test_a_proposal_is_as_often_accepted_as_the_docstring_says(shape):
-    d = mpmath.mpf(shape) - mpmath.mpf(1) / 3
-    closed = mpmath.exp(d) * mpmath.gamma(shape) * d ** (0.5 - shape) / mpmath.sqrt(2 * mpmath.pi)
-
-    def density(n):  # of an accepted proposal
-        v = (1 + n / mpmath.sqrt(9 * d)) ** 3
-        return mpmath.exp(d - d * v + d * mpmath.log(v)) / mpmath.sqrt(2 * mpmath.pi)
-
-    assert abs(mpmath.quad(density, [-mpmath.sqrt(9 * d), 0, 10]) - closed) < 1e-6
-    assert closed > 0.9516 and (1 - closed) ** boxes.PROPOSALS < 5.5e-6
-
-
-def test_equal_noise_gives_equal_beta_numbers_whatever_torch_s_generator():
-    found, k = many("beta"), words(500, 4 * many("beta").blocks)
-    out, drawn = scores(500, 4), []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        drawn.append(found.sample(out, None, k)[0])
-    assert torch.equal(*drawn)
-    assert (found.sample(out, None, words(500, k.shape[-1], seed=1))[0] != drawn[0]).all()
-
-
-def test_a_beta_stays_finite_at_its_bounds_and_where_its_outputs_underflow():
-    found = distributions.of(Box(-1, 3, (1,)), "beta")
-    out = torch.tensor([[0.5, 2.0], [-200.0, -200.0], [-200.0, 3.0]], requires_grad=True)
-    for x in (0.0, 1.0):
-        log_prob, entropy = found.log_prob_entropy(out, None, torch.full((3, 1), x))
-        (gradient,) = torch.autograd.grad((log_prob + entropy).sum(), out)
-        assert log_prob.isfinite().all() and gradient.isfinite().all()
-    assert float(log_prob.detach()[1].exp()) == pytest.approx(0.25)  # uniform on an interval of length 4
-    assert found.mode(out.detach())[1:, 0].tolist() == pytest.approx([0.5, 0.0], abs=1e-6)
+    assert float(gradient) == 1
 
 
 @pytest.mark.parametrize("kind", MANY)
@@ -579,8 +369,5 @@ def test_a_cuda_graph_draws_what_the_cpu_draws(kind):
             captured = everything(*there)
         graph.replay()
         here = everything(out, free, k, mask)
-        if kind == "beta":  # near a bound, log p magnifies how actions differ by rounding: it for the same actions
-            known = found.log_prob_entropy(out, free, captured[0].cpu())
-            here = (here[0], known[0], *known, *here[4:])
     for one, other in zip(captured, here, strict=True):
         torch.testing.assert_close(one.cpu(), other, atol=2e-5, rtol=1e-5)

@@ -109,9 +109,9 @@ def test_what_is_missing_is_named():
 
 def test_a_team_may_expand_its_reward():
     world = Bent(agents=2, on_step=put(1, lambda reward: reward[:, :1].expand(8, 2)))
-    run = PPO(world, dataclasses.replace(CONFIG, members=1))
+    run = PPO(world, dataclasses.replace(CONFIG, population=1))
     run.iterate()
-    reward = run.experience.rows["reward"].view(4, 8, 2)
+    reward = run.rollout.rows["reward"].view(4, 8, 2)
     assert torch.equal(reward[..., 0], reward[..., 1])
 
 

@@ -8,14 +8,16 @@ import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from lockstep import envs
-from lockstep.agents import evaluation, ppo
-from lockstep.agents.config import replaced
+from lockstep.agents import ppo
+from lockstep.agents.parts import distributions
+from lockstep.agents.parts.team import Team
 from lockstep.agents.ppo import PPO, Config
-from lockstep.agents.team import Team
+from lockstep.agents.run import evaluation
+from lockstep.agents.run.config import replaced
 from tests.agents.worlds import BOX, Crew, World, near_first, normal
 
 SMALL = Config(
-    num_envs=8, horizon=16, total_steps=128 * 100, epochs=4, minibatches=2, hidden=(16, 16), threads=1, share="team",
+    num_envs=8, horizon=16, total_steps=128 * 100, epochs=4, minibatches=2, hidden=(16, 16), threads=1, joint=True,
     ent_coef=0.0, lr=3e-3, clip_value=False, anneal_lr=False, log_std=-1.0,
 )  # fmt: skip
 
@@ -105,7 +107,7 @@ def test_numbers_that_no_agent_uses_are_nowhere():
     """They are always 0, and log p, entropy and networks are those of the numbers that are used."""
     run = trained(Crew(8, (2, 5)), 2)
     assert max(run.env.env.beyond) == 0
-    assert run.networks.outputs == 7 and run.experience.rows["action"].shape == (16, 8, 7)
+    assert run.networks.outputs == 7 and run.rollout.rows["action"].shape == (16, 8, 7)
     assert run.statistics()["entropy"] == pytest.approx(7 * (-1 + 0.5 + 0.5 * np.log(2 * np.pi)), abs=0.2)
 
 
@@ -124,20 +126,19 @@ def test_a_ratio_for_each_component_is_one_at_first_and_their_divergences_add_up
     run = PPO(Crew(8, (2, 5)), changed(ratio="component", epochs=1, minibatches=1))
     run.iterate()
     told = run.statistics()
-    assert run.experience.rows["log_prob"].shape == (16, 8, 7)
+    assert run.rollout.rows["log_prob"].shape == (16, 8, 7)
     assert told["approx_kl"] == pytest.approx(0, abs=1e-5) and told["clip_fraction"] == 0
     whole = PPO(Crew(8, (2, 5)), changed(epochs=1, minibatches=1))
     whole.iterate()
-    total = run.experience.rows["log_prob"].sum(dim=-1)
-    torch.testing.assert_close(total, whole.experience.rows["log_prob"], rtol=0, atol=1e-4)
+    total = run.rollout.rows["log_prob"].sum(dim=-1)
+    torch.testing.assert_close(total, whole.rollout.rows["log_prob"], rtol=0, atol=1e-4)
     # At a ratio of 1 everywhere the gradients of both are that of -advantage * log p.
     torch.testing.assert_close(run.networks.parameters, whole.networks.parameters, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("box", ["clipped", "squashed", "beta"])
-def test_a_component_s_log_p_and_entropy_add_up_to_the_action_s(box):
-    found = ppo.distributions.of(BOX, box)
-    out, free = normal(50, found.outputs), normal(50, found.free, seed=1) if found.free else None
+def test_a_component_s_log_p_and_entropy_add_up_to_the_action_s():
+    found = distributions.of(BOX)
+    out, free = normal(50, found.outputs), normal(50, found.free, seed=1)
     noise = torch.randint(0, 2**24, (50, 4 * found.blocks), dtype=torch.int32)
     action, _ = found.sample(out, free, noise)
     each, whole = (of(out, free, action) for of in (found.of_components, found.log_prob_entropy))
@@ -178,12 +179,8 @@ def test_a_run_goes_on_bit_for_bit(tmp_path):
     ("world", "changes", "sentence"),
     [
         (lambda: Crew(8), {"groups": True}, "groups=True needs an environment with action_groups and a Box of actions"),
-        (lambda: Crew(8), {"groups": True, "share": "all"}, "groups=True needs share='team' and box='clipped'"),
-        (
-            lambda: Crew(8),
-            {"share": "none"},
-            "share='none': agents use 2 and 5 numbers of an action; only share='team'",
-        ),
+        (lambda: Crew(8), {"groups": True, "joint": False}, "groups=True needs joint=True"),
+        (lambda: Crew(8), {"joint": False}, "joint=False: agents use 2 and 5 numbers of an action; only joint=True"),
         (lambda: bent(action_sizes=(2, 6)), {}, "Crew.action_sizes is (2, 6); it must be 2 integers, each from 1 to 5"),
         (lambda: bent(action_sizes=(2,)), {}, "Crew.action_sizes is (2,); it must be 2 integers"),
         (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.agents.normaliser import Normaliser, ReturnScale
+from lockstep.agents.parts.normaliser import Normaliser, ReturnScale
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.agents import kernels
+from lockstep.agents.parts import kernels
 from lockstep.envs.kernels import compile, structs
 
 NAMES = {"noise", "order", "advantage", "advantage_of_valid", "returns", "returns_of_valid"}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lockstep import envs
-from lockstep.agents.networks import Networks
+from lockstep.agents.parts.actor_critic import ActorCritic
 from tests.agents.worlds import normal
 
 SHAPES = [  # inputs, outputs, free, hidden
@@ -18,35 +18,30 @@ SHAPES = [  # inputs, outputs, free, hidden
 ]
 
 
-def make(inputs=4, outputs=2, free=0, hidden=(16, 16), **options) -> Networks:
+def make(inputs=4, outputs=2, free=0, hidden=(16, 16), **options) -> ActorCritic:
     """Networks whose biases are not 0."""
-    networks = Networks(inputs, outputs, free, hidden, **options)
+    networks = ActorCritic(inputs, outputs, free, hidden, **options)
     for name, part in networks.parts(networks.parameters).items():
         if name.endswith("bias"):
             part.copy_(0.1 * normal(*part.shape))
     return networks
 
 
-def module(networks: Networks, network: str, learner: int = 0) -> nn.Sequential:
+def module(networks: ActorCritic, network: str, learner: int = 0) -> nn.Sequential:
     """A network made anew of torch's layers, in float64, with copies of the numbers."""
     parts, layers = networks.parts(networks.parameters), []
-    depth = len(networks.hidden)
-    names = [f"{network}.{number}" for number in range(depth + 1)]
-    if networks.shared and network == "critic":
-        names = [*(f"actor.{number}" for number in range(depth)), "critic.0"]
-    for name in names:
-        weight, bias = parts[f"{name}.weight"][learner], parts[f"{name}.bias"][learner]
+    for number in range(len(networks.hidden) + 1):
+        weight, bias = (parts[f"{network}.{number}.{kind}"][learner] for kind in ("weight", "bias"))
         layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
         layer.load_state_dict({"weight": weight, "bias": bias})
         layers += [layer, nn.Tanh()]
     return nn.Sequential(*layers[:-1]).requires_grad_(False)
 
 
-@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("inputs", "outputs", "free", "hidden"), SHAPES)
-def test_first_weights_are_orthogonal_with_the_gains_of_their_layers(inputs, outputs, free, hidden, shared):
-    networks = Networks(inputs, outputs, free, hidden, shared, log_std=-0.5)
-    last = {f"actor.{len(hidden)}.weight": 0.01, f"critic.{0 if shared else len(hidden)}.weight": 1.0}
+def test_first_weights_are_orthogonal_with_the_gains_of_their_layers(inputs, outputs, free, hidden):
+    networks = ActorCritic(inputs, outputs, free, hidden, log_std=-0.5)
+    last = {f"actor.{len(hidden)}.weight": 0.01, f"critic.{len(hidden)}.weight": 1.0}
     for name, part in networks.parts(networks.parameters).items():
         if name.endswith("bias"):
             assert not part.any()
@@ -61,16 +56,15 @@ def test_first_weights_are_orthogonal_with_the_gains_of_their_layers(inputs, out
 
 
 def test_first_numbers_belong_to_a_seed_alone():
-    stack = Networks(4, 2, 0, learners=3, seeds=(5, 6, 5))
+    stack = ActorCritic(4, 2, 0, learners=3, seeds=(5, 6, 5))
     assert torch.equal(stack.parameters[0], stack.parameters[2])
     assert not torch.equal(stack.parameters[0], stack.parameters[1])
-    assert torch.equal(stack.parameters[1:2], Networks(4, 2, 0, seeds=(6,)).parameters)
+    assert torch.equal(stack.parameters[1:2], ActorCritic(4, 2, 0, seeds=(6,)).parameters)
 
 
-@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("inputs", "outputs", "free", "hidden"), SHAPES)
-def test_numbers_lie_one_after_another_and_padding_is_0(inputs, outputs, free, hidden, shared):
-    networks = make(inputs, outputs, free, hidden, shared=shared, learners=2, seeds=(0, 1), log_std=1.0)
+def test_numbers_lie_one_after_another_and_padding_is_0(inputs, outputs, free, hidden):
+    networks = make(inputs, outputs, free, hidden, learners=2, seeds=(0, 1), log_std=1.0)
 
     def up(count):
         return -(-count // 4) * 4
@@ -78,7 +72,7 @@ def test_numbers_lie_one_after_another_and_padding_is_0(inputs, outputs, free, h
     def count(widths):
         return sum((a + 1) * b for a, b in itertools.pairwise(widths))
 
-    actor, critic = count([inputs, *hidden, outputs]), count([hidden[-1], 1] if shared else [inputs, *hidden, 1])
+    actor, critic = count([inputs, *hidden, outputs]), count([inputs, *hidden, 1])
     assert networks.size == up(actor) + max(4, up(free)) + up(critic)
     assert networks.places["critic.0.weight"][0] == up(actor) + max(4, up(free))
     ones = {name: torch.ones_like(part) for name, part in networks.parts(networks.parameters).items()}
@@ -108,11 +102,10 @@ def test_modules_share_the_numbers_that_are_trained():
     assert all(leaf.untyped_storage().data_ptr() == networks.parameters.data_ptr() for leaf in networks.leaves.values())
 
 
-@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("learners", [1, 3])
 @pytest.mark.parametrize(("inputs", "outputs", "free", "hidden"), SHAPES)
-def test_outputs_and_values_are_those_of_torch_s_modules(inputs, outputs, free, hidden, learners, shared):
-    networks = make(inputs, outputs, free, hidden, shared=shared, learners=learners, seeds=range(learners))
+def test_outputs_and_values_are_those_of_torch_s_modules(inputs, outputs, free, hidden, learners):
+    networks = make(inputs, outputs, free, hidden, learners=learners, seeds=range(learners))
     x = normal(learners, 10, inputs)
     out, value = networks(x)
     assert out.shape == (learners, 10, outputs) and value.shape == (learners, 10)
@@ -124,40 +117,23 @@ def test_outputs_and_values_are_those_of_torch_s_modules(inputs, outputs, free, 
         torch.testing.assert_close(value[learner].double(), expected[1], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_learner_of_a_stack_computes_and_derives_as_alone(shared):
-    stack = make(learners=3, seeds=(0, 1, 2), shared=shared)
+def test_a_learner_of_a_stack_computes_and_derives_as_alone():
+    stack = make(learners=3, seeds=(0, 1, 2))
     x = normal(3, 20, 4)
     out, value = stack(x)
     gradients = torch.autograd.grad(out.square().sum() + value.sum(), list(stack.leaves.values()))
     for learner in range(3):
-        alone = stack.some(learner, 1)
+        alone = stack.one(learner)
         assert alone.parameters.data_ptr() == stack.parameters[learner].data_ptr()
         own_out, own_value = alone(x[learner : learner + 1])
         torch.testing.assert_close(own_out[0], out[learner], rtol=0, atol=1e-6)
         torch.testing.assert_close(own_value[0], value[learner], rtol=0, atol=1e-6)
-        solo = make(seeds=(learner,), shared=shared)
+        solo = make(seeds=(learner,))
         solo.parameters.copy_(stack.parameters[learner])
         own_out, own_value = solo(x[learner : learner + 1])
         own = torch.autograd.grad(own_out.square().sum() + own_value.sum(), list(solo.leaves.values()))
         for one, all_ in zip(own, gradients, strict=True):
             torch.testing.assert_close(one[0], all_[learner], rtol=1e-5, atol=1e-6)
-
-
-def test_a_shared_trunk_moves_with_the_value():
-    networks = make(shared=True)
-    _, value = networks(normal(1, 5, 4))
-    names = list(networks.leaves)
-    moved = torch.autograd.grad(value.sum(), list(networks.leaves.values()), allow_unused=True)
-    assert {name for name, gradient in zip(names, moved, strict=True) if gradient is None} == {
-        "actor.2.weight",
-        "actor.2.bias",
-    }
-
-
-def test_networks_that_share_layers_are_no_modules_apart():
-    with pytest.raises(ValueError, match="actor and critic share layers; as modules apart they do not exist"):
-        make(shared=True).sequential()
 
 
 @pytest.mark.parametrize("learners", [1, 2])

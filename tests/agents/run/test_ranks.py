@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lockstep.agents import checkpoint, ppo
-from lockstep.agents.config import replaced
+from lockstep.agents import ppo
+from lockstep.agents.run import checkpoint
+from lockstep.agents.run.config import replaced
 from tests.agents import training_worker
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from lockstep.agents import checkpoint, log, ppo, training
+from lockstep.agents import ppo
+from lockstep.agents.run import checkpoint, log, training
 from tests.agents.training_worker import RUNS, Poisoned
 
 CONFIG = dataclasses.replace(RUNS["kernels"][1], minibatches=8)  # 2 x 8 updates in an iteration
@@ -16,13 +17,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def nan_in_advantages(run):
-    run.estimate.advantage[3, 1] = torch.nan
+    run.gae.advantage[3, 1] = torch.nan
 
 
 def nan_in_a_state(run):
     run.env._buffers["state"][0, 7] = torch.nan  # x; `set_state` takes no NaN
-    if len(run.experience.rows["obs"]) > run.config.horizon:  # the roll-out by torch begins with it
-        run.experience.rows["obs"][-1, 7, 0] = torch.nan
+    if len(run.rollout.rows["obs"]) > run.config.horizon:  # the roll-out by torch begins with it
+        run.rollout.rows["obs"][-1, 7, 0] = torch.nan
 
 
 def poisoned(phase: str, inject, at: int = 2) -> type:
@@ -142,6 +143,6 @@ def test_a_checkpoint_in_between_is_looked_at_first(tmp_path):
 def test_each_quantity_of_a_roll_out_is_guarded(name, place, number):
     run = ppo.PPO("cartpole", CONFIG)
     run.iterate()
-    assert run.experience.finite().tolist() == [True] * 4
-    run.experience.rows[name][2, 5] = number
-    assert run.experience.finite().tolist() == [i != place for i in range(4)]
+    assert run.rollout.finite().tolist() == [True] * 4
+    run.rollout.rows[name][2, 5] = number
+    assert run.rollout.finite().tolist() == [i != place for i in range(4)]

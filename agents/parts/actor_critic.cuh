@@ -1,4 +1,4 @@
-// The networks of parts/actor_critic.py for the CPU: OBS inputs, two hidden layers of HIDDEN units and tanh; forward and backward.
+// The networks of actor_critic.py for the CPU: OBS inputs, two hidden layers of HIDDEN units and tanh; forward and backward.
 //
 // Activations lie row by row, so that all seven products of a network are the same loop: a few rows of one matrix, numbers
 // broadcast, times whole rows of another, the sums kept in registers.

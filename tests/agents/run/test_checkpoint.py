@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.agents import checkpoint
+from lockstep.agents.run import checkpoint
 
 CONTENT = {
     "iteration": 3,
@@ -95,7 +95,7 @@ def test_what_a_checkpoint_cannot_hold_is_named_and_nothing_is_written(tmp_path,
 KILLED = """
 import os, signal, sys
 import torch
-from lockstep.agents import checkpoint
+from lockstep.agents.run import checkpoint
 
 path, place = sys.argv[1:]
 checkpoint.save(path, {"iteration": 1, "x": torch.zeros(100_000)})

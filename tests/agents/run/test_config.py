@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from lockstep.agents import config, ppo, recipes
+from lockstep.agents import ppo, recipes
 from lockstep.agents.ppo import RECIPES, Config
+from lockstep.agents.run import config
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,9 @@ from lockstep.agents.ppo import RECIPES, Config
         ("graph", "maybe", "graph='maybe' must be one of 'auto', 'on', 'off'"),
         ("threads", 0, "threads=0 must lie in [1, 1024]"),
         ("seed", -1, "seed=-1 must lie in [0, 9.22337e+18]"),
-        ("lr", (1e-3, 1e-4), "lr has 2 values; members=1 needs one, or one for each"),
+        ("lr", (1e-3, 1e-4), "lr has 2 values; population=1 needs one, or one for each"),
         ("gamma", (0.9, 1.1), "gamma=(0.9, 1.1) must lie in [0, 1]"),
-        ("members", 3, "num_envs=4 must be divisible by members=3"),
+        ("population", 3, "num_envs=4 must be divisible by population=3"),
         ("shards", 3, "num_envs=4 must be divisible by shards=3"),
         ("total_steps", 511, "total_steps=511 must be at least one iteration, num_envs x horizon = 512"),
     ],
@@ -51,8 +52,8 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(field, value, sentenc
 
 
 def test_members_and_shards_exclude_each_other():
-    with pytest.raises(ValueError, match="shards=2 needs members=1, not 2"):
-        Config(members=2, shards=2)
+    with pytest.raises(ValueError, match="shards=2 needs population=1, not 2"):
+        Config(population=2, shards=2)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +93,18 @@ def test_a_recipe_of_one_s_own_is_refused_with_file_and_key(tmp_path, text, sent
 def test_a_recipe_of_one_s_own_says_what_differs_and_changes_come_last(tmp_path):
     (tmp_path / "my.yml").write_text("ppo: {recipe: solve, lr: [1.0e-3, 2.0e-3], members: 2, seed: 3}")
     found = ppo.config_of("cartpole", tmp_path / "my.yml", seed=4)
-    assert found == dataclasses.replace(RECIPES["solve"], lr=(1e-3, 2e-3), members=2, seed=4)
+    assert found == dataclasses.replace(RECIPES["solve"], lr=(1e-3, 2e-3), population=2, seed=4)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_written_as_a_recipe_is_read_as_one(tmp_path, name):
-    written = dataclasses.replace(RECIPES[name], lr=1e-5, gamma=(0.9, 0.8), members=2, num_envs=64, target_kl=None)
+    written = dataclasses.replace(RECIPES[name], lr=1e-5, gamma=(0.9, 0.8), population=2, num_envs=64, target_kl=None)
     recipes.write(tmp_path / "config.yaml", dataclasses.asdict(written), "Of nothing.")
     assert ppo.config_of("cartpole", tmp_path / "config.yaml") == written
 
 
 def test_yaml_s_integers_and_lists_stand_for_floats_and_tuples():
-    found = ppo.config_of("cartpole", "solve", lr=1, hidden=[32, 32], gamma=[0.9, 0.95], members=2, target_kl=None)
+    found = ppo.config_of("cartpole", "solve", lr=1, hidden=[32, 32], gamma=[0.9, 0.95], population=2, target_kl=None)
     assert found.lr == 1.0 and isinstance(found.lr, float)
     assert found.hidden == (32, 32) and found.gamma == (0.9, 0.95) and found.target_kl is None
 

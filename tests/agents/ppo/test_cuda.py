@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.agents import checkpoint
-from lockstep.agents.config import replaced
 from lockstep.agents.ppo import PPO, Config
+from lockstep.agents.run import checkpoint
+from lockstep.agents.run.config import replaced
 from tests.agents.worlds import normal
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
@@ -40,7 +40,7 @@ def iterated(trainer: PPO, iterations: int) -> PPO:
 def test_a_graph_of_a_team_s_run_changes_no_bit(name, changes):
     one, other = (iterated(run(name, graph=graph, **changes), 6) for graph in ("on", "off"))
     assert torch.equal(one.networks.parameters, other.networks.parameters)
-    assert torch.equal(one.experience.rows["log_prob"], other.experience.rows["log_prob"])
+    assert torch.equal(one.rollout.rows["log_prob"], other.rollout.rows["log_prob"])
     assert one.statistics()["episodes"] == other.statistics()["episodes"] > 0
 
 
@@ -59,7 +59,7 @@ def test_a_team_learns_what_it_learns_on_a_cpu():
     """One iteration, before rounding has grown."""
     there, here = (iterated(run("vehicular_edge", device, **TEAM), 1) for device in ("cuda", "cpu"))
     for key, most in (("obs", 1e-4), ("action", 1e-4), ("reward", 1e-4)):
-        one, other = (trainer.experience.rows[key].cpu().float() for trainer in (there, here))
+        one, other = (trainer.rollout.rows[key].cpu().float() for trainer in (there, here))
         torch.testing.assert_close(one, other, rtol=most, atol=most)
     torch.testing.assert_close(there.networks.parameters.cpu(), here.networks.parameters, rtol=0, atol=1e-3)
 
@@ -75,7 +75,7 @@ def test_a_continued_run_has_the_bits_of_one_that_went_on(name, changes, graph, 
         iterated(trainer, 3)
     assert whole.iteration == continued.iteration == 6
     assert torch.equal(whole.networks.parameters, continued.networks.parameters)
-    assert torch.equal(whole.experience.rows["reward"], continued.experience.rows["reward"])
+    assert torch.equal(whole.rollout.rows["reward"], continued.rollout.rows["reward"])
 
 
 def test_what_was_trained_on_a_gpu_acts_on_a_cpu():

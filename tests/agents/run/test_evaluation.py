@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from lockstep import envs
-from lockstep.agents import evaluation, ppo
-from lockstep.agents.config import replaced
-from lockstep.agents.team import Team
+from lockstep.agents import ppo
+from lockstep.agents.parts.team import Team
+from lockstep.agents.run import evaluation
+from lockstep.agents.run.config import replaced
 from tests.couriers import couriers  # noqa: F401 - a fixture
 from tests.envs.batches import DEVICES, NAMES
 

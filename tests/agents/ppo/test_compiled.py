@@ -5,13 +5,14 @@ import threading
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from lockstep.agents import distributions, learner
-from lockstep.agents.autograd import Autograd
-from lockstep.agents.networks import Networks
-from lockstep.agents.update import FIGURES
+from lockstep.agents.parts import distributions
+from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.ppo import compiled
+from lockstep.agents.ppo.autograd import Autograd
+from lockstep.agents.ppo.update import METRICS
 from lockstep.envs.kernels import compile
-from lockstep.envs.spaces import Box, Discrete
 
 N = 600
 
@@ -28,7 +29,7 @@ def problem(actions=2, continuous=False, inputs=4, hidden=64, learners=1, spread
         return torch.randn(*shape, generator=generator)
 
     distribution = distributions.of(space(actions, continuous))
-    networks = Networks(
+    networks = ActorCritic(
         inputs, distribution.outputs, distribution.free, (hidden, hidden), learners=learners, seeds=range(learners)
     )
     for part in networks.parts(networks.parameters).values():
@@ -50,18 +51,18 @@ def problem(actions=2, continuous=False, inputs=4, hidden=64, learners=1, spread
     return networks, distribution, batch
 
 
-def copy_of(networks: Networks, learners: slice = slice(None)) -> Networks:
+def copy_of(networks: ActorCritic, learners: slice = slice(None)) -> ActorCritic:
     rows = networks.parameters[learners]
-    copy = Networks(
+    copy = ActorCritic(
         networks.inputs, networks.outputs, networks.free, networks.hidden, learners=len(rows), seeds=range(len(rows))
     )
     copy.parameters.copy_(rows)
     return copy
 
 
-def build(networks, distribution, batch, rows, rate=1e-3, ent_coef=0.01, **options) -> learner.Learner:
+def build(networks, distribution, batch, rows, rate=1e-3, ent_coef=0.01, **options) -> compiled.CompiledUpdate:
     L = networks.learners
-    return learner.Learner(
+    return compiled.CompiledUpdate(
         networks,
         distribution,
         batch,
@@ -137,10 +138,10 @@ def test_gradient_is_that_of_the_loss_in_float64(actions, continuous, inputs, hi
     found = explicit.gradients[0, 0, : networks.size]
     assert (found - expected).norm() <= 1e-6 * expected.norm()
     assert (found - expected).abs().max() <= 1e-6 * expected.abs().max()
-    torch.testing.assert_close(explicit.figures[0, :5], figures, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(explicit.metrics[0, :5], figures, rtol=1e-5, atol=1e-6)
     assert 0.05 < figures[4] < 0.95  # rows on both sides of the limit
-    assert explicit.figures[0, 5].item() == pytest.approx(expected.norm().item(), rel=1e-5)
-    assert explicit.figures[0, 6] == 1
+    assert explicit.metrics[0, 5].item() == pytest.approx(expected.norm().item(), rel=1e-5)
+    assert explicit.metrics[0, 6] == 1
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,8 @@ def test_update_is_that_of_autograd(continuous):
         explicit.update(rows)
         other.update(rows)
     torch.testing.assert_close(networks.parameters, twin.parameters, rtol=0, atol=2e-6)
-    torch.testing.assert_close(explicit.figures, other.figures, rtol=1e-4, atol=1e-5)
-    assert explicit.figures.shape[1] == len(FIGURES)
+    torch.testing.assert_close(explicit.metrics, other.metrics, rtol=1e-4, atol=1e-5)
+    assert explicit.metrics.shape[1] == len(METRICS)
     for name, tensor in other.state().items():
         torch.testing.assert_close(explicit.state()[name], tensor, rtol=1e-3, atol=1e-5)
 
@@ -215,7 +216,7 @@ def test_any_number_of_threads_gives_the_same_bits(rows):
 
 
 def test_parts_depend_on_the_rows_alone_and_stay_few():
-    assert [learner.parts_of(rows) for rows in (1, 127, 128, 1023, 2048, 8192, 1 << 20)] == [1, 1, 2, 2, 4, 16, 32]
+    assert [compiled.parts_of(rows) for rows in (1, 127, 128, 1023, 2048, 8192, 1 << 20)] == [1, 1, 2, 2, 4, 16, 32]
 
 
 def test_a_learner_among_others_is_its_solo_run_bit_for_bit():
@@ -310,7 +311,7 @@ def test_a_kl_beyond_its_target_stops_a_learner_until_the_next_iteration():
         explicit.update(drawn(2, seed=seed))
     assert explicit.stopped.tolist() == [True, True]
     assert torch.equal(networks.parameters, start)
-    assert explicit.figures[:, 6].tolist() == [1, 1]  # the one minibatch that showed it
+    assert explicit.metrics[:, 6].tolist() == [1, 1]  # the one minibatch that showed it
     explicit.begin()
     assert explicit.stopped.tolist() == [False, False]
     loose = build(networks, distribution, batch, 300, target_kl=10.0)
@@ -322,7 +323,7 @@ def test_a_kl_beyond_its_target_stops_a_learner_until_the_next_iteration():
 def test_rates_and_coefficients_are_read_at_every_update():
     networks, distribution, batch = problem(learners=2)
     rate = torch.tensor([0.0, 1e-3])
-    explicit = learner.Learner(networks, distribution, batch, rate, torch.zeros(2), rows=300)
+    explicit = compiled.CompiledUpdate(networks, distribution, batch, rate, torch.zeros(2), rows=300)
     start = networks.parameters.clone()
     explicit.update(drawn(2))
     assert torch.equal(networks.parameters[0], start[0])
@@ -346,23 +347,22 @@ def test_narrower_vectors_give_the_same_gradient(without, monkeypatch):
 
 
 def test_fits_what_it_can_differentiate():
-    assert learner.fits(distributions.of(Discrete(8)))
-    assert not learner.fits(distributions.of(Discrete(9)))
-    assert learner.fits(distributions.of(space(3, True)))
-    assert not learner.fits(distributions.of(space(3, True), box="squashed"))
-    assert not learner.fits(distributions.of(space(3, True), box="beta"))
+    assert compiled.fits(distributions.of(Discrete(8)))
+    assert not compiled.fits(distributions.of(Discrete(9)))
+    assert compiled.fits(distributions.of(space(3, True)))
+    assert not compiled.fits(distributions.of(MultiDiscrete([2, 2])))
 
 
 def test_networks_of_another_shape_are_refused():
     _, distribution, batch = problem()
-    for hidden, shared in (((64,), False), ((64, 32), False), ((48, 48), False), ((64, 64), True)):
-        networks = Networks(4, 2, 0, hidden, shared)
+    for hidden in ((64,), (64, 32), (48, 48)):
+        networks = ActorCritic(4, 2, 0, hidden)
         with pytest.raises(ValueError, match=r"hidden layers of \[.*two equal layers of 16, 32 or 64"):
             build(networks, distribution, batch, 10)
     with pytest.raises(ValueError, match="bf16 on cpu; the compiled update knows .*precision='fp32'"):
-        build(Networks(4, 2, 0, precision="bf16"), distribution, batch, 10)
+        build(ActorCritic(4, 2, 0, precision="bf16"), distribution, batch, 10)
     with pytest.raises(ValueError, match="at most 8 actions"):
-        build(Networks(4, 9, 0), distributions.of(Discrete(9)), batch, 10)
+        build(ActorCritic(4, 9, 0), distributions.of(Discrete(9)), batch, 10)
 
 
 def test_tensors_of_another_kind_are_refused():
@@ -376,7 +376,7 @@ def test_tensors_of_another_kind_are_refused():
         with pytest.raises(ValueError, match=message):
             build(networks, distribution, batch | {name: tensor}, 10)
     with pytest.raises(ValueError, match=r"rate must be contiguous torch.float32 \[1\]"):
-        learner.Learner(networks, distribution, batch, torch.zeros(2), torch.zeros(1), rows=10)
+        compiled.CompiledUpdate(networks, distribution, batch, torch.zeros(2), torch.zeros(1), rows=10)
     with pytest.raises(ValueError, match="threads must be at least 1, got 0"):
         build(networks, distribution, batch, 10, threads=0)
 

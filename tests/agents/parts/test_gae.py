@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.agents.normaliser import ReturnScale
-from lockstep.agents.rollout import Advantage, Noise, Order
+from lockstep.agents.parts.gae import GAE
+from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.noise import Noise
+from lockstep.agents.parts.normaliser import ReturnScale
 from lockstep.envs.noise import SAMPLING, philox
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -90,7 +92,7 @@ def test_a_clock_of_another_shape_or_type_is_refused(clock):
     with pytest.raises(ValueError, match=r"clock must be"):
         Noise([0], 4).draw(clock)
     with pytest.raises(ValueError, match=r"iteration must be"):
-        Order([0], 4, 1).draw(clock)
+        MinibatchOrder([0], 4, 1).draw(clock)
 
 
 # ---- order --------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ def order_words(seed: int, rows: int, epoch: int, iteration: int) -> np.ndarray:
     ("seeds", "rows", "epochs"), [([5], 512, 4), ([1, 2**63, 3], 77, 3), ([0], 1, 2), ([9], 5000, 1)]
 )
 def test_order_sorts_rows_by_their_words(device, seeds, rows, epochs):
-    order = Order(seeds, rows, epochs, device)
+    order = MinibatchOrder(seeds, rows, epochs, device)
     for iteration in (0, 2**31 + 1):
         drawn = order.draw(scalar(iteration, device)).cpu().numpy()
         assert drawn.shape == (epochs, len(seeds), rows) and drawn.dtype == np.int64
@@ -120,12 +122,12 @@ def test_rows_of_equal_words_stay_in_their_places(device):
     rows = 300_000
     by_philox = order_words(4, rows, 0, 6)
     assert len(np.unique(by_philox)) < rows  # so there are some
-    drawn = Order([4], rows, 1, device).draw(scalar(6, device))
+    drawn = MinibatchOrder([4], rows, 1, device).draw(scalar(6, device))
     np.testing.assert_array_equal(drawn[0, 0].cpu().numpy(), np.argsort(by_philox, kind="stable"))
 
 
 def test_order_is_a_permutation_for_each_epoch_group_and_iteration_whatever_the_threads():
-    order, threads = Order([1, 2], 70_001, 2), Order([1, 2], 70_001, 2, threads=5)
+    order, threads = MinibatchOrder([1, 2], 70_001, 2), MinibatchOrder([1, 2], 70_001, 2, threads=5)
     seen = []
     for iteration in range(3):
         drawn = order.draw(scalar(iteration)).clone()
@@ -137,7 +139,7 @@ def test_order_is_a_permutation_for_each_epoch_group_and_iteration_whatever_the_
 
 
 def test_a_stable_sort_of_words_as_on_the_gpu_gives_the_same_order():
-    drawn = Order([3], 1000, 2).draw(scalar(1))
+    drawn = MinibatchOrder([3], 1000, 2).draw(scalar(1))
     for epoch in range(2):
         signed = torch.from_numpy((order_words(3, 1000, epoch, 1) ^ np.uint32(2**31)).view(np.int32)).clone()
         out = torch.zeros_like(signed), torch.zeros(1000, dtype=torch.int64)
@@ -168,7 +170,7 @@ AT_1 = column(False, True, False, dtype=torch.bool)
     ids=["running", "terminated", "truncated", "both"],
 )
 def test_advantages_by_hand(terminated, truncated, expected):
-    estimate = Advantage((3, 1), 0.9, 0.8)
+    estimate = GAE((3, 1), 0.9, 0.8)
     bootstrap = column(float("nan"), 0.7, float("nan"))  # ignored but where truncated and not terminated
     advantage, target = estimate.compute(**HAND, bootstrap=bootstrap, terminated=terminated, truncated=truncated)
     np.testing.assert_allclose(advantage[:, 0], expected, rtol=1e-6)
@@ -180,10 +182,10 @@ def test_where_the_limit_only_cuts_off_a_constant_reward_its_discounted_sum_is_t
     at_limit = never.clone()
     at_limit[4] = True
     one = torch.ones(5, 1)
-    advantage, _ = Advantage((5, 1), 0.9, 0.95).compute(one, ten, ten[:5].contiguous(), never, at_limit)
+    advantage, _ = GAE((5, 1), 0.9, 0.95).compute(one, ten, ten[:5].contiguous(), never, at_limit)
     np.testing.assert_allclose(advantage, 0, atol=2e-6)
     none = torch.zeros(6, 1)
-    advantage, _ = Advantage((5, 1), 0.9, 1.0).compute(one, none, none[:5].contiguous(), at_limit, never)
+    advantage, _ = GAE((5, 1), 0.9, 1.0).compute(one, none, none[:5].contiguous(), at_limit, never)
     assert advantage[0].item() == pytest.approx(4.0951, abs=1e-6)
 
 
@@ -213,7 +215,7 @@ def advantage_loop(reward, value, bootstrap, terminated, truncated, gamma: float
 @pytest.mark.parametrize("shape", [(1, 1), (37, 5), (16, 300), (256, 1)])
 def test_advantages_equal_a_float64_loop(shape):
     rows = random_rows(*shape)
-    advantage, target = Advantage(shape, 0.97, 0.9).compute(*rows)
+    advantage, target = GAE(shape, 0.97, 0.9).compute(*rows)
     expected = advantage_loop(*rows, 0.97, 0.9)
     np.testing.assert_allclose(advantage, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(target, expected + rows[1][:-1].numpy(), rtol=1e-5, atol=1e-5)
@@ -222,27 +224,27 @@ def test_advantages_equal_a_float64_loop(shape):
 def test_lambda_1_gives_discounted_returns_and_lambda_0_one_step_errors():
     reward, value, bootstrap, _, _ = random_rows(20, 3)
     never = torch.zeros(20, 3, dtype=torch.bool)
-    _, target = Advantage((20, 3), 0.9, 1.0).compute(reward, value, bootstrap, never, never)
+    _, target = GAE((20, 3), 0.9, 1.0).compute(reward, value, bootstrap, never, never)
     powers = 0.9 ** np.arange(21)
     expected = (powers[:20, None] * reward.numpy()).sum(axis=0) + powers[20] * value[20].numpy()
     np.testing.assert_allclose(target[0], expected, rtol=1e-5, atol=1e-5)
-    advantage, _ = Advantage((20, 3), 0.9, 0.0).compute(reward, value, bootstrap, never, never)
+    advantage, _ = GAE((20, 3), 0.9, 0.0).compute(reward, value, bootstrap, never, never)
     np.testing.assert_allclose(advantage, reward + 0.9 * value[1:] - value[:-1], rtol=1e-5, atol=1e-5)
 
 
 def test_advantages_are_the_same_bits_for_any_thread_count():
     rows = random_rows(40, 2000)
-    one, many = (Advantage((40, 2000), 0.99, 0.95, threads=threads).compute(*rows)[0] for threads in (1, 4))
+    one, many = (GAE((40, 2000), 0.99, 0.95, threads=threads).compute(*rows)[0] for threads in (1, 4))
     assert torch.equal(one, many)
 
 
 def test_each_learner_has_its_own_discount():
     rows = random_rows(30, 6)
-    advantage, _ = Advantage((30, 6), [0.9, 0.99, 0.5], (0.95, 0.8, 1.0)).compute(*rows)
+    advantage, _ = GAE((30, 6), [0.9, 0.99, 0.5], (0.95, 0.8, 1.0)).compute(*rows)
     for learner, (gamma, gae_lambda) in enumerate([(0.9, 0.95), (0.99, 0.8), (0.5, 1.0)]):
         part = [tensor[:, 2 * learner : 2 * learner + 2].contiguous() for tensor in rows]
         assert torch.equal(
-            advantage[:, 2 * learner : 2 * learner + 2], Advantage((30, 2), gamma, gae_lambda).compute(*part)[0]
+            advantage[:, 2 * learner : 2 * learner + 2], GAE((30, 2), gamma, gae_lambda).compute(*part)[0]
         )
 
 
@@ -254,12 +256,12 @@ def test_rows_that_are_not_valid_change_no_bit_of_those_that_are():
     truncated[20] = True
     terminated[11:20] = truncated[11:20] = False
     valid[11:21] = False
-    expected, _ = Advantage((50, 40), 0.99, 0.95).compute(reward, value, bootstrap, terminated, truncated)
+    expected, _ = GAE((50, 40), 0.99, 0.95).compute(reward, value, bootstrap, terminated, truncated)
     results = []
     for rubbish in (0.0, float("nan")):
         for tensor in (reward, bootstrap, value):
             tensor[11:21] = rubbish
-        estimate = Advantage((50, 40), 0.99, 0.95)
+        estimate = GAE((50, 40), 0.99, 0.95)
         results.append(estimate.compute(reward, value, bootstrap, terminated, truncated, valid))
         assert torch.equal(results[-1][0][valid], expected[valid])
         assert (results[-1][0][~valid] == 0).all() and (results[-1][1][~valid] == 0).all()
@@ -271,8 +273,8 @@ def test_a_row_that_is_not_valid_is_passed_over():
     never, bootstrap = torch.zeros(3, 8, dtype=torch.bool), torch.zeros(3, 8)
     valid = ~never
     valid[1] = False
-    advantage, _ = Advantage((3, 8), 0.9, 0.8).compute(reward, value, bootstrap, never, never, valid)
-    two = Advantage((2, 8), 0.9, 0.8)
+    advantage, _ = GAE((3, 8), 0.9, 0.8).compute(reward, value, bootstrap, never, never, valid)
+    two = GAE((2, 8), 0.9, 0.8)
     rows = reward[[0, 2]].contiguous(), value[[0, 2, 3]].contiguous()
     expected, _ = two.compute(*rows, bootstrap[:2].contiguous(), never[:2].contiguous(), never[:2].contiguous())
     assert torch.equal(advantage[[0, 2]], expected)
@@ -290,7 +292,7 @@ def test_a_row_that_is_not_valid_is_passed_over():
 )
 def test_what_advantage_refuses(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Advantage(**({"shape": (3, 4), "gamma": 0.9, "gae_lambda": 0.9} | arguments))
+        GAE(**({"shape": (3, 4), "gamma": 0.9, "gae_lambda": 0.9} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_tensors_that_advantage_refuses(name, tensor, message):
     given = {"reward": torch.zeros(3, 4), "value": torch.zeros(4, 4), "bootstrap": torch.zeros(3, 4)}
     given |= {"terminated": never, "truncated": never}
     with pytest.raises(ValueError, match=message):
-        Advantage((3, 4), 0.9, 0.9).compute(**(given | {name: tensor}))
+        GAE((3, 4), 0.9, 0.9).compute(**(given | {name: tensor}))
 
 
 # ---- on the GPU ---------------------------------------------------------------------------------
@@ -320,8 +322,8 @@ def test_gpu_gives_the_bits_of_the_cpu():
     valid = random_rows(33, 500, seed=2)[0] > -1
     there = [tensor.cuda() for tensor in rows]
     for mask in (None, valid):
-        here = Advantage((33, 500), 0.99, 0.95).compute(*rows, mask)
-        found = Advantage((33, 500), 0.99, 0.95, "cuda").compute(*there, None if mask is None else mask.cuda())
+        here = GAE((33, 500), 0.99, 0.95).compute(*rows, mask)
+        found = GAE((33, 500), 0.99, 0.95, "cuda").compute(*there, None if mask is None else mask.cuda())
         assert all(torch.equal(a, b.cpu()) for a, b in zip(here, found, strict=True))
     scaled = [ReturnScale(500, 0.9, device=r[0].device)(r[0], r[3], r[4]).cpu() for r in (rows, there)]
     np.testing.assert_allclose(*scaled, rtol=1e-6)
@@ -330,8 +332,8 @@ def test_gpu_gives_the_bits_of_the_cpu():
 @pytest.mark.gpu
 def test_a_cuda_graph_of_all_draws_follows_clock_and_iteration():
     clock, iteration = scalar(0, "cuda"), scalar(0, "cuda")
-    noise, order = Noise([1, 2], 64, steps=8, device="cuda"), Order([1, 2], 5000, 3, "cuda")
-    estimate, scale = Advantage((33, 500), 0.99, 0.95, "cuda"), ReturnScale(500, 0.9, device="cuda")
+    noise, order = Noise([1, 2], 64, steps=8, device="cuda"), MinibatchOrder([1, 2], 5000, 3, "cuda")
+    estimate, scale = GAE((33, 500), 0.99, 0.95, "cuda"), ReturnScale(500, 0.9, device="cuda")
     rows = random_rows(33, 500, "cuda")
 
     def draw():
@@ -356,5 +358,5 @@ def test_a_cuda_graph_of_all_draws_follows_clock_and_iteration():
     for _ in range(2):
         scaled = repeated(rows[0], rows[3], rows[4])
     assert torch.equal(noise.buffer.cpu(), Noise([1, 2], 64, steps=8).draw(scalar(16)))
-    assert torch.equal(order.buffer.cpu(), Order([1, 2], 5000, 3).draw(scalar(2)))
-    assert torch.equal(estimate.advantage, Advantage((33, 500), 0.99, 0.95, "cuda").compute(scaled, *rows[1:])[0])
+    assert torch.equal(order.buffer.cpu(), MinibatchOrder([1, 2], 5000, 3).draw(scalar(2)))
+    assert torch.equal(estimate.advantage, GAE((33, 500), 0.99, 0.95, "cuda").compute(scaled, *rows[1:])[0])

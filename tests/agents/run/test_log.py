@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lockstep.agents import log
-from lockstep.agents.log import COLUMNS, Log
+from lockstep.agents.run import log
+from lockstep.agents.run.log import COLUMNS, Log
 
 HEADER = ",".join(COLUMNS)
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from lockstep.agents import kernels
-from lockstep.agents.normaliser import ReturnScale
-from lockstep.agents.rollout import Advantage, Noise, Order
+from lockstep.agents.parts import kernels
+from lockstep.agents.parts.gae import GAE
+from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.noise import Noise
+from lockstep.agents.parts.normaliser import ReturnScale
 from tests.emulator import gpu
 
 T, N = 33, 150  # steps and columns; the last block is not full
@@ -45,7 +47,7 @@ def test_noise_has_the_bits_of_the_cpus_form(envs, agents, blocks, steps, order)
 @pytest.mark.parametrize("order", gpu.ORDERS)
 @pytest.mark.parametrize("rows", [1, 256, 1000])
 def test_orders_of_minibatches_have_the_bits_of_the_cpus_form(rows, order):
-    one, other = (Order([1, 2], rows, 3, device).draw(torch.tensor([7])) for device in devices(order))
+    one, other = (MinibatchOrder([1, 2], rows, 3, device).draw(torch.tensor([7])) for device in devices(order))
     assert same(one, other)
 
 
@@ -54,7 +56,7 @@ def test_orders_of_minibatches_have_the_bits_of_the_cpus_form(rows, order):
 def test_advantages_have_the_bits_of_the_cpus_form(order, masked):
     *given, valid = iteration()
     one, other = (
-        Advantage((T, N), [0.9, 0.95], [0.8, 0.7], device).compute(*given, valid if masked else None)
+        GAE((T, N), [0.9, 0.95], [0.8, 0.7], device).compute(*given, valid if masked else None)
         for device in devices(order)
     )
     assert all(map(same, one, other))

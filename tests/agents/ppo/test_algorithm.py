@@ -7,17 +7,18 @@ import re
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Dict, Discrete, MultiDiscrete
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep import envs
-from lockstep.agents import evaluation, ppo, recipes, training
-from lockstep.agents.autograd import Autograd
-from lockstep.agents.learner import Learner
+from lockstep.agents import ppo, recipes
 from lockstep.agents.ppo import PPO, RECIPES, Config
+from lockstep.agents.ppo.autograd import Autograd
+from lockstep.agents.ppo.compiled import CompiledUpdate
+from lockstep.agents.run import evaluation, training
 from lockstep.envs.noise import philox
-from tests.agents import reference
+from tests.agents.ppo import reference
 from tests.agents.worlds import BOX, THREE_TWO, Clock, World, each_is_right, near_first, normal
 
 NAN = float("nan")
@@ -58,7 +59,7 @@ def test_an_iteration_is_that_of_the_recipe_in_float64(name, gradient, changes):
     """From equal networks and rows: advantages, order, every minibatch and Adam, in NumPy by hand."""
     trainer = PPO(name, changed(gradient=gradient, minibatches=4, seed=5, lr=3e-3, ent_coef=0.02, **changes))
     trainer.iterate()
-    config, rows = trainer.config, trainer.experience.rows
+    config, rows = trainer.config, trainer.rollout.rows
     lr = config.lr * (1 - 1 / 20) if config.anneal_lr else config.lr  # of the second iteration
     options = {key: getattr(config, key) for key in ("clip_value", "norm_adv", "ent_coef", "max_grad_norm")}
     expected = reference.of(trainer.networks, **options)
@@ -70,15 +71,15 @@ def test_an_iteration_is_that_of_the_recipe_in_float64(name, gradient, changes):
     told = {key: rows[key].double().numpy() for key in ("reward", "value", "bootstrap")}
     told |= {key: rows[key].numpy() for key in ("terminated", "truncated")}
     advantage, target = reference.advantages(**told, gamma=0.99, gae_lambda=0.95)
-    batch = {key: tensor.double().numpy() for key, tensor in trainer.experience.batch().items()}
-    batch["action"] = trainer.experience.batch()["action"].numpy()
+    batch = {key: tensor.double().numpy() for key, tensor in trainer.rollout.batch().items()}
+    batch["action"] = trainer.rollout.batch()["action"].numpy()
     batch |= {"advantage": advantage.ravel(), "target": target.ravel()}
     for epoch in range(2):
         words = philox((np.arange(128), epoch, 1, ORDER), 5)[0]
         for minibatch in np.split(np.argsort(words, kind="stable"), 4):
             expected.update(lr, **{key: part[minibatch] for key, part in batch.items()})
     trainer.phases["advantage"]()
-    assert_near(trainer.estimate.advantage.double(), torch.from_numpy(advantage), 1e-5)
+    assert_near(trainer.gae.advantage.double(), torch.from_numpy(advantage), 1e-5)
     trainer.phases["update"]()
     found = trainer.networks.parts(trainer.networks.parameters)
     for key, part in zip(names, expected.numbers, strict=True):
@@ -123,12 +124,11 @@ def active_agents(step: int) -> torch.Tensor:
     return active
 
 
-@pytest.mark.parametrize("share", ["all", "none"])
 @pytest.mark.parametrize("options", [{}, {"norm_obs": True, "norm_reward": True, "target_kl": 0.05}], ids=str)
-def test_rows_that_are_not_active_change_no_bit(options, share):
+def test_rows_that_are_not_active_change_no_bit(options):
     def trained(rubbish: float):
         world = World(8, BOX, near_first, agents=2, active=active_agents, rubbish=rubbish)
-        trainer = run(world, 4, share=share, **options)
+        trainer = run(world, 4, **options)
         return trainer.networks.parameters, trainer.statistics()
 
     expected = trained(0.5)
@@ -159,47 +159,11 @@ def test_one_network_for_all_agents_sees_them_as_rows():
     apart = World(16, table=table.flatten(1, 2))
     trainers = [PPO(together, SMALL), PPO(apart, changed(num_envs=16, total_steps=5120))]
     assert torch.equal(trainers[0].networks.parameters, trainers[1].networks.parameters)
-    assert torch.equal(trainers[0].experience.of_batch, trainers[1].experience.of_batch)
+    assert torch.equal(trainers[0].rollout.of_batch, trainers[1].rollout.of_batch)
     for trainer in trainers:
         trainer.phases["rollout"]()
-    first, second = (trainer.experience.rows for trainer in trainers)
+    first, second = (trainer.rollout.rows for trainer in trainers)
     assert torch.equal(first["obs"], second["obs"]) and torch.equal(first["value"], second["value"])
-
-
-@pytest.mark.parametrize("agent_id", [False, True])
-def test_only_agents_with_a_number_learn_to_differ(agent_id):
-    """Agent 0 is to say 0 and agent 1 to say 1, whatever they see."""
-
-    def own_number(obs, action):
-        return (action == torch.arange(2)).float()
-
-    trainer = PPO(
-        World(8, reward=own_number, agents=2),
-        changed(agent_id=agent_id, lr=3e-3, total_steps=128 * 60, epochs=4, anneal_lr=False),
-    )
-    while trainer.iteration < 60:
-        trainer.iterate()
-    share = float(trainer.experience.rows["reward"].mean())
-    greedy = trainer.act(normal(100, 2, 3, seed=9))
-    right = float((greedy == torch.arange(2)).float().mean())
-    if agent_id:
-        assert share > 0.9 and right == 1.0
-    else:
-        assert 0.3 < share < 0.7 and 0.3 < right < 0.7
-
-
-def test_agents_with_networks_of_their_own_are_learners_of_their_own():
-    """Agent 0 draws as a run of its own does, so it is one; in any case no agent's rows move another's numbers."""
-    table = normal(16, 8, 3, 3)
-    trainer = run(World(8, agents=3, table=table), share="none")
-    alone = run(World(8, table=table[:, :, 0]))
-    assert trainer.networks.learners == 3
-    assert_near(trainer.networks.parameters[:1], alone.networks.parameters, 1e-4)
-    assert torch.equal(trainer.experience.rows["action"].view(16, 8, 3)[:, :, 0], alone.experience.rows["action"])
-    table[:, :, 2] = 7.0
-    other = run(World(8, agents=3, table=table), share="none")
-    assert torch.equal(trainer.networks.parameters[:2], other.networks.parameters[:2])
-    assert not torch.equal(trainer.networks.parameters[2], other.networks.parameters[2])
 
 
 # ---- actions ---------------------------------------------------------------------------------------------------------
@@ -214,10 +178,7 @@ NO_FIRST = torch.tensor([True, True, False, True, True])  # the third of three a
         (lambda: World(8, THREE_TWO, each_is_right), {}, 0.5, 0.8),
         (lambda: World(8, THREE_TWO, each_is_right, mask=NO_FIRST), {}, 0.6, 0.85),
         (lambda: World(8, BOX, near_first), {}, -1.5, -0.8),
-        (lambda: World(8, BOX, near_first), {"box": "squashed"}, -3.0, -1.5),
-        (lambda: World(8, BOX, near_first), {"box": "beta"}, -2.0, -1.4),
-        (lambda: World(8, agents=2), {"share": "none"}, 0.6, 0.9),
-        (lambda: World(8), {"shared": True}, 0.6, 0.9),
+        (lambda: World(8, agents=2), {}, 0.6, 0.9),
         (lambda: World(8), {"hidden": (24,)}, 0.6, 0.9),
         (lambda: World(8), {"precision": "bf16"}, 0.6, 0.9),
         (lambda: World(8), {"norm_obs": True, "norm_reward": True, "target_kl": 0.1}, 0.6, 0.9),
@@ -268,7 +229,7 @@ def test_the_gradient_in_the_kernel_is_that_of_autograd(name, rollout):
         ("cartpole", {}),
         ("cartpole", {"rollout": "torch", "gradient": "autograd"}),
         ("pendulum", {"norm_obs": True, "norm_reward": True}),
-        (lambda: World(8, BOX, near_first, agents=2), {"share": "none"}),
+        (lambda: World(8, BOX, near_first, agents=2), {}),
     ],
 )
 def test_a_seed_decides_every_byte(environment, changes):
@@ -301,7 +262,7 @@ def test_any_number_of_threads_gives_the_same(gradient):
 )
 def test_a_member_is_its_own_run(environment, changes):
     each = {"lr": (1e-3, 3e-3, 2e-3), "gamma": (0.99, 0.9, 0.95), "ent_coef": (0.0, 0.02, 0.01)}
-    together = run(environment, 5, seed=4, members=3, num_envs=24, total_steps=384 * 20, **each, **changes)
+    together = run(environment, 5, seed=4, population=3, num_envs=24, total_steps=384 * 20, **each, **changes)
     assert together.optimizer.steps.tolist() == [20, 20, 20]
     for member in range(3):
         own = {name: values[member] for name, values in each.items()}
@@ -311,25 +272,10 @@ def test_a_member_is_its_own_run(environment, changes):
         assert_near(together.act(obs, member=member).float(), alone.act(obs).float(), 1e-3)
 
 
-def test_a_member_of_several_learners_is_its_own_run():
-    """Two members, each with two agents that have networks of their own."""
-    table, changes = normal(16, 16, 2, 3), {"share": "none", "norm_obs": True}
-    rates = {"lr": (1e-3, 3e-3), "ent_coef": (0.0, 0.05)}
-    options = {"members": 2, "num_envs": 16, "total_steps": 256 * 20, "seed": 4}
-    together = run(World(16, agents=2, table=table), 5, **options, **rates, **changes)
-    for member in range(2):
-        own = {name: values[member] for name, values in rates.items()}
-        world = World(8, agents=2, table=table[:, 8 * member : 8 * member + 8])
-        alone = run(world, 5, seed=4 + member, **own, **changes)
-        assert_near(together.networks.parameters[2 * member : 2 * member + 2], alone.networks.parameters, 1e-4)
-        obs = normal(30, 2, 3)
-        assert torch.equal(together.act(obs, member=member), alone.act(obs))
-
-
 def test_members_know_nothing_of_each_other():
     """Other rates for the others: this one's numbers stay, to the bit."""
     one, other = (
-        run(iterations=5, members=3, num_envs=24, total_steps=384 * 20, lr=lr)
+        run(iterations=5, population=3, num_envs=24, total_steps=384 * 20, lr=lr)
         for lr in ((1e-3, 1e-3, 1e-3), (5e-3, 1e-3, 1e-4))
     )
     assert torch.equal(one.networks.parameters[1], other.networks.parameters[1])
@@ -342,7 +288,7 @@ def test_a_run_in_shards_begins_with_the_same_rollout_and_trains(changes):
     one, two = (PPO("cartpole", changed(shards=shards, **changes)) for shards in (1, 2))
     for trainer in (one, two):
         trainer.phases["rollout"]()
-    assert torch.equal(one.experience.rows["action"], two.experience.rows["action"])
+    assert torch.equal(one.rollout.rows["action"], two.rollout.rows["action"])
     two.phases["advantage"](), two.phases["update"]()
     for _ in range(3):
         two.iterate()
@@ -359,7 +305,7 @@ def test_one_minibatch_of_all_rows_is_the_same_in_any_number_of_shards():
     [
         ("cartpole", {}),
         ("pendulum", {"norm_obs": True, "norm_reward": True}),
-        ("cartpole", {"members": 2, "rollout": "torch", "gradient": "autograd"}),
+        ("cartpole", {"population": 2, "rollout": "torch", "gradient": "autograd"}),
     ],
 )
 def test_a_run_goes_on_from_a_state(environment, changes):
@@ -375,15 +321,10 @@ def test_a_run_goes_on_from_a_state(environment, changes):
     assert first.env_steps == other.env_steps == 6 * 128
 
 
-def test_a_run_of_beta_numbers_is_decided_by_its_seed_and_goes_on_from_a_state():
-    changes = {"box": "beta", "rollout": "torch"}
-    first, same = (run("pendulum", 2, **changes) for _ in range(2))
-    half, other = run("pendulum", 1, **changes), PPO("pendulum", changed(**changes))
-    other.load_state(half.state())
-    other.iterate()
-    for trainer in (same, other):
-        assert torch.equal(first.networks.parameters, trainer.networks.parameters)
-        assert torch.equal(first.experience.rows["action"], trainer.experience.rows["action"])
+def test_a_run_on_an_environment_without_a_state_cannot_go_on():
+    trainer = run(Clock(8), 0)
+    with pytest.raises(ValueError, match=r"Clock has no state\(\) and set_state\(\)"):
+        trainer.load_state(trainer.state())
 
 
 # ---- what a run says of itself ---------------------------------------------------------------------------------------
@@ -395,13 +336,13 @@ def test_statistics_are_those_of_what_happened():
     trainer.statistics()
     before = trainer.networks.parameters.clone()
     trainer.iterate()
-    told, rows = trainer.statistics(), trainer.experience.rows
+    told, rows = trainer.statistics(), trainer.rollout.rows
     after = trainer.networks.parameters.clone()
     trainer.networks.parameters.copy_(before)
     with torch.no_grad():
         out, value = trainer.networks(rows["obs"][:16].reshape(1, 128, 4))
     p = out[0].double().softmax(1)
-    target = trainer.estimate.target.flatten()
+    target = trainer.gae.target.flatten()
     assert told["entropy"] == pytest.approx(float(-(p * p.log()).sum(1).mean()), abs=1e-5)
     assert told["value_loss"] == pytest.approx(float(0.5 * (value[0] - target).square().mean()), rel=1e-4)
     assert told["policy_loss"] == pytest.approx(0, abs=1e-5)  # normalised advantages at a ratio of 1
@@ -413,7 +354,7 @@ def test_statistics_are_those_of_what_happened():
     assert told["episodes"] == ends.sum() > 0
     assert told["episode_return"] == told["episode_length"] > 5  # a reward of 1 in every step
     assert told["grad_norm"] > 0 and not torch.equal(after, before)
-    assert trainer.env_steps == 256 and trainer.steps_per_iteration == 128 and trainer.iterations == 20
+    assert trainer.env_steps == 256 and trainer.iterations == 20
 
 
 def test_statistics_are_of_the_time_since_the_last_ones():
@@ -490,11 +431,9 @@ def test_the_policy_in_a_kernel_acts_as_the_one_in_torch():
 
 
 def test_a_network_that_no_kernel_carries_has_no_policy_for_it():
-    for changes in ({"hidden": (64,)}, {"shared": True}, {"precision": "bf16"}, {"norm_obs": True}):
+    for changes in ({"hidden": (64,)}, {"precision": "bf16"}, {"norm_obs": True}):
         assert PPO("cartpole", changed(**changes)).policy() is None
-    assert PPO("pendulum", changed(box="squashed")).policy() is None
     assert PPO(World(8), SMALL).policy() is None
-    assert PPO("cartpole", changed(box="squashed")).policy() is not None  # there is no box
 
 
 def test_kernels_are_taken_where_they_fit():
@@ -503,7 +442,7 @@ def test_kernels_are_taken_where_they_fit():
         (World(8, agents=2), True),
         (World(8, mask=torch.ones(2) > 0), False),
     ):
-        assert isinstance(PPO(environment, SMALL).optimizer, Learner if fits else Autograd)
+        assert isinstance(PPO(environment, SMALL).optimizer, CompiledUpdate if fits else Autograd)
 
 
 def test_samples_have_the_policy_s_frequencies():
@@ -517,16 +456,6 @@ def test_samples_have_the_policy_s_frequencies():
     assert (trainer.act(obs) == (p > 0.5)).all()
 
 
-def test_each_agent_s_samples_have_its_own_deviation():
-    trainer = PPO(World(8, BOX, near_first, agents=2), changed(share="none"))
-    trainer.networks.parameters.zero_()
-    trainer.networks.leaves["free"].detach().copy_(torch.tensor([[-3.0], [-1.0]]))
-    torch.manual_seed(0)
-    found = trainer.act(normal(20_000, 2, 3), greedy=False).std(dim=0)
-    for agent, deviation in enumerate((math.exp(-3), math.exp(-1))):  # +- 4 / sqrt(2 n) of it
-        np.testing.assert_allclose(found[agent], deviation, rtol=0.02)
-
-
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -535,7 +464,7 @@ def test_each_agent_s_samples_have_its_own_deviation():
     [
         ("cartpole", {"minibatches": 3}, "minibatches=3 must divide the 128 rows that a learner has of an iteration"),
         ("cartpole", {"minibatches": 128, "shards": 2}, "minibatches=128 must divide the 64 rows that a shard has"),
-        ("cartpole", {"members": 2, "minibatches": 128}, "must divide the 64 rows that a learner has"),
+        ("cartpole", {"population": 2, "minibatches": 128}, "must divide the 64 rows that a learner has"),
         ("cartpol", {}, "did you mean 'cartpole'?"),
         ("cartpole", {"precision": "tf32"}, "precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'"),
         ("cartpole", {"graph": "on"}, "graph='on' needs device='cuda' and one process"),
@@ -545,9 +474,8 @@ def test_each_agent_s_samples_have_its_own_deviation():
             "rollout='kernel' does not fit this run: it needs a port",
         ),
         ("cartpole", {"rollout": "kernel", "norm_obs": True}, "rollout='kernel' does not fit this run"),
-        ("cartpole", {"rollout": "kernel", "members": 2}, "rollout='kernel' does not fit this run"),
+        ("cartpole", {"rollout": "kernel", "population": 2}, "rollout='kernel' does not fit this run"),
         ("cartpole", {"gradient": "kernel", "hidden": (24, 24)}, "gradient='kernel' does not fit this run: it needs"),
-        ("pendulum", {"gradient": "kernel", "box": "beta"}, "box='clipped'"),
         (
             lambda: World(8, mask=torch.ones(2) > 0),
             {"gradient": "kernel"},
@@ -555,7 +483,6 @@ def test_each_agent_s_samples_have_its_own_deviation():
         ),
         (lambda: World(4), {}, "the environment has num_envs=4; this run needs 8"),
         (lambda: World(8, Dict({"a": BOX})), {}, "no policy for action space"),
-        (lambda: World(8, Box(-np.inf, np.inf, (1,))), {"box": "squashed"}, "box='squashed' needs finite bounds"),
         (
             lambda: envs.make("cartpole", 8, autoreset_mode="NextStep"),
             {},
@@ -607,10 +534,9 @@ GENERAL = {"rollout": "torch", "gradient": "autograd"}  # what a GPU runs where 
         ("cartpole", {}),
         ("cartpole", {"target_kl": 0.01, "shards": 2, "reward_scale": 0.1}),
         ("pendulum", {"norm_obs": True, "norm_reward": True}),
-        ("pendulum", {"members": 4, "lr": (1e-3, 2e-3, 3e-3, 4e-3)}),
-        ("pendulum", {"box": "squashed", "precision": "bf16"}),
-        ("pendulum", {"box": "beta", "shared": True}),
-        (edge, {"share": "team", "groups": True, "ratio": "component", "norm_obs": True, "norm_reward": True}),
+        ("pendulum", {"population": 4, "lr": (1e-3, 2e-3, 3e-3, 4e-3)}),
+        ("pendulum", {"precision": "bf16"}),
+        (edge, {"joint": True, "groups": True, "ratio": "component", "norm_obs": True, "norm_reward": True}),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -643,7 +569,7 @@ def test_what_asks_the_device_is_noticed():
         ("cartpole", {}),
         ("cartpole", {"rollout": "torch", "target_kl": 0.01}),
         ("pendulum", {"norm_obs": True, "norm_reward": True}),
-        ("pendulum", {"members": 4}),
+        ("pendulum", {"population": 4}),
         ("cartpole", {"precision": "bf16"}),
     ],
 )
@@ -653,7 +579,7 @@ def test_a_graph_changes_no_bit(name, changes):
         trainer = PPO(name, changed(graph=graph, **changes), "cuda")
         for _ in range(10):
             trainer.iterate()
-        found.append((trainer.networks.parameters, trainer.experience.rows["log_prob"], trainer.statistics()))
+        found.append((trainer.networks.parameters, trainer.rollout.rows["log_prob"], trainer.statistics()))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
     np.testing.assert_equal(found[0][2], found[1][2])
 
@@ -682,7 +608,7 @@ def test_a_gpu_learns_what_a_cpu_learns(name):
     """One iteration, before rounding has grown: the same actions and, closely, the same numbers."""
     on_gpu, on_cpu = (PPO(name, SMALL, device) for device in ("cuda", "cpu"))
     on_gpu.iterate(), on_cpu.iterate()
-    assert_near(on_gpu.experience.rows["action"].cpu().float(), on_cpu.experience.rows["action"].float(), 1e-4)
+    assert_near(on_gpu.rollout.rows["action"].cpu().float(), on_cpu.rollout.rows["action"].float(), 1e-4)
     assert_near(on_gpu.networks.parameters.cpu(), on_cpu.networks.parameters, 1e-4)
 
 
@@ -705,9 +631,9 @@ def test_a_dict_is_no_configuration():
         PPO("cartpole", {"num_envs": 8})
 
 
-def test_a_policy_of_many_networks_is_no_module():
+def test_a_joint_policy_is_no_module():
     with pytest.raises(ValueError, match="use run.act"):
-        run(World(8, agents=2), 0, share="none").module()
+        run(World(8, agents=2), 0, joint=True).module()
 
 
 @pytest.mark.slow

@@ -4,27 +4,26 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.agents import distributions
-from lockstep.agents.experience import Experience
-from lockstep.agents.networks import Networks
-from lockstep.agents.normaliser import Normaliser
-from tests.agents.worlds import BOX, PERIOD, THREE_TWO, Clock, World, near_first, normal
+from lockstep.agents.parts import distributions
+from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.parts.normaliser import Normaliser
+from lockstep.agents.ppo.rollout_buffer import RolloutBuffer
+from tests.agents.worlds import BOX, PERIOD, THREE_TWO, World, near_first, normal
 from tests.envs.batches import NAMES, B, spread
 
 T = 12
 NAN = float("nan")
 
 
-def made(env, seeds=(3,), *, hidden=(16, 16), learners=None, agent_id=False, box="clipped", **options) -> Experience:
-    """Experience under networks that are far from uniform."""
-    distribution = distributions.of(env.single_action_space, box)
-    inputs = env.single_observation_space.shape[-1] + (env.num_agents if agent_id else 0)
-    learners = learners or len(seeds)
-    networks = Networks(
+def made(env, seeds=(3,), *, hidden=(16, 16), **options) -> RolloutBuffer:
+    """A buffer under networks that are far from uniform."""
+    distribution = distributions.of(env.single_action_space)
+    inputs, learners = env.single_observation_space.shape[-1], len(seeds)
+    networks = ActorCritic(
         inputs, distribution.outputs, distribution.free, hidden, learners=learners, seeds=range(learners), log_std=-0.7
     )
     networks.parts(networks.parameters)[f"actor.{len(hidden)}.weight"].mul_(100)
-    found = Experience(env, networks, distribution, seeds, horizon=T, agent_id=agent_id, **options)
+    found = RolloutBuffer(env, networks, distribution, seeds, horizon=T, **options)
     if isinstance(env, envs.BatchedEnv):
         spread(env)  # so that some episode is truncated
     return found
@@ -98,26 +97,21 @@ def test_both_flags_leave_no_bootstrap():
 def test_a_rollout_goes_on_from_a_state(in_kernel):
     first, other = (made(port("cartpole"), in_kernel=in_kernel) for _ in range(2))
     first.collect()
-    state = first.state()
+    state, place = first.state(), first.env.state()
     first.collect()
     other.load_state(state)
+    other.env.set_state(place)
     other.collect()
     for name in ("obs", "action", "log_prob", "reward", "value", "bootstrap"):
         assert torch.equal(first.rows[name], other.rows[name]), name
-
-
-def test_an_environment_without_a_state_cannot_go_on():
-    found = made(Clock(4))
-    with pytest.raises(ValueError, match=r"Clock has no state\(\) and set_state\(\)"):
-        found.load_state(found.state())
 
 
 def test_any_split_of_a_batch_draws_the_same():
     whole = made(port("cartpole", 8))
     parts = [made(port("cartpole", 4, first_index=first), first_index=first) for first in (0, 4)]
     for _ in range(2):
-        for experience in (whole, *parts):
-            experience.collect()
+        for buffer in (whole, *parts):
+            buffer.collect()
         assert torch.equal(whole.rows["action"], torch.cat([part.rows["action"] for part in parts], dim=1))
 
 
@@ -142,15 +136,14 @@ def test_members_live_as_alone():
         ({"shards": 2}, [[[0, 1], [2, 3]]]),
         ({"seeds": (0, 1)}, [[[0, 1]], [[2, 3]]]),
         ({"agents": 2}, [[[0, 1, 2, 3, 4, 5, 6, 7]]]),
-        ({"agents": 2, "per_agent": True}, [[[0, 2, 4, 6]], [[1, 3, 5, 7]]]),
-        ({"agents": 2, "per_agent": True, "shards": 2}, [[[0, 2], [4, 6]], [[1, 3], [5, 7]]]),
-        ({"agents": 2, "per_agent": True, "seeds": (0, 1)}, [[[0, 2]], [[1, 3]], [[4, 6]], [[5, 7]]]),
+        ({"agents": 2, "shards": 2}, [[[0, 1, 2, 3], [4, 5, 6, 7]]]),
+        ({"agents": 2, "seeds": (0, 1)}, [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]),
     ],
 )
 def test_every_row_belongs_to_one_learner_and_shard(kinds, expected):
     kinds = dict(kinds)
     world = World(4, BOX, near_first, agents=kinds.pop("agents", None))
-    found = made(world, learners=len(expected), **kinds)
+    found = made(world, **kinds)
     found.networks.leaves["free"].detach().sub_(0.3 * torch.arange(len(expected)).unsqueeze(1))  # log_std
     first = torch.tensor(expected)
     assert torch.equal(found.of_step, first)
@@ -159,23 +152,22 @@ def test_every_row_belongs_to_one_learner_and_shard(kinds, expected):
     found.collect()
     for learner, shards in enumerate(expected):  # each sees its own rows with its own numbers
         rows = torch.tensor(shards).flatten()
-        out, value = (part[0] for part in found.networks.some(learner, 1)(found.rows["obs"][0, rows][None]))
+        out, value = (part[0] for part in found.networks.one(learner)(found.rows["obs"][0, rows][None]))
         torch.testing.assert_close(found.rows["value"][0, rows], value, rtol=0, atol=1e-6)
         deviation = torch.tensor(-0.7 - 0.3 * learner).exp()
         log_prob = torch.distributions.Normal(out, deviation).log_prob(found.rows["action"][0, rows]).sum(1)
         torch.testing.assert_close(found.rows["log_prob"][0, rows], log_prob, rtol=0, atol=1e-4)
 
 
-def test_agents_see_their_number_and_normalised_observations():
+def test_networks_see_normalised_observations():
     env = World(4, agents=2, ends=("truncated",))
     normaliser = Normaliser(3)
     normaliser.update(3 + 2 * normal(1000, 3, seed=5))
-    found = made(env, agent_id=True, normaliser=normaliser)
+    found = made(env, normaliser=normaliser)
     found.collect()
 
     def seen(obs):
-        one_hot = torch.eye(2).repeat(4, 1)
-        return torch.cat([((obs - normaliser.mean) / (normaliser.squares / 1000).sqrt()).float(), one_hot], dim=1)
+        return ((obs - normaliser.mean) / (normaliser.squares / 1000).sqrt()).float()
 
     for t in range(T):
         obs = env.table[t % PERIOD].flatten(0, 1)
@@ -185,7 +177,7 @@ def test_agents_see_their_number_and_normalised_observations():
         expected = value if (t + 1) % env.limit == 0 else torch.zeros(8)
         torch.testing.assert_close(found.rows["bootstrap"][t], expected, rtol=0, atol=1e-5)
         assert found.rows["truncated"][t].all() == ((t + 1) % env.limit == 0)  # the environment's flag is every agent's
-    assert found.batch()["obs"].shape == (T * 8, 5)
+    assert found.batch()["obs"].shape == (T * 8, 3)
 
 
 def test_forbidden_actions_are_not_taken():
@@ -222,13 +214,13 @@ def test_rows_that_are_not_active_touch_no_other():
     found = {}
     for rubbish in (0.5, NAN, float("inf")):
         world = World(4, BOX, near_first, agents=2, active=active_agents, rubbish=rubbish)
-        experience = made(world, normaliser=Normaliser(3))
-        experience.collect()
-        assert experience.finite().all()
-        assert not experience.rows["seen"][~experience.active].any()
-        found[rubbish] = experience.rows
+        buffer = made(world, normaliser=Normaliser(3))
+        buffer.collect()
+        assert buffer.finite().all()
+        assert not buffer.rows["seen"][~buffer.active].any()
+        found[rubbish] = buffer.rows
         for t in range(T):
-            assert torch.equal(experience.active[t], active_agents(t % 5).flatten())
+            assert torch.equal(buffer.active[t], active_agents(t % 5).flatten())
     active = found[0.5]["active"][:T]
     for rubbish in (NAN, float("inf")):
         for name in ("obs", "action", "log_prob", "value", "reward", "bootstrap"):
@@ -258,6 +250,6 @@ def test_what_is_not_finite_is_noticed(active):
 
 def test_rows_that_do_not_fit_are_told_before_they_are_allocated():
     env = World(4)
-    networks = Networks(3, 2, 0)
+    networks = ActorCritic(3, 2, 0)
     with pytest.raises(MemoryError, match="num_envs x horizon"):
-        Experience(env, networks, distributions.of(env.single_action_space), (0,), horizon=10**12)
+        RolloutBuffer(env, networks, distributions.of(env.single_action_space), (0,), horizon=10**12)

@@ -18,8 +18,9 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.agents import checkpoint, evaluation, log, ppo, training
-from lockstep.agents.config import replaced
+from lockstep.agents import ppo
+from lockstep.agents.run import checkpoint, evaluation, log, training
+from lockstep.agents.run.config import replaced
 from tests.agents import training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
