@@ -9,6 +9,7 @@ from lockstep import envs
 from lockstep.agents import ppo
 from lockstep.agents.run import log
 from lockstep.agents.run.config import replaced
+from lockstep.agents.run.ranks import Ranks
 
 SMALL = {"num_envs": 64, "horizon": 16, "total_steps": 10 * 1024, "epochs": 2, "minibatches": 4, "threads": 1}
 RUNS = {
@@ -59,7 +60,7 @@ def in_ranks(what: str, folder: Path):
         run.ranks.close()
         return
     _, config = RUNS["torch"]
-    rank = ppo.Ranks("cpu").rank
+    rank = Ranks("cpu").rank
     environment = Poisoned(32, at=20 if rank == 1 else 0, fails=what == "fails")
     try:
         ppo.train(environment, config, output=folder)

@@ -40,15 +40,17 @@ RECIPE = {
         "solved": 5,
         "reference": {"score": 500, "source": "someone"},
         "quick": {
-            "curves": {"seeds": 2, "points": 2, "episodes": 4},
-            "solve": {"warm": 2, "cold": 1},
-            "rates": [{"ppo": TINY, "agents": ["lockstep", "rejax"], "blocks": 2}],
-            "scaling": {"ppo": TINY, "num_envs": [8, 16], "blocks": 2, "seeds": 1, "seconds": 0.01},
-            "ablations": [
-                {"variant": "torch", "ppo": TINY | {"rollout": "torch"}, "blocks": 2},
-                {"variant": "no bootstrap", "ppo": TINY | {"bootstrap": False}, "seeds": 1},
-                {"variant": "tf32", "ppo": TINY | {"precision": "tf32"}, "blocks": 2, "devices": ["cuda"]},
-            ],
+            "ppo": {
+                "curves": {"seeds": 2, "points": 2, "episodes": 4},
+                "solve": {"warm": 2, "cold": 1},
+                "rates": [{"settings": TINY, "agents": ["lockstep", "rejax"], "blocks": 2}],
+                "scaling": {"settings": TINY, "num_envs": [8, 16], "blocks": 2, "seeds": 1, "seconds": 0.01},
+                "ablations": [
+                    {"variant": "torch", "settings": TINY | {"rollout": "torch"}, "blocks": 2},
+                    {"variant": "no bootstrap", "settings": TINY | {"bootstrap": False}, "seeds": 1},
+                    {"variant": "tf32", "settings": TINY | {"precision": "tf32"}, "blocks": 2, "devices": ["cuda"]},
+                ],
+            },
         },
         "full": {},
     },
@@ -79,7 +81,7 @@ def tiny(**changes):
 
 
 def a_job(part="rate", **changes):
-    return Job(part, "cartpole", "CartPole-v1", dataclasses.asdict(tiny()), **changes)
+    return Job(part, "ppo", "cartpole", "CartPole-v1", dataclasses.asdict(tiny()), **changes)
 
 
 # ---- What is measured ----
@@ -130,14 +132,18 @@ def test_every_recipe_can_be_run_and_its_groups_are_told_apart(name, scale):
     found = learning.groups(config.at_scale(recipes.load(name)["learning"], scale), ["cpu", "cuda"])
     labels = [learning.label(group) for group in found]
     assert len(set(labels)) == len(labels)
-    assert all(ppo.config_of(name, **group.ppo).total_steps > 0 for group in found)
+    assert all(ppo.config_of(name, **group.settings).total_steps > 0 for group in found if group.algorithm == "ppo")
     curves_of = [group for group in found if group.part == "curve"]
     assert len(curves_of) >= (5 if scale == "quick" else 10)
 
 
 def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
     found = set(sources.of("lockstep.experiments.learning", "cartpole"))
-    of_agents = {f"agents/{file.name}" for file in (ROOT / "agents").glob("*.*")} - {"agents/README.md"}
+    folders = ("ppo", "parts", "parts/distributions", "run")
+    of_agents = {
+        f"agents/{folder}/{file.name}" for folder in folders for file in (ROOT / "agents" / folder).glob("*.*")
+    }
+    of_agents -= {"agents/ppo/__main__.py", "agents/run/command_line.py", "agents/parts/replay.py"}
     folder = ROOT / "experiments" / "learning_workers"
     workers = {f"experiments/learning_workers/{file.name}" for file in folder.glob("*.*")}
     assert of_agents | workers | {"agents/recipes/__init__.py", "envs/classic_control/cartpole/kernel.cuh"} <= found
@@ -228,7 +234,7 @@ def test_a_peer_is_given_its_job_its_threads_and_no_gpu(pretend):
         "print(json.dumps([job | {name: os.environ[name] for name in names}]))"
     )
     (found,) = learning_workers.ask("rejax", a_job(blocks=3, threads=5), LOCKSTEP_CACHE="nowhere")
-    assert (found["blocks"], found["ppo"]["num_envs"], found["seeds"]) == (3, 8, [0])
+    assert (found["blocks"], found["settings"]["num_envs"], found["seeds"]) == (3, 8, [0])
     assert (found["OMP_NUM_THREADS"], found["CUDA_VISIBLE_DEVICES"], found["LOCKSTEP_CACHE"]) == ("5", "", "nowhere")
 
 
@@ -271,23 +277,23 @@ def test_a_peer_s_run_ends_after_two_checks(name):
 
 
 def test_a_curve_has_its_points_at_equal_distances():
-    rows, policies, run = lockstep.curve("cartpole", tiny(), "cpu", points=2)
+    rows, policies, run = lockstep.curve(ppo.PPO, "cartpole", tiny(), "cpu", points=2)
     assert [row["env_steps"] for row in rows] == [256, 512] == [256, run.env_steps]
     assert 0 < rows[0]["wall_s"] < rows[1]["wall_s"]
     assert not np.array_equal(policies[0]["parameters"], policies[1]["parameters"])
-    assert len(lockstep.curve("cartpole", tiny(), "cpu", points=9)[0]) == 4  # iterations
+    assert len(lockstep.curve(ppo.PPO, "cartpole", tiny(), "cpu", points=9)[0]) == 4  # iterations
 
 
 def test_a_run_for_seconds_ends_with_the_iteration_that_reaches_them():
-    row, _ = lockstep.for_seconds("cartpole", tiny(total_steps=2**40), "cpu", 0.05)
+    row, _ = lockstep.for_seconds(ppo.PPO, "cartpole", tiny(total_steps=2**40), "cpu", 0.05)
     assert row["wall_s"] >= 0.05 and row["env_steps"] % 128 == 0
-    assert lockstep.for_seconds("cartpole", tiny(), "cpu", 0)[0]["env_steps"] == 128
+    assert lockstep.for_seconds(ppo.PPO, "cartpole", tiny(), "cpu", 0)[0]["env_steps"] == 128
 
 
 def test_a_run_to_solve_says_whether_two_checks_reached_it():
-    row, _, run = lockstep.solve("cartpole", tiny(), "cpu", 5)
+    row, _, run = lockstep.solve(ppo.PPO, "cartpole", tiny(), "cpu", 5)
     assert (row["solved"], row["env_steps"], run.env_steps) == (1, 256, 256)
-    assert lockstep.solve("cartpole", tiny(), "cpu", 501)[0] | {"wall_s": 0} == {
+    assert lockstep.solve(ppo.PPO, "cartpole", tiny(), "cpu", 501)[0] | {"wall_s": 0} == {
         "env_steps": 512,
         "wall_s": 0,
         "solved": 0,
@@ -295,7 +301,7 @@ def test_a_run_to_solve_says_whether_two_checks_reached_it():
 
 
 def test_phases_add_up_to_the_time_of_a_block(short_blocks):
-    rows, _ = lockstep.rates("cartpole", tiny(num_envs=64, total_steps=1024), "cpu", blocks=3)
+    rows, _ = lockstep.rates(ppo.PPO, "cartpole", tiny(num_envs=64, total_steps=1024), "cpu", blocks=3)
     assert [row["block"] for row in rows] == [0, 1, 2]
     for row in rows:
         assert row["env_steps"] % 1024 == 0
@@ -307,7 +313,7 @@ def test_scores_are_those_of_one_process(scorer):
     run = ppo.PPO("cartpole", tiny())
     run.iterate()
     expected = evaluation.in_original("cartpole", run.act, 7).returns.mean()
-    assert scorer.scores("cartpole", run.config, [policy_of(run)] * 2, episodes=7) == [expected] * 2
+    assert scorer.scores("cartpole", "ppo", run.config, [policy_of(run)] * 2, episodes=7) == [expected] * 2
 
 
 def test_a_normalised_policy_is_scored_with_its_normaliser(scorer):
@@ -315,24 +321,26 @@ def test_a_normalised_policy_is_scored_with_its_normaliser(scorer):
     for _ in range(5):
         run.iterate()
     expected = evaluation.in_original("mountain_car", run.act, 3).returns.mean()
-    assert scorer.scores("mountain_car", run.config, [policy_of(run)], episodes=3) == [expected]
+    assert scorer.scores("mountain_car", "ppo", run.config, [policy_of(run)], episodes=3) == [expected]
 
 
 def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
     monkeypatch.setattr(scorer, "present", False)
     bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
-    curve, final = learning.measure(Group("curve", "lockstep", "cpu", TINY, seeds=(0,), points=1, episodes=4), bench)
+    curve, final = learning.measure(
+        Group("curve", "ppo", "lockstep", "cpu", TINY, seeds=(0,), points=1, episodes=4), bench
+    )
     assert (curve["score"], final["score"], final["reason"]) == (None, None, learning.UNSCORED)
-    (random,) = learning.measure(Group("final", "random", "cpu", {}), bench)
+    (random,) = learning.measure(Group("final", None, "random", "cpu", {}), bench)
     assert (random["status"], random["reason"]) == ("not measured", learning.UNSCORED)
-    (solved,) = learning.measure(Group("solve", "lockstep", "cpu", TINY, "warm", (0,)), bench)
+    (solved,) = learning.measure(Group("solve", "ppo", "lockstep", "cpu", TINY, "warm", (0,)), bench)
     assert (solved["env_steps"], solved["solved"]) == (256, None)
 
 
 def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
     ppo_fields = {**TINY, "population": 2, "num_envs": 16, "total_steps": 512}
     bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
-    rows = learning.measure(Group("solve", "lockstep", "cpu", ppo_fields, "at once"), bench)
+    rows = learning.measure(Group("solve", "ppo", "lockstep", "cpu", ppo_fields, "at once"), bench)
     assert [row["seed"] for row in rows] == [0, 1] and {row["env_steps"] for row in rows} == {256}
     assert rows[0]["wall_s"] == rows[1]["wall_s"] and rows[0]["score"] != rows[1]["score"]
     (found,) = curves.solve_summary(pd.DataFrame(rows)).to_dict("records")
@@ -364,7 +372,7 @@ def test_a_run_makes_every_row_that_was_asked_for(asked, short_blocks, no_enviro
     assert counts == {"final": 4, "curve": 4, "solve": 3, "rate": 3, "scaling": 8, "ablation": 3}
     described = json.loads(asked.output.with_suffix(".json").read_text())
     assert described["config"]["recipe"] == RECIPE
-    assert described["config"]["ppo"]["curve lockstep cpu seed=0"]["num_envs"] == 8
+    assert described["config"]["settings"]["curve ppo lockstep cpu seed=0"]["num_envs"] == 8
     assert curves.missing(frame)[0]["reason"].startswith("rejax==0.1.3 is not installed")
     solved = curves.solve_summary(frame).set_index("variant")
     assert (solved.loc["warm", "seeds"], solved.loc["cold", "seeds"]) == (2, 1)
@@ -374,7 +382,7 @@ def test_a_run_makes_every_row_that_was_asked_for(asked, short_blocks, no_enviro
     assert finals.loc["reference", "score"] == 500 and finals.loc["lockstep", "seeds"] == 2
     assert 15 < finals.loc["random", "score"] < 30  # 22 of 100 episodes, Gymnasium's well-known figure
     report = capsys.readouterr().out
-    assert "lockstep     solved 2 of 2" in report and "rejax        rate on cpu: not measured" in report
+    assert "lockstep ppo     solved 2 of 2" in report and "rejax ppo        rate on cpu: not measured" in report
 
 
 def test_a_run_that_was_killed_goes_on_after_its_last_group(asked, short_blocks, no_environments, monkeypatch):

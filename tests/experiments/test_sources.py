@@ -134,6 +134,8 @@ def test_what_reads_recipes_depends_on_that_of_its_environment(root):
         path for path in sources.of("lockstep.experiments.lessons", "pole", root) if path.startswith("agents/recipes")
     ]
     assert recipes == ["agents/recipes/__init__.py", "agents/recipes/pole.yaml"]
+    (root / "agents/recipes/pole.yaml").write_text("ppo: {}\nlearning: {}\n")  # an algorithm, found by its name
+    assert "agents/ppo.py" in sources.of("lockstep.experiments.lessons", "pole", root)
     assert not [
         path for path in sources.of("lockstep.experiments.speed", "pole", root) if path.startswith("agents/recipes")
     ]

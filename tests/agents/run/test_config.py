@@ -31,8 +31,7 @@ from lockstep.agents.run import config
         ("hidden", (), "hidden=() must be a tuple of integers"),
         ("hidden", 64, "hidden=64 must be a tuple of integers"),
         ("hidden", (64, 6.4), "hidden=(64, 6.4) must be a tuple of integers"),
-        ("box", "squished", "box='squished' must be one of 'clipped', 'squashed', 'beta'"),
-        ("share", "some", "share='some' must be one of 'all', 'none'"),
+        ("ratio", "some", "ratio='some' must be one of 'action', 'component'"),
         ("precision", "fp16", "precision='fp16' must be one of 'fp32', 'tf32', 'bf16'"),
         ("rollout", "jax", "rollout='jax' must be one of 'auto', 'torch', 'kernel'"),
         ("gradient", "torch", "gradient='torch' must be one of 'auto', 'autograd', 'kernel'"),
@@ -75,7 +74,7 @@ def test_a_recipe_takes_known_fields_only(changes, sentence):
     ("text", "sentence"),
     [
         (None, "my.yaml cannot be read: No such file or directory"),
-        ("gamma: 0.9", "my.yaml: unknown key 'gamma'. Known: learning, ppo"),
+        ("gamma: 0.9", "my.yaml: unknown key 'gamma'"),
         ("pppo: {gamma: 0.9}", "my.yaml: unknown key 'pppo'; did you mean 'ppo'?"),
         ("ppo: {gama: 0.9}", "my.yaml: ppo: Config has no field 'gama'; did you mean 'gamma'?"),
         ("ppo: {gamma: 9}", "my.yaml: ppo: gamma=9.0 must lie in [0, 1]"),
@@ -91,7 +90,7 @@ def test_a_recipe_of_one_s_own_is_refused_with_file_and_key(tmp_path, text, sent
 
 
 def test_a_recipe_of_one_s_own_says_what_differs_and_changes_come_last(tmp_path):
-    (tmp_path / "my.yml").write_text("ppo: {recipe: solve, lr: [1.0e-3, 2.0e-3], members: 2, seed: 3}")
+    (tmp_path / "my.yml").write_text("ppo: {recipe: solve, lr: [1.0e-3, 2.0e-3], population: 2, seed: 3}")
     found = ppo.config_of("cartpole", tmp_path / "my.yml", seed=4)
     assert found == dataclasses.replace(RECIPES["solve"], lr=(1e-3, 2e-3), population=2, seed=4)
 
@@ -99,7 +98,7 @@ def test_a_recipe_of_one_s_own_says_what_differs_and_changes_come_last(tmp_path)
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_written_as_a_recipe_is_read_as_one(tmp_path, name):
     written = dataclasses.replace(RECIPES[name], lr=1e-5, gamma=(0.9, 0.8), population=2, num_envs=64, target_kl=None)
-    recipes.write(tmp_path / "config.yaml", dataclasses.asdict(written), "Of nothing.")
+    recipes.write(tmp_path / "config.yaml", "ppo", dataclasses.asdict(written), "Of nothing.")
     assert ppo.config_of("cartpole", tmp_path / "config.yaml") == written
 
 
@@ -156,12 +155,18 @@ def test_options_that_are_not_given_are_absent():
 
 def test_every_field_is_an_option_and_reaches_the_configuration():
     given = {
-        "--num-envs": "8", "--lr": "1e-3", "--hidden": "32 16", "--target-kl": "0.02", "--box": "beta", "--shards": "2",
+        "--num-envs": "8", "--lr": "1e-3", "--hidden": "32 16", "--target-kl": "0.02", "--ratio": "component",
     }  # fmt: skip
     words = [word for option, value in given.items() for word in (option, *value.split())]
     found = ppo.config_of("cartpole", "cleanrl", **parsed(*words, "--no-anneal-lr", "--norm-obs"))
     assert found == Config(
-        num_envs=8, lr=1e-3, hidden=(32, 16), target_kl=0.02, box="beta", shards=2, anneal_lr=False, norm_obs=True
+        num_envs=8,
+        lr=1e-3,
+        hidden=(32, 16),
+        target_kl=0.02,
+        ratio="component",
+        anneal_lr=False,
+        norm_obs=True,
     )
     parser = argparse.ArgumentParser()
     config.add_options(parser, Config)

@@ -16,7 +16,7 @@ from lockstep.agents.run import checkpoint
 from lockstep.agents.run.config import replaced
 from tests.agents import training_worker
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 

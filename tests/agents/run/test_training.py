@@ -13,18 +13,19 @@ import sys
 import termios
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lockstep import envs
 from lockstep.agents import ppo
-from lockstep.agents.run import checkpoint, evaluation, log, training
+from lockstep.agents.run import checkpoint, command_line, evaluation, log, training
 from lockstep.agents.run.config import replaced
 from tests.agents import training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 COMMAND = (sys.executable, "-m", "lockstep.agents.ppo")
 
@@ -37,7 +38,7 @@ def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
     monkeypatch.setattr(sys, "argv", ["ppo", *arguments])
     status = 0
     try:
-        ppo.main()
+        command_line.main("ppo")
     except SystemExit as ended:
         status = ended.code
     return status, *capsys.readouterr()
@@ -160,7 +161,9 @@ def test_a_checkpoint_that_does_not_fit_is_named(trained, tmp_path):
         (content | {"states": [state | {"parameters": bad[:, :8]}]}, "state['parameters'] must have the shape ["),
         (content | {"states": [state | {"parameters": bad}]}, "state['parameters'] must be finite"),
         (content | {"states": [state | {"optimizer": {}}]}, "state['optimizer'] has no '"),
-        (content | {"states": [state | {"experience": {"environment": {}}}]}, "state['experience'] has no 'clock'"),
+        (content | {"states": [state | {"rollout": {}}]}, "state['rollout'] has no 'clock'"),
+        (content | {"states": [state | {"environment": 1}]}, "state['environment'] must be a dict, is a int"),
+        (content | {"algorithm": "dqn"}, "is of dqn, not of ppo"),
         (content | {"states": [state | {"iteration": "10"}]}, "state['iteration'] must be a int, is a str"),
     ]
     for changed, said in cases:
@@ -248,16 +251,11 @@ def test_the_run_ends_with_the_last_whole_iteration_below_total_steps():
 
 
 def test_two_checks_in_succession_solve():
-    class Run:
-        env_steps = 0
-
-        def policy(self, member=0):
-            return "random"
-
     checks = training.Checks("cartpole", solved=30.0)
     scores = iter([40.0, 20.0, 30.0, 31.0])
     checks.episodes.play = lambda policy: evaluation.Episodes(torch.tensor([next(scores)]).numpy(), None)
-    assert [checks(Run()) for _ in range(4)] == [False, False, False, True]
+    run = SimpleNamespace(env_steps=0, policy=lambda: "random")
+    assert [checks(run) for _ in range(4)] == [False, False, False, True]
 
 
 def test_quiet_says_nothing_and_otherwise_a_line_is_said(capsys):
