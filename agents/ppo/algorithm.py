@@ -20,8 +20,8 @@ from lockstep.agents.parts.minibatches import MinibatchOrder
 from lockstep.agents.parts.normaliser import Normaliser, ReturnScale
 from lockstep.agents.parts.team import Team
 from lockstep.agents.run import checkpoint, contract, log
+from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
-from lockstep.envs.spaces import AutoresetMode
 
 from . import compiled
 from .autograd import Autograd
@@ -65,7 +65,10 @@ class PPO:
         self._check(shards)
         self.threads = config.threads or torch.get_num_threads()
         self.seeds = [config.seed + member for member in range(config.population)]
-        self.env = self._environment(environment, config.num_envs // self.ranks.size)
+        B = config.num_envs // self.ranks.size
+        options = {"seed": config.seed} if config.population == 1 else {"seed": self.seeds, "groups": config.population}
+        options |= {"first_index": self.ranks.rank * B, "threads": self.threads}
+        self.env = of_run(environment, B, self.device, **options)
         self.team = None
         if config.joint and (contract.agents_of(self.env) or 1) > 1:
             self.env = self.team = Team(self.env, config.groups)
@@ -131,28 +134,6 @@ class PPO:
             raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
         if config.graph == "on" and (self.device.type != "cuda" or size > 1):
             raise ValueError("graph='on' needs device='cuda' and one process")
-
-    def _environment(self, environment, num_envs: int):
-        if isinstance(environment, str):
-            options = {
-                "seed": self.config.seed,
-                "first_index": self.ranks.rank * num_envs,
-                "threads": min(self.threads, -(-num_envs // 256)),  # at least a tile each
-                "check_actions": False,  # they come from a distribution over the space
-            }
-            if self.config.population > 1:
-                options |= {"seed": self.seeds, "groups": self.config.population}
-            environment = envs.make(environment, num_envs, self.device, **options)
-        if not isinstance(environment, envs.BatchedEnv):
-            contract.require_attributes(environment)
-        mode = AutoresetMode(getattr(environment, "autoreset_mode", AutoresetMode.SAME_STEP))
-        if mode != AutoresetMode.SAME_STEP:
-            raise ValueError(f"autoreset_mode={mode.value!r}: PPO needs 'SameStep'")
-        if environment.num_envs != num_envs:
-            raise ValueError(f"the environment has num_envs={environment.num_envs}; this run needs {num_envs}")
-        if torch.device(environment.device).type != self.device.type:
-            raise ValueError(f"the environment is on {environment.device}, the run on {self.device}")
-        return environment
 
     def _networks(self) -> ActorCritic:
         config = self.config

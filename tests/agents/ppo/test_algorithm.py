@@ -486,7 +486,7 @@ def test_samples_have_the_policy_s_frequencies():
         (
             lambda: envs.make("cartpole", 8, autoreset_mode="NextStep"),
             {},
-            "autoreset_mode='NextStep': PPO needs 'SameStep'",
+            "autoreset_mode='NextStep': training needs 'SameStep'",
         ),
     ],
 )
