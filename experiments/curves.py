@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lockstep.experiments.statistics import summarise
+from lockstep.experiments.bench.statistics import summarise
 
 DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles

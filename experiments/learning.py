@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
 from lockstep import agents
-from lockstep.experiments import UserError, command, config, curves, learning_workers, results, timing
+from lockstep.experiments import UserError, config, curves, learning_workers
+from lockstep.experiments.bench import timing
+from lockstep.experiments.experiment import Experiment, Plan, Request, each
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
-from lockstep.experiments.results import Journal
+from lockstep.experiments.ledger import results
 
 OF_THE_SETTINGS = {  # columns and the settings that they show, empty where an algorithm has none of the name
     **{name: name for name in ("num_envs", "horizon", "epochs", "minibatches", "hidden")},
@@ -333,19 +335,16 @@ def job(group: Group, bench: Bench, settings) -> Job:
     )
 
 
-def main() -> None:
-    options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    recipe = recipe_of(name)
-    learning = config.at_scale(recipe["learning"], options.scale)
-    present = command.devices(options.devices)
-    todo = groups(learning, present)
+def plan(request: Request) -> Plan:
+    name, recipe = request.environment, recipe_of(request.environment)
+    learning = config.at_scale(recipe["learning"], request.scale)
+    todo = {label(group): group for group in groups(learning, request.devices)}
     from lockstep.agents.run.config import config_of
 
     try:
         resolved = {
-            label(group): dataclasses.asdict(config_of(agents.algorithm(group.algorithm), name, **group.settings))
-            for group in todo
+            named: dataclasses.asdict(config_of(agents.algorithm(group.algorithm), name, **group.settings))
+            for named, group in todo.items()
             if group.algorithm is not None
         }
     except ValueError as error:
@@ -355,22 +354,22 @@ def main() -> None:
     from lockstep import envs
     from lockstep.experiments.scoring import Scorer
 
-    peers = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
-    asked = {"recipe": recipe, "settings": resolved, "agents": peers, "asked": {"devices": present}, "seed": 0}
-    output = options.output or command.output_path("learning", name)
-    with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
-        journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
-        common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
-        bench = Bench(name, envs.port(name).gymnasium_id, *common)
-        left = [group for group in todo if label(group) not in journal]
-        method = {"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"}
-        with journal.leaving(list(map(label, todo)), method):
-            for group in command.progress(left, label, options.deadline):
-                journal.add(label(group), measure(group, bench))
-    frame = journal.frame()
-    journal.finish(method)
-    print(curves.report(frame))
+    peers = {agent: installed(agent) for agent in sorted({group.agent for group in todo.values()}) if agent in PEERS}
+    scorer = request.stack.enter_context(Scorer())  # now, because what follows may start CUDA, which no fork survives
+    common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
+    bench = Bench(name, envs.port(name).gymnasium_id, *common)
+    return Plan(
+        todo,
+        each(lambda group: measure(group, bench)),
+        config={
+            "recipe": recipe,
+            "settings": resolved,
+            "agents": peers,
+            "asked": {"devices": request.devices},
+            "seed": 0,
+        },
+        method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, lambda frame, *_: curves.report(frame), in_pieces=True, needs="recipe")

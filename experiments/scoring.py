@@ -17,7 +17,7 @@ from lockstep import agents
 from lockstep.agents.run import evaluation
 from lockstep.agents.run.algorithm import Algorithm
 from lockstep.agents.run.config import Settings
-from lockstep.experiments import provenance
+from lockstep.experiments.ledger import provenance
 
 SEED_OF_SAMPLES = 1
 

@@ -29,7 +29,7 @@ from traitlets.config import Config
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
-from lockstep.experiments.results import write_whole
+from lockstep.experiments.ledger.results import write_whole
 from lockstep.paper import figures, quantities, tables, typeset
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")

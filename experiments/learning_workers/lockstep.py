@@ -13,7 +13,7 @@ from lockstep.agents.run import config as configuration
 from lockstep.agents.run import evaluation, training
 from lockstep.agents.run.algorithm import Algorithm
 from lockstep.agents.run.config import Settings
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import CHECKS, Job, serve
 from lockstep.experiments.scoring import policy_of
 

@@ -5,7 +5,9 @@ import re
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import config, results, statistics
+from lockstep.experiments import config
+from lockstep.experiments.bench import statistics
+from lockstep.experiments.ledger import results
 from lockstep.paper import learning, quantities
 from lockstep.paper.tables import NO_FIGURE, STATUS, declared, not_measured, source, table
 from lockstep.paper.typeset import GREATER, LESS, Column, text, times, yes_no

@@ -7,7 +7,7 @@ import pandas as pd
 import yaml
 
 from lockstep.experiments import peers as experiment
-from lockstep.experiments import sources
+from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper import NOT_MEASURED
 from lockstep.paper.tables import RUN, of_runs, table

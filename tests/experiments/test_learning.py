@@ -9,17 +9,9 @@ import pytest
 
 from lockstep.agents import ppo, recipes
 from lockstep.agents.run import evaluation
-from lockstep.experiments import (
-    ROOT,
-    command,
-    config,
-    curves,
-    learning,
-    learning_workers,
-    peer_workers,
-    sources,
-    timing,
-)
+from lockstep.experiments import ROOT, command, config, curves, learning, learning_workers, peer_workers
+from lockstep.experiments import run as command_line
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning import Bench, Group
 from lockstep.experiments.learning_workers import (
     Job,
@@ -30,6 +22,7 @@ from lockstep.experiments.learning_workers import (
     lockstep,
     rejax,
 )
+from lockstep.experiments.ledger import sources
 from lockstep.experiments.scoring import Scorer, policy_of
 
 TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
@@ -357,8 +350,8 @@ def asked(monkeypatch, tmp_path):
     output = tmp_path / "learning.csv"
 
     def run():
-        monkeypatch.setattr(sys, "argv", ["learning", "cartpole", "--devices", "cpu", "--output", str(output)])
-        command.run(learning.main)
+        monkeypatch.setattr(sys, "argv", ["run", "learning", "cartpole", "--devices", "cpu", "--output", str(output)])
+        command.run(command_line.main)
         return pd.read_csv(output)
 
     run.output = output
@@ -418,9 +411,9 @@ def test_mistakes_are_answered_in_a_sentence(monkeypatch, name, message):
     if name == "cartpole":
         wrong = RECIPE | {"ppo": {"recipe": "solve", "lrr": 1}}
         monkeypatch.setattr(recipes, "load", lambda name: wrong)
-    monkeypatch.setattr(sys, "argv", ["learning", name])
+    monkeypatch.setattr(sys, "argv", ["run", "learning", name])
     with pytest.raises(SystemExit, match="^" + message[:40]) as ended:
-        command.run(learning.main)
+        command.run(command_line.main)
     assert message in str(ended.value)
 
 

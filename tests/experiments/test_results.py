@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import ROOT, UserError, checksums, command, provenance, results
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments.ledger import checksums, provenance, results
 
 COLUMNS = ["name", "value", "note"]
 
 
 def journal(path, config=None, commit=None):
-    return results.Journal(path, COLUMNS, "timing", None, "quick", config or {"seed": 0}, commit)
+    return results.Journal(path, COLUMNS, "ceilings", None, "quick", config or {"seed": 0}, commit)
 
 
 def rows(name, count=3):
@@ -41,9 +42,11 @@ def test_a_finished_journal_is_a_csv_and_its_provenance_and_nothing_else(path):
     assert list(frame["name"]) == ["a", "a", "a", '"b"']
     assert list(frame["value"]) == [0, 1 / 7, 2 / 7, 0]  # floats come back equal
     assert frame["note"].isna().all()
-    assert described["experiment"] == "timing"
+    assert described["experiment"] == "ceilings"
     assert described["timing"] == {"blocks": 10}
-    assert described["sources"]["experiments/timing.py"] == provenance.hashes(["experiments/timing.py"]).popitem()[1]
+    assert (
+        described["sources"]["experiments/ceilings.py"] == provenance.hashes(["experiments/ceilings.py"]).popitem()[1]
+    )
 
 
 def test_a_journal_goes_on_after_the_groups_that_are_there(path, capsys):
@@ -196,8 +199,8 @@ def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, 
 
 WRITER = """
 import pathlib, sys
-from lockstep.experiments import results
-made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "timing", None, "quick", {})
+from lockstep.experiments.ledger import results
+made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "ceilings", None, "quick", {})
 for number in range(len(made.groups), 10**6):
     made.add(str(number), [{"group": number, "row": row} for row in range(50)])
 """

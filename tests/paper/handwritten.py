@@ -5,7 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
-from lockstep.experiments import checksums, provenance
+from lockstep.experiments.ledger import checksums, provenance
 
 BLOCKS = 6  # the fewest that have an interval of the median
 B = 8192

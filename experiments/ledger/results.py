@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from lockstep.experiments import ROOT, UserError, provenance, sources
-from lockstep.experiments.checksums import verify
+from lockstep.experiments import ROOT, UserError
+from lockstep.experiments.bench.timing import cpu_seconds
 from lockstep.experiments.command import OutOfTime
-from lockstep.experiments.timing import cpu_seconds
+from lockstep.experiments.ledger import provenance, sources
+from lockstep.experiments.ledger.checksums import verify
 
 HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
 CHANGED = "recorded, code changed since"
@@ -209,7 +210,7 @@ def locked(path: Path) -> io.TextIOBase:
 
 def current_key(experiment: str, environment: str | None, scale: str | None, config: Mapping) -> dict:
     """The key (see provenance.key) that a run of the experiment would have now."""
-    paths = sources.of(f"lockstep.experiments.{experiment}", environment)
+    paths = sources.of_experiment(experiment, environment)
     # Through JSON, so that it compares equal to one that was read from a file.
     return json.loads(json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths))))
 
