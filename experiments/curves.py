@@ -91,7 +91,7 @@ def between(values: np.ndarray, place: float) -> float:
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the column `algorithm`, which recordings of format 1 lack: whoever has a recipe there is PPO."""
+    """The rows with the column `algorithm`, which older recordings lack: what has a recipe there is PPO."""
     if "algorithm" in frame:
         return frame
     return frame.assign(algorithm=frame["recipe"].notna().map({True: "ppo", False: None}))

@@ -226,7 +226,7 @@ def about(group: Group, bench: Bench, settings) -> dict:
         named = group.settings if "recipe" in group.settings else recipes.of(bench.environment, group.algorithm)
         first = next(iter(agents.algorithm(group.algorithm).RECIPES))
         shown = {column: getattr(settings, name, None) for column, name in OF_THE_SETTINGS.items()}
-        filled |= {"recipe": named.get("recipe", first)} | shown | {"hidden": "-".join(map(str, shown["hidden"]))}
+        filled |= {"recipe": named.get("recipe", first)} | shown | {"hidden": "-".join(map(str, shown["hidden"] or ()))}
         filled |= {"threads": settings.threads, "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled

@@ -227,14 +227,3 @@ class PortEpisodes:
             self._obs, reward, _, _, info = self._env.step(policy(self._obs))
             reward = reward if reward.dim() == 1 else reward.mean(dim=1)  # of several agents, as in the original
             yield reward[None], info["_final_obs"][None]
-
-
-def in_port(
-    environment: str,
-    policy: "Act | envs.MLP | envs.Linear | str",
-    episodes: int = EPISODES,
-    seed: int = FIRST_SEED,
-    device="cpu",
-) -> Episodes:
-    """`PortEpisodes.play` once; who evaluates often keeps a `PortEpisodes`."""
-    return PortEpisodes(environment, episodes, seed, device).play(policy)

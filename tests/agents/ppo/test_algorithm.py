@@ -424,9 +424,8 @@ def test_what_is_not_finite_is_named_and_changes_no_number(place, quantity, agen
 def test_the_policy_in_a_kernel_acts_as_the_one_in_torch():
     for name in ("cartpole", "pendulum"):
         trainer = run(name, 3)
-        in_kernel, in_torch = (
-            evaluation.in_port(name, policy, 20) for policy in (trainer.policy(), lambda obs, t=trainer: t.act(obs))
-        )
+        episodes = evaluation.PortEpisodes(name, 20)
+        in_kernel, in_torch = (episodes.play(policy) for policy in (trainer.policy(), trainer.act))
         np.testing.assert_allclose(in_kernel.returns, in_torch.returns, rtol=1e-3)
 
 

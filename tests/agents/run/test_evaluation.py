@@ -17,6 +17,10 @@ from tests.envs.batches import DEVICES, NAMES
 BALANCE = torch.tensor([0.05, 0.1, 1.0, 0.4])  # pushes the cart to where the pole leans; holds it for 500 steps
 
 
+def in_port(name: str, policy, *options, **more) -> evaluation.Episodes:
+    return evaluation.PortEpisodes(name, *options, **more).play(policy)
+
+
 def leaning(environment: str):
     """A policy on the first observation components, as a function from obs [k, n] to actions [k, 1] or [k]."""
     space = envs.port(environment).of("action")
@@ -50,12 +54,12 @@ def test_a_policy_that_balances_the_pole_gets_500_in_the_original_and_in_the_por
     def balance(obs):
         return (obs @ BALANCE > 0).long()
 
-    for found in (evaluation.in_original("cartpole", balance, 10), evaluation.in_port("cartpole", balance, 10)):
+    for found in (evaluation.in_original("cartpole", balance, 10), in_port("cartpole", balance, 10)):
         assert found.returns.tolist() == [500.0] * 10 and found.lengths.tolist() == [500] * 10
 
 
 def test_a_car_without_force_stays_in_its_valley():
-    for play in (evaluation.in_original, evaluation.in_port):
+    for play in (evaluation.in_original, in_port):
         found = play("mountain_car_continuous", lambda obs: torch.zeros(len(obs)), 3)
         assert found.returns.tolist() == [0.0] * 3 and found.lengths.tolist() == [999] * 3
 
@@ -74,7 +78,7 @@ def test_the_random_policy_gets_what_is_known_of_it():
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_in_the_port_each_episode_is_the_first_one_of_its_environment(name, device):
-    found = evaluation.in_port(name, leaning(name), episodes=70, seed=3, device=device)
+    found = in_port(name, leaning(name), episodes=70, seed=3, device=device)
     env, act = envs.make(name, 70, device, seed=3), leaning(name)
     obs, _ = env.reset()
     returns, lengths = np.full(70, np.nan), np.zeros(70, dtype=int)
@@ -105,7 +109,7 @@ def test_a_network_in_the_kernel_plays_the_episodes_that_it_plays_in_torch(name,
 def test_a_critic_changes_nothing():
     actor = network("cartpole")
     critic = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
-    without, beside = (evaluation.in_port("cartpole", envs.MLP(actor, c, greedy=True), 9) for c in (None, critic))
+    without, beside = (in_port("cartpole", envs.MLP(actor, c, greedy=True), 9) for c in (None, critic))
     assert (without.lengths == beside.lengths).all()
 
 
@@ -124,7 +128,7 @@ def test_short_episodes_are_played_once_and_then_it_stops():
         asked.append(len(obs))
         return torch.ones(len(obs), dtype=torch.uint8)
 
-    found = evaluation.in_port("cartpole", right, 20)
+    found = in_port("cartpole", right, 20)
     assert found.lengths.min() >= 8 and found.lengths.max() <= 11  # a pole that is only pushed right falls at once
     assert len(asked) <= evaluation.CHUNK and set(asked) == {20}
     asked.clear()
@@ -153,12 +157,12 @@ def test_an_action_that_the_original_does_not_take_is_named(name, act, message):
 def test_a_wrong_environment_or_number_of_episodes_is_named():
     with pytest.raises(ValueError, match="no environment 'cartpol'; did you mean 'cartpole'?"):
         evaluation.in_original("cartpol", leaning("cartpole"))
-    for play in (evaluation.in_original, evaluation.in_port):
+    for play in (evaluation.in_original, in_port):
         with pytest.raises(ValueError, match="episodes=0 must be an integer from 1"):
             play("cartpole", leaning("cartpole"), 0)
     odd = nn.Sequential(nn.Linear(4, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh(), nn.Linear(20, 2))
     with pytest.raises(ValueError, match="policy.actor has 20 hidden units"):
-        evaluation.in_port("cartpole", envs.MLP(odd), 2)
+        in_port("cartpole", envs.MLP(odd), 2)
 
 
 def test_a_reward_of_several_agents_is_their_mean_wherever_it_is_counted(couriers):  # noqa: F811
@@ -191,8 +195,8 @@ def test_a_reward_of_several_agents_is_their_mean_wherever_it_is_counted(courier
     assert statistics["episodes"].item() == len(told)
     module = envs.original(couriers)
     alone = [evaluation.play([module.make(seed=seed, index=i)], act, seed).returns[0] for i in range(n)]
-    in_port = evaluation.in_port(couriers, act, n, seed).returns
-    for found in (of_team, alone, in_port):
+    ported = in_port(couriers, act, n, seed).returns
+    for found in (of_team, alone, ported):
         np.testing.assert_allclose(found, sums.mean(axis=1), atol=1e-5)
 
 
