@@ -200,10 +200,10 @@ def test_a_reward_of_several_agents_is_their_mean_wherever_it_is_counted(courier
         np.testing.assert_allclose(found, sums.mean(axis=1), atol=1e-5)
 
 
-@pytest.mark.parametrize("share", ["all", "none", "team"])
-def test_a_run_over_agents_that_end_apart_goes_on_bit_for_bit(couriers, share):  # noqa: F811
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_run_over_agents_that_end_apart_goes_on_bit_for_bit(couriers, joint):  # noqa: F811
     settings = {"num_envs": 8, "horizon": 6, "total_steps": 480, "minibatches": 2, "hidden": (16, 16), "threads": 1}
-    config = replaced(ppo.CLEANRL, settings | {"share": share})
+    config = replaced(ppo.CLEANRL, settings | {"joint": joint})
     runs = [ppo.PPO(couriers, config) for _ in range(2)]
     for _ in range(4):
         runs[0].iterate()
@@ -212,5 +212,5 @@ def test_a_run_over_agents_that_end_apart_goes_on_bit_for_bit(couriers, share): 
         run.iterate()
         assert run.statistics()["explained_variance"] <= 1
     assert torch.equal(runs[0].networks.parameters, runs[1].networks.parameters)
-    obs, _ = runs[0].env.env.reset() if share == "team" else runs[0].env.reset()
+    obs, _ = runs[0].env.env.reset() if joint else runs[0].env.reset()
     assert runs[0].act(obs).shape == (8, 2) and runs[0].act(obs).dtype == torch.int32
