@@ -202,7 +202,7 @@ def bent(**attributes) -> Crew:
 
 
 def test_a_team_is_no_module():
-    with pytest.raises(ValueError, match="or are a team: use run.act"):
+    with pytest.raises(ValueError, match="several agents together: use run.act"):
         PPO(Crew(8), SMALL).module()
 
 

@@ -630,11 +630,6 @@ def test_a_dict_is_no_configuration():
         PPO("cartpole", {"num_envs": 8})
 
 
-def test_a_joint_policy_is_no_module():
-    with pytest.raises(ValueError, match="use run.act"):
-        run(World(8, agents=2), 0, joint=True).module()
-
-
 @pytest.mark.slow
 def test_cartpole_is_solved_in_gymnasium_by_nearly_every_seed():
     """Each of 20 runs stops at two checks of at least 475 in succession; 100 episodes in the original decide."""

@@ -33,7 +33,7 @@ def batch_of(networks: ActorCritic, distribution, rows: int = N, seed: int = 0) 
     noise = torch.randint(0, 2**24, (rows, 4 * distribution.blocks), generator=torch.Generator().manual_seed(seed))
     free = networks.leaves.get("free")
     with torch.no_grad():
-        out, value = networks.some(0, 1)(obs[None])
+        out, value = networks.one(0)(obs[None])
         action, log_prob = distribution.sample(out[0], None if free is None else free[0], noise.int())
     return {
         "obs": obs,

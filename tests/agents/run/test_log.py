@@ -179,8 +179,8 @@ def test_the_bar_of_a_resumed_run_counts_its_own_steps_for_the_rate(monkeypatch,
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"iteration": 1, "env_steps": 2, "entrop": 3}, "the unknown column 'entrop'; did you mean 'entropy'?"),
-        ({"iteration": 1, "env_steps": 2, "lr": "fast"}, "lr='fast' must be a number"),
+        ({"iteration": 1, "env_steps": 2, "episods": 3}, "the unknown column 'episods'; did you mean 'episodes'?"),
+        ({"iteration": 1, "env_steps": 2, "wall_s": "fast"}, "wall_s='fast' must be a number"),
         ({"iteration": 1}, "a log row must have 'env_steps'"),
         ({"env_steps": 1}, "a log row must have 'iteration'"),
     ],
