@@ -137,7 +137,8 @@ class DQN:
     @property
     def lr(self) -> float:
         """The learning rate of this iteration's updates."""
-        return self.config.lr * (1 - self.iteration / self.iterations if self.config.anneal_lr else 1)
+        share = 1 - self.iteration / self.iterations if self.config.anneal_lr else 1.0
+        return self.config.lr * max(0.0, share)
 
     @torch.no_grad()
     def _rollout(self):

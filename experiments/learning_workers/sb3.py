@@ -3,6 +3,9 @@
 What agents/ppo/ does as Stable-Baselines3 does it (initialisation, Adam's epsilon, gradient limit, normalised
 advantages, values of truncated episodes) is left at its defaults. Its value loss lacks the factor 1/2, so that
 vf_coef is halved, and its learning rate is read after the roll-out, so that the schedule is moved by one iteration.
+
+Its DQN counts steps and updates as ours does, has no double DQN, and draws once per step whether all environments act
+at random.
 """
 
 import itertools
@@ -58,7 +61,39 @@ def ppo(job: Job, env, seed: int):
     )
 
 
-ALGORITHMS = {"ppo": ppo}  # a function (job, env, seed) to a model
+def dqn(job: Job, env, seed: int):
+    from stable_baselines3 import DQN
+
+    ours = job.settings
+    if ours["double"]:
+        raise ValueError("Stable-Baselines3 has no double DQN; the settings must say double: false")
+    steps = ours["num_envs"] * ours["horizon"]
+
+    def rate(remaining: float) -> float:
+        return ours["lr"] * min(1.0, remaining + steps / ours["total_steps"] if ours["anneal_lr"] else 1.0)
+
+    return DQN(
+        "MlpPolicy",
+        env,
+        learning_rate=rate,
+        buffer_size=ours["capacity"],
+        learning_starts=ours["learning_starts"],
+        batch_size=ours["batch_size"],
+        gamma=ours["gamma"],
+        train_freq=ours["horizon"],
+        gradient_steps=round(ours["replay_ratio"] * steps),
+        target_update_interval=ours["target_every"],
+        exploration_fraction=ours["epsilon_steps"] / ours["total_steps"],
+        exploration_initial_eps=ours["epsilon_start"],
+        exploration_final_eps=ours["epsilon_end"],
+        max_grad_norm=ours["max_grad_norm"],
+        policy_kwargs={"net_arch": list(ours["hidden"])},
+        seed=seed,
+        device=job.device,
+    )
+
+
+ALGORITHMS = {"ppo": ppo, "dqn": dqn}  # a function (job, env, seed) to a model
 
 
 def numbers(trained) -> int:
