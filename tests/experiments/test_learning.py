@@ -337,7 +337,7 @@ def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
     assert [row["seed"] for row in rows] == [0, 1] and {row["env_steps"] for row in rows} == {256}
     assert rows[0]["wall_s"] == rows[1]["wall_s"] and rows[0]["score"] != rows[1]["score"]
     (found,) = curves.solve_summary(pd.DataFrame(rows)).to_dict("records")
-    assert (found["population"], found["seeds"], found["solved"]) == (2, 2, 2)  # any policy balances for five steps
+    assert (found["members"], found["seeds"], found["solved"]) == (2, 2, 2)  # any policy balances for five steps
 
 
 # ---- The command line ----
