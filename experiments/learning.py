@@ -13,9 +13,8 @@ from importlib.metadata import version as version_of
 
 from lockstep.experiments import UserError, config, curves, learning_workers
 from lockstep.experiments.bench import timing
-from lockstep.experiments.experiment import Experiment, Plan, Request, each
+from lockstep.experiments.experiment import MISSING, Experiment, Plan, Request, each
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
-from lockstep.experiments.ledger import results
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
@@ -178,7 +177,7 @@ def measure(group: Group, bench: Bench) -> list[dict]:
             warm_up(group, bench, settings)
             found = by_kind(group)(group, bench, settings)
     except NotMeasured as reason:
-        found = [{"status": results.MISSING, "reason": str(reason)}]
+        found = [{"status": MISSING, "reason": str(reason)}]
     return [about(group, bench, settings) | row for row in found]
 
 
@@ -343,6 +342,7 @@ def plan(request: Request) -> Plan:
             "asked": {"devices": request.devices},
             "seed": 0,
         },
+        conditions={"agents": agents},
         method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
     )
 
