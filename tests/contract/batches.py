@@ -89,11 +89,15 @@ def copies(outputs) -> tuple:
     return *(tensor.clone() for tensor in tensors), {key: tensor.clone() for key, tensor in info.items()}
 
 
+def as_bytes(rows: torch.Tensor) -> torch.Tensor:
+    return rows.cpu().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+
+
 def equal(one, other) -> bool:
     """Whether two states, sets of buffers or values are equal bit for bit."""
     if isinstance(one, torch.Tensor):
         alike = one.dtype == other.dtype and one.shape == other.shape
-        return alike and torch.equal(*(rows.cpu().contiguous().flatten().view(torch.uint8) for rows in (one, other)))
+        return alike and torch.equal(*(as_bytes(rows) for rows in (one, other)))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

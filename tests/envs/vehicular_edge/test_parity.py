@@ -72,11 +72,11 @@ def step_both(originals, port, raw) -> list[dict]:
     """One slot of both under actions [B, 2, A]; the originals' records, with what they saw and whether they ended."""
     seen = []
     for original, action in zip(originals, raw, strict=True):
-        shown, _, _, ended, _ = original.step(dict(zip(original.possible_agents, action, strict=True)))
+        shown, _, _, ended, told = original.step(dict(zip(original.possible_agents, action, strict=True)))
         seen.append(original.record | {"observation": shown["allocation"], "truncated": ended["allocation"]})
     port_shown, _, terminated, truncated, info = port.step(torch.from_numpy(np.ascontiguousarray(raw)))
     port.shown = {"observation": port_shown[:, 1].numpy(), "truncated": truncated[:, 0].numpy(), **info}
-    assert not terminated.any()
+    assert not terminated.any() and told["allocation"].keys() <= info.keys()
     return seen
 
 
