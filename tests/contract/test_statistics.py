@@ -34,15 +34,6 @@ def test_statistics_count_every_episode_since_the_last_call(name, device):
     assert all(np.isnan(value) for value in again.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_fused_steps_count_as_single_ones_do(name):
-    fused, single = make(name, seed=2), make(name, seed=2)
-    fused.rollout(3 * LIMIT)
-    for _ in range(3 * LIMIT):
-        random_step(single)
-    assert statistics(fused) == statistics(single)
-
-
 def test_returns_too_large_to_be_summed_have_no_mean():
     env = make("mountain_car_continuous", check_actions=False)
     env.set_state({"elapsed": np.full(env.num_envs, LIMIT - 1)})

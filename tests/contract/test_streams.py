@@ -179,13 +179,6 @@ def test_a_reset_with_a_seed_begins_again_and_without_goes_on(name):
     assert torch.equal(env.reset()[0], second)
 
 
-def test_a_masked_reset_draws_what_a_full_one_draws(name):
-    env, other = make(name), make(name)
-    mask = torch.arange(env.num_envs) % 2 == 0
-    obs, full = env.reset(options={"reset_mask": mask})[0], other.reset()[0]
-    assert torch.equal(obs[mask], full[mask])
-
-
 def test_seeds_and_environments_have_episodes_of_their_own(name):
     shown = []
     for seed in (1, 2, 2**32 + 1):

@@ -10,6 +10,7 @@ import torch
 
 from lockstep import envs
 from tests.contract import batches as contract
+from tests.contract.batches import equal
 from tests.emulator import gpu
 from tests.envs import batches
 
@@ -46,19 +47,6 @@ def pair(
     for env in both:
         env.reset()
     return both
-
-
-def equal(one, other) -> bool:
-    """Tells if two results are equal bit for bit, where they are not a number too."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(itertools.starmap(equal, zip(one, other, strict=True)))
-    if not isinstance(one, torch.Tensor):
-        return one == other
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return torch.equal(*(tensor.flatten().contiguous().view(torch.uint8) for tensor in (one, other)))
 
 
 def both_do(both, act) -> list:

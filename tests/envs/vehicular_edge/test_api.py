@@ -14,7 +14,7 @@ from pettingzoo.test.state_test import state_test
 from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
-from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params
 from tests.envs.vehicular_edge.worlds import small
 
 AGENTS = ("offloading", "allocation")
@@ -68,11 +68,6 @@ def test_observations_of_the_physical_preset_lie_in_their_space(env):
         seen, *_ = env.step(draws(env, env.t))
         assert all(env.observation_space(agent).contains(seen[agent]) for agent in AGENTS)
     assert env.state_space.contains(env.state())
-
-
-def test_default_sizes_are_the_published_ones(physical):
-    env = VehicularEdge(physical)
-    assert env.action_space("allocation").shape == (985,) and env.observation_space("offloading").shape == (1025,)
 
 
 def test_raw_and_integer_actions_do_the_same(scenario):
@@ -145,11 +140,17 @@ def test_an_action_that_is_none_is_named(env):
         ),
         (lambda: env.step_decoded(target.astype(float), share), "target float64 .* must be integers"),
         (lambda: env.step_decoded(target, share[:2]), r"share \(2,\) must be"),
-        (lambda: env.step_decoded(target, changed(share, 4, -1.0)), r"share: index \(4,\) is -1.0, must lie in \[0, inf"),
+        (
+            lambda: env.step_decoded(target, changed(share, 4, -1.0)),
+            r"share: index \(4,\) is -1.0, must lie in \[0, inf",
+        ),
     ]
     for agent in AGENTS:
         for value in (1.5, -0.25, np.nan, np.inf):
-            wrong, said = good | {agent: changed(good[agent], 7, value)}, rf"index \(7,\) is {value}, must lie in \[0, 1\]"
+            wrong, said = (
+                good | {agent: changed(good[agent], 7, value)},
+                rf"index \(7,\) is {value}, must lie in \[0, 1\]",
+            )
             table.append((lambda wrong=wrong: env.step(wrong), f"'{agent}': {said}"))
     for vector, said in NO_NUMBERS:
         table.append((lambda vector=vector: env.step(good | {AGENTS[0]: vector}), f"of agent 'offloading'.*{said}"))
@@ -273,6 +274,9 @@ def test_files_are_played_and_presets_set_switches(tmp_path):
     env = make(scenario=str(tmp_path / "one"))
     assert env.params == scenario.params
     assert make(scenario=[tmp_path / "one", scenario], penalty_weight=2.0).params.penalty_weight == 2.0
+    sizes = {"slots": 4, "vehicles": 8, "clients": 5, "servers": 3, "edges": 2, "components": 2}
+    drawn = make(traffic="dense", edge_wire_mbps=50.0, indexed=True, **sizes)
+    assert drawn.params == Params(edge_wire_mbps=50.0, **sizes) and drawn.indexed
     as_published = make("original", scenario=scenario, silent_ties=False).params
     assert as_published == dataclasses.replace(
         scenario.params, **dict.fromkeys(SWITCHES, True) | {"silent_ties": False}

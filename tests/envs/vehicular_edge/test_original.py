@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.envs.noise import philox
-from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
+from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, small, world
@@ -457,11 +457,3 @@ def test_random_actions_in_the_original_are_rejected_as_often_as_binomial_number
     assert found["reward"] == pytest.approx(
         0.5 * found["success"] - 0.35 * math.log(found["cost"]) - 0.15 * math.log(found["drift"]), abs=0.05
     )
-
-
-def test_make_takes_a_preset_and_single_parameters():
-    small_sizes = {"slots": 4, "vehicles": 8, "clients": 5, "servers": 3, "edges": 2, "components": 2}
-    env = make(traffic="dense", edge_wire_mbps=50.0, **small_sizes)
-    assert env.params == Params(edge_wire_mbps=50.0, **small_sizes)
-    other = make(scenario=env.scenarios[0], silent_overflow=True, indexed=True)
-    assert other.indexed and other.params.silent_overflow and other.params.slots == 4

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.params import Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, draw_each, draw_pool, drawing, links
+from tests.envs import draws
 
 ARRAYS = [name for name, kind in Scenario.__annotations__.items() if kind is np.ndarray]
 
@@ -24,38 +25,16 @@ def drawn(traffic="city", index=0, seed=264, **params) -> Scenario:
 # ---- distributions
 
 
-@pytest.fixture(scope="module")
-def amplitudes():
-    """Fading amplitudes of eight scenarios, [8, T, Nc, Ns]."""
-    params = Params()
-    return np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
-
-
-def test_fading_has_mean_square_two_and_median_two_ln_two(amplitudes):
-    square = amplitudes**2  # exponential with mean 2: standard error 2/sqrt(457,600) = 0.003
-    assert square.mean() == pytest.approx(2.0, abs=0.012)
-    assert np.median(square) == pytest.approx(2 * math.log(2), abs=0.012)
-
-
 @pytest.mark.parametrize("distance_m", [50.0, 100.0])
-def test_the_signal_exceeds_a_threshold_as_an_exponential_tail(amplitudes, distance_m):
-    noise, power = 1e-12, 0.5
-    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * power / noise
-    for threshold in (1e5, 1e6):
-        expected = math.exp(-threshold * noise * distance_m**3 / (2 * power))
-        assert (snr > threshold).mean() == pytest.approx(expected, abs=0.003)
-
-
-def test_the_nearer_of_two_is_stronger_in_eight_of_nine_cases(amplitudes):
-    near, far = amplitudes[:, :, :22], amplitudes[:, :, 22:]
-    stronger = links.gains(np.full(near.shape, 50.0), near, 3.0) > links.gains(np.full(far.shape, 100.0), far, 3.0)
-    assert stronger.mean() == pytest.approx(8 / 9, abs=0.003)
-
-
-@pytest.mark.parametrize(("distance_m", "mbps"), [(50.0, 441.977), (100.0, 381.977)])
-def test_ergodic_rate_is_the_exponential_integral_s(amplitudes, distance_m, mbps):
-    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * 0.5 / 1e-12
-    assert 20 * np.log2(1 + snr).mean() == pytest.approx(mbps, abs=0.25)
+def test_gains_are_exponential_about_the_loss_of_the_distance_and_independent(distance_m):
+    """Of eight scenarios, [8, T, Nc, Ns]: amplitudes are Rayleigh's, so their squares exponential with mean 2."""
+    params = Params()
+    amplitudes = np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
+    gain = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0)
+    uniform = 1 - np.exp(-gain * distance_m**3 / 2)
+    draws.assert_uniform(uniform, 0, 1)
+    draws.assert_uncorrelated(uniform.reshape(8 * params.slots, params.clients, params.servers)[..., :3])
+    draws.assert_uncorrelated(uniform.reshape(8, -1, 1))
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.75, 3.0, 500.0])  # the last is the most that Params allows
@@ -80,11 +59,7 @@ def test_sizes_are_uniform_within_a_type():
     scenario = drawn(types=1)
     word = np.sort(philox((0, 0, 0, 0), 264)[:2])
     low, high = 0.01 + 4.99 * (word + 0.5) / 2**32
-    sizes = np.sort(scenario.task_size[scenario.task_size > 0])
-    n = len(sizes)
-    expected = (sizes - low) / (high - low)
-    distance = max((np.arange(1, n + 1) / n - expected).max(), (expected - np.arange(n) / n).max())
-    assert distance < 1.63 / math.sqrt(n)  # Kolmogorov and Smirnov at 1 %
+    draws.assert_uniform(scenario.task_size[scenario.task_size > 0], low, high)
     exists = scenario.task_size > 0
     np.testing.assert_allclose(scenario.task_mean[exists], (low + high) / 2, rtol=1e-15)
 

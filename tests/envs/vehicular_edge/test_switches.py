@@ -67,12 +67,6 @@ def test_switch_changes_what_it_names_of_a_scenario(number):
     assert found == changed
 
 
-def test_q5_servers_are_the_slow_vehicles_of_the_published_drawing_only_while_set():
-    params = Params(**PRESETS["original"])
-    assert drawn(params).server_cpu.max() < 22.0 < drawn(params).client_cpu.min()
-    assert drawn(dataclasses.replace(params, slow_cpu_serves=False)).server_cpu.max() > 22.0
-
-
 def test_q16_moves_the_window_and_nothing_else(monkeypatch):
     start, site = "2005-04-13 17:00:00", "America/Los_Angeles"
     published = {}
