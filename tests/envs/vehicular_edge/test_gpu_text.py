@@ -203,12 +203,17 @@ def shows(fault: tuple[str, str], forms) -> bool:
     return False
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+def first_at_once(faults: dict) -> list:
+    """The first of some faults is always put in, the others where every test is run."""
+    return [pytest.param(fault, marks=[pytest.mark.slow] * (k > 0)) for k, fault in enumerate(faults)]
+
+
+@pytest.mark.parametrize("fault", first_at_once(FAULTS))
 def test_a_fault_shows_in_some_order(fault):
     assert shows(FAULTS[fault], [{}])
 
 
-@pytest.mark.parametrize("fault", OF_GROUPS)
+@pytest.mark.parametrize("fault", first_at_once(OF_GROUPS))
 def test_a_fault_of_groups_shows_in_some_order(fault):
     forms = [{"block": lanes, "num_envs": num_envs, "chunk": chunk} for lanes, num_envs, chunk in FILLED]
     assert shows(OF_GROUPS[fault], forms)
