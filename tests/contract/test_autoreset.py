@@ -9,7 +9,6 @@ from tests.contract.batches import (
     DEVICES,
     LIMIT,
     MODES,
-    NAMES,
     copies,
     equal,
     make,
@@ -44,11 +43,6 @@ def late(env, before: dict, terminated: torch.Tensor, limit: int = LIMIT) -> tor
     if env.port.rows > 1:
         return at_limit[:, None] & before["active"] & ~terminated
     return at_limit.reshape(-1, *[1] * (terminated.ndim - 1)).expand_as(terminated)
-
-
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
 
 
 @pytest.mark.parametrize("device", DEVICES)

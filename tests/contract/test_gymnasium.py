@@ -31,7 +31,6 @@ def identifier(name: str) -> str:
 # ---- conventions of vector environments -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_spaces_of_a_batch_are_gymnasiums_batched_ones(name):
     env = make(name, arrays="numpy", autoreset_mode="NextStep")
     agents = [len(env.agents)] if env.agents else []
@@ -50,7 +49,6 @@ def test_spaces_of_a_batch_are_gymnasiums_batched_ones(name):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("name", NAMES)
 def test_a_mode_is_told_as_gymnasium_does(name, mode):
     env = make(name, autoreset_mode=mode)
     assert isinstance(env, gymnasium.vector.VectorEnv)

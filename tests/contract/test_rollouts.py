@@ -161,7 +161,6 @@ def test_the_actor_chooses_as_the_fused_policy_does(name, device):
     assert (chosen - rows["action"].to(chosen.dtype)).abs().double().mean() < 1e-3  # a score may fall on a boundary
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_random_actor_is_the_random_policy(name):
     env = make(name)
     assert torch.equal(env.actor("random")(None), env.random_actions()[0])
@@ -203,7 +202,6 @@ def test_a_trajectory_too_large_for_memory_says_how_many_steps_would_fit():
         ({"obs_dtype": "bfloat16"}, "obs_dtype='bfloat16' needs store='trajectory'"),
     ],
 )
-@pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_rollout_is_refused(name, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(name).rollout(**{"steps": 3} | arguments)
@@ -233,7 +231,6 @@ def test_a_linear_policy_that_does_not_fit_is_refused():
             make("cartpole").rollout(3, envs.Linear(weights, [0, 0]))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_what_several_lanes_or_numbers_do_not_carry_is_refused(name):
     env = make(name)
     if name not in CARRIED:
@@ -246,7 +243,6 @@ def test_what_several_lanes_or_numbers_do_not_carry_is_refused(name):
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
-@pytest.mark.parametrize("name", NAMES)
 def test_a_rollout_needs_same_step(name, mode):
     with pytest.raises(ValueError, match=f"rollout needs autoreset_mode='SameStep', not '{mode}'"):
         make(name, autoreset_mode=mode).rollout(3)
@@ -255,7 +251,6 @@ def test_a_rollout_needs_same_step(name, mode):
 # ---- graphs ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_needs_cuda(name):
     with pytest.raises(ValueError, match="a CUDA graph needs device='cuda'; this environment is on cpu"):
         make(name).graph()

@@ -11,7 +11,6 @@ from tests.contract.batches import (
     DEVICES,
     DRAWN,
     MODES,
-    NAMES,
     WHOLE,
     copies,
     equal,
@@ -25,11 +24,6 @@ from tests.contract.batches import (
 
 BOUNDED = having(lambda declared: declared.reset_options)
 PAIRS = [("float32", mode) for mode in MODES] + [("float64", "SameStep")]
-
-
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
 
 
 @pytest.mark.parametrize("device", DEVICES)

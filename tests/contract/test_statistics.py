@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.contract.batches import DEVICES, LIMIT, NAMES, make, random_step, spread, statistics
+from tests.contract.batches import DEVICES, LIMIT, make, random_step, spread, statistics
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", NAMES)
 def test_statistics_count_every_episode_since_the_last_call(name, device):
     env = make(name, device=device, groups=2)
     spread(env)

@@ -33,11 +33,6 @@ SEVERAL = [name for name in NAMES if port(name).of("lanes") > 1]
 STEPS = LIMIT + 5
 
 
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
-
-
 def parts(name: str) -> tuple[int, int]:
     """Sizes of a whole and a part, of one tile: as the tables of `counters` repeat, four divides both."""
     return (12, 8) if name in SEVERAL else (200, 136)

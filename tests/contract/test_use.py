@@ -19,7 +19,6 @@ from tests.contract.batches import (
     DRAWN,
     LIMIT,
     MODES,
-    NAMES,
     copies,
     equal,
     having,
@@ -34,11 +33,6 @@ from tests.contract.batches import (
 
 VIEWED = having(lambda declared: declared.observes_state)
 DRAWABLE = having(lambda declared: declared.render)
-
-
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
 
 
 # ---- outputs --------------------------------------------------------------------------------------------------------

@@ -149,7 +149,6 @@ LINKS = (
 def originals_step(name, state, action, **params):
     """Next state, reward and terminated of the original."""
     original, module = envs.make_original(name, **params), envs.original(name)
-    assert params.items() <= vars(original.unwrapped).items() | {("sutton_barto_reward", True)}
     original.reset(seed=0)
     module.set_state(original, state)
     continuous = isinstance(original.action_space, gymnasium.spaces.Box)
@@ -160,10 +159,11 @@ def originals_step(name, state, action, **params):
 def rows():
     """Every step of both; cartpole's kernel knows no level pole, and each change of a parameter is compiled."""
     for name, steps in STEPS.items():
-        for row in steps:
-            yield pytest.param(originals_step, name, *row)
+        for k, row in enumerate(steps):
+            yield pytest.param(originals_step, name, *row, id=f"{name} {k} in Gymnasium")
             if not (name == "cartpole" and row[1][2] == SIDEWAYS):
-                yield pytest.param(transitions.one, name, *row, marks=[pytest.mark.slow] * bool(row[0]))
+                slow = [pytest.mark.slow] * bool(row[0])
+                yield pytest.param(transitions.one, name, *row, id=f"{name} {k} on the port", marks=slow)
 
 
 @pytest.mark.parametrize(("step", "name", "params", "state", "action", "expected", "reward", "terminated"), rows())
@@ -212,7 +212,9 @@ def test_acrobots_links_accelerate_as_their_mass_matrix_says(step, changed):
         expected = acceleration(state, action - 1, changed)
         assert moved[2:] == pytest.approx(expected, abs=1e-3)  # the next order in dt
         assert moved[:2] == pytest.approx(state[2:], abs=1e-3)
-        if changed.keys() - {"LINK_LENGTH_2"}:
+        if changed.keys() == {"LINK_LENGTH_2"}:
+            assert envs.make_original("acrobot", **changed).unwrapped.LINK_LENGTH_2 == 0.1
+        elif changed:
             assert np.abs(expected - acceleration(state, action - 1, {})).max() > 0.01
 
 
@@ -321,9 +323,10 @@ def test_episodes_under_a_policy_last_as_long_as_they_must(name, policy, steps, 
     assert {key: found[key] for key in expected} == expected
     assert found["length_mean"] == pytest.approx(mean_length, abs=0.3)
     assert found["length_min"] >= env.port.shortest_episode
-    if policy in (BANG_BANG, FULL_FORCE):
-        returned = {BANG_BANG: -found["length_mean"], FULL_FORCE: 100 - 0.1 * found["length_mean"]}[policy]
-        assert found["return_mean"] == pytest.approx(returned, abs=1e-4)
+    if policy is BANG_BANG:
+        assert found["return_mean"] == -found["length_mean"]
+    if policy is FULL_FORCE:
+        assert found["return_mean"] == pytest.approx(100 - 0.1 * found["length_mean"], abs=1e-4)
 
 
 def test_returns_that_follow_from_lengths_are_right_where_episodes_end():
