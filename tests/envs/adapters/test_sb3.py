@@ -18,6 +18,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
 
 from lockstep.envs.adapters import sb3
+from tests.contract.test_gymnasium import TEAMS
 from tests.envs.batches import NAMES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -289,28 +290,19 @@ def test_images_are_tiled():
     venv.reset()
     assert [image.shape for image in venv.get_images()] == [(400, 600, 3)] * 4
     assert venv.render("rgb_array").shape == (800, 1200, 3)
-
-
-def test_close_closes_the_batch():
-    venv = sb3.make("cartpole", 2)
     venv.close()
     assert venv.batch.closed
 
 
-@pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
-def test_another_autoreset_mode_is_refused(mode):
-    with pytest.raises(ValueError, match=f"autoreset_mode='{mode}' must be 'SameStep'"):
-        sb3.make("cartpole", 2, autoreset_mode=mode)
-
-
-def test_a_batch_on_another_device_is_refused():
-    batch = envs.make("cartpole", 2)
-    batch.device = type(batch.device)("cuda:0")
-    with pytest.raises(ValueError, match="the batch must be on 'cpu', not cuda:0"):
-        sb3.SB3VecEnv(batch)
-
-
-@pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).agents])
-def test_several_agents_are_refused(name):
-    with pytest.raises(ValueError, match="several agents"):
-        sb3.make(name, 2)
+def test_what_it_cannot_wrap_is_refused():
+    elsewhere = envs.make("cartpole", 2)
+    elsewhere.device = type(elsewhere.device)("cuda:0")
+    table = [
+        (lambda: sb3.make("cartpole", 2, autoreset_mode="NextStep"), "autoreset_mode='NextStep' must be 'SameStep'"),
+        (lambda: sb3.make("cartpole", 2, autoreset_mode="Disabled"), "autoreset_mode='Disabled' must be 'SameStep'"),
+        (lambda: sb3.SB3VecEnv(elsewhere), "the batch must be on 'cpu', not cuda:0"),
+        *((lambda name=name: sb3.make(name, 2), "several agents") for name in TEAMS),
+    ]
+    for call, message in table:
+        with pytest.raises(ValueError, match=message):
+            call()
