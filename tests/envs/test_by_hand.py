@@ -166,13 +166,15 @@ def rows():
                 yield pytest.param(transitions.one, name, *row, id=f"{name} {k} on the port", marks=slow)
 
 
-@pytest.mark.parametrize(("step", "name", "params", "state", "action", "expected", "reward", "terminated"), rows())
+@pytest.mark.parametrize(
+    ("step", "name", "params", "state", "action", "expected", "reward", "terminated"), list(rows())
+)
 def test_a_step_is_as_worked_out_by_hand(step, name, params, state, action, expected, reward, terminated):
     found, earned, ended = step(name, state, action, **params)
     expected = np.array(expected[: len(state)], float)
     apart = transitions.apart(name, np.array([found]), expected[None])[0]
     single = name == "mountain_car_continuous" and step is originals_step  # rounds its state to float32
-    assert (apart[np.isfinite(expected)] <= (3e-8 if single else 1e-14)).all()
+    assert (apart[np.isfinite(expected)] <= (6e-8 if single else 1e-14)).all()
     assert reward is None or earned == pytest.approx(reward, abs=1e-5 if isinstance(action, float) else 0)
     assert terminated is None or ended is terminated
 
