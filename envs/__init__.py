@@ -118,7 +118,7 @@ def make_original(name: str, **params):
 
 
 def has_arrays(name: str) -> bool:
-    """Whether an environment has the optional array form."""
+    """True where an environment has the optional array form."""
     return (folder(name) / "arrays.py").exists()
 
 
@@ -155,7 +155,7 @@ def units(name: str) -> dict[tuple[str, str, str], str]:
 
 
 def cuda_available() -> bool:
-    """Whether ports can run on device="cuda" here."""
+    """True where ports can run on device="cuda"."""
     return torch.cuda.is_available()
 
 

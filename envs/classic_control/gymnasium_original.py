@@ -1,4 +1,4 @@
-"""What the originals share: Gymnasium's own environments, with their parameters and their state made accessible."""
+"""The base of the originals: Gymnasium's own environments, with their parameters and their state made accessible."""
 
 import dataclasses
 from collections.abc import Mapping

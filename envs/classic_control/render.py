@@ -11,7 +11,7 @@ from lockstep import envs
 
 
 def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
-    """What Gymnasium would draw of environments of a batch, which is read and not touched.
+    """Pictures of environments of a batch as Gymnasium draws them; the batch is only read.
 
     A batch does not keep its last actions, so Pendulum's arrow of the torque is left out, as after a reset.
 

@@ -118,7 +118,7 @@ def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path, decl
 
 
 def cache_folder() -> Path:
-    """Where compiled libraries are kept: $LOCKSTEP_CACHE, else the user's cache folder."""
+    """The folder of compiled libraries: $LOCKSTEP_CACHE, else the user's cache folder."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("LOCKSTEP_CACHE") or user / "lockstep")
 
@@ -293,7 +293,7 @@ def end_of_tables(binary: bytes) -> int:
 
 
 def resources(text: str, target: str) -> list[dict]:
-    """What each kernel of a unit uses of a GPU architecture, by the compiler's report.
+    """Registers, memory and spills of each kernel of a unit on a GPU architecture, by the compiler's report.
 
     Returns:
         One row per kernel: kernel, target, registers, spill_store_bytes, spill_load_bytes, stack_bytes, shared_bytes.

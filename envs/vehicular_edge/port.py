@@ -163,7 +163,7 @@ class VehicularEdgeBatch(BatchedEnv):
         return stages | {"rest": spent["step"] - sum(stages.values())}
 
     def record(self) -> dict:
-        """What happened in the last step, [B, ...]: flows [Mbit] as in, out and dep of every family, in and out of the
+        """Record of the last step, [B, ...]: flows [Mbit] as in, out and dep of every family, in and out of the
         virtual queue `delay`, rates [bit/s], target and admitted [Nc, J], costs by kind (mW, GHz, MB m), cost, drift,
         success, reward, energy, jain, dropped, and the observation [D] after it (of an episode that ended: its last).
 

@@ -15,6 +15,6 @@ def make(render_mode: str | None = None, **params):
 
 
 def margin(env, states):
-    """How far (m) above the goal's height the tip is in states [n, k]; below zero the episode goes on."""
+    """Height (m) of the tip above the goal in states [n, k]; below zero the episode goes on."""
     theta1, theta2 = np.transpose(states)[:2]
     return -np.cos(theta1) - np.cos(theta1 + theta2) - 1.0

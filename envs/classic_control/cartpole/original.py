@@ -25,7 +25,7 @@ def set_state(env, state, elapsed: int = 0):
 
 
 def margin(env, states):
-    """How far states [n, k] lie beyond a threshold, in x (m) or theta (rad); below zero the episode goes on."""
+    """Distance that states [n, k] lie beyond a threshold, in x (m) or theta (rad); below zero the episode goes on."""
     x, _, theta, _ = np.transpose(states)
     limits = env.unwrapped
     return np.maximum(np.abs(x) - limits.x_threshold, np.abs(theta) - limits.theta_threshold_radians)

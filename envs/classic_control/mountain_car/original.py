@@ -18,6 +18,6 @@ def make(render_mode: str | None = None, **params):
 
 
 def margin(env, states):
-    """How far states [n, k] lie beyond the goal, in position (m) or velocity (m per step); below zero it goes on."""
+    """Distance of states [n, k] beyond the goal, in position (m) or velocity (m per step); below zero it goes on."""
     position, velocity = np.transpose(states)
     return np.minimum(position - env.unwrapped.goal_position, velocity - env.unwrapped.goal_velocity)
