@@ -44,6 +44,12 @@ def one_lane(declared: envs.Port) -> bool:
 CARRIED = [name for name in having(one_lane) if port(name).of("action").shape in ((), (1,))]  # policies in kernels
 KNOWN = having(lambda declared: declared.gymnasium_id)  # that Gymnasium has
 APART = having(lambda declared: declared.rows > 1)  # agents whose episodes end apart
+# Each further limit and mode of an environment is one more unit to compile: one has all, the others where all is run.
+NAMES_AND_MODES = [
+    pytest.param(name, mode, marks=[pytest.mark.slow] * (name != "cartpole" and mode != "SameStep"))
+    for name in NAMES
+    for mode in MODES
+]
 DRAWN = having(lambda declared: "scenarios" in declared.own_options)
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.contract.batches import DEVICES, LIMIT, make, random_step, spread, statistics
+from tests.contract.batches import DEVICES, LIMIT, make, random_step, size, spread, statistics
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_statistics_count_every_episode_since_the_last_call(name, device):
-    env = make(name, device=device, groups=2)
+    env = make(name, 2 * size(name), device=device, groups=2)
     spread(env)
     B = env.num_envs
     sums, returns, lengths = np.zeros(B), [], []

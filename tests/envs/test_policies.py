@@ -11,7 +11,7 @@ from lockstep import envs
 from lockstep.envs import noise
 from tests.contract.batches import KNOWN, statistics
 
-SEED, STEPS, BATCH, LIMIT = 5, 40, 300, 17  # so that episodes end, some by truncation, and tiles are partly filled
+SEED, STEPS, BATCH, LIMIT = 5, 60, 300, 20  # so that episodes end, some by truncation, and tiles are partly filled
 
 
 def network(inputs: int, outputs: int, hidden: int, seed: int) -> nn.Sequential:

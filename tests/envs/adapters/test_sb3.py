@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonito
 
 from lockstep.envs.adapters import sb3
 from tests.contract.test_gymnasium import TEAMS
-from tests.envs.batches import NAMES
+from tests.envs.batches import EACH_KIND
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +30,7 @@ def random_actions(venv, steps, seed=0):
     return [np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]) for _ in range(steps)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_values_are_those_of_the_bare_batch(name):
     venv = sb3.make(name, 16, seed=4, max_episode_steps=20)
     batch = envs.make(name, 16, seed=4, max_episode_steps=20, arrays="numpy")
@@ -119,13 +119,13 @@ def test_groups_get_seeds_of_their_own():
 
 
 def test_reset_options_are_the_bounds_of_the_batch_and_hold_once():
-    venv = sb3.make("cartpole", 64)
+    venv = sb3.make("cartpole", 32)
     venv.set_options({"low": 0.1, "high": 0.2})
     obs = venv.reset()
     assert obs.min() >= 0.1
     assert obs.max() <= np.float32(0.2)
     assert np.abs(venv.reset()).max() <= 0.05
-    venv.set_options([{"low": 0.1, "high": 0.2}] * 63 + [{}])
+    venv.set_options([{"low": 0.1, "high": 0.2}] * 31 + [{}])
     with pytest.raises(ValueError, match="set_options needs the same for all"):
         venv.reset()
 
@@ -149,12 +149,12 @@ class OneOf(gymnasium.Env):
         return last, float(reward[0]), bool(done[0]) and not truncated, truncated, infos[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_stable_baselines_own_environment_check(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="We recommend you to use a symmetric and normalized Box action space")
-        check_env(OneOf(sb3.make(name, 1)))
+        check_env(OneOf(sb3.make(name, 1, max_episode_steps=20)))
 
 
 class Spy(BaseCallback):
@@ -177,7 +177,7 @@ class Spy(BaseCallback):
 
 
 def test_ppo_bootstraps_with_the_value_of_the_true_last_observation():
-    venv, spy = sb3.make("cartpole", 8, max_episode_steps=12), Spy()
+    venv, spy = sb3.make("cartpole", 8, max_episode_steps=20), Spy()
     finals = []
     step = venv.batch.step
 
@@ -233,9 +233,9 @@ def test_evaluation_reads_the_episodes_and_does_not_warn(deterministic):
 
 
 def test_stable_baselines_wrappers_go_around_it():
-    venv = VecNormalize(VecCheckNan(sb3.make("pendulum", 4, max_episode_steps=10), raise_exception=True))
+    venv = VecNormalize(VecCheckNan(sb3.make("pendulum", 4, max_episode_steps=20), raise_exception=True))
     venv.reset()
-    for action in random_actions(venv, 10):
+    for action in random_actions(venv, 20):
         obs, _, done, infos = venv.step(action)
     assert done.all()
     assert np.abs(obs).max() <= 10  # VecNormalize's clip
@@ -245,17 +245,17 @@ def test_stable_baselines_wrappers_go_around_it():
 
 def test_monitor_counts_what_the_infos_say():
     with pytest.warns(UserWarning, match="already wrapped"):  # since the infos hold Monitor's episodes
-        venv = VecMonitor(sb3.make("mountain_car_continuous", 4, max_episode_steps=25))
-    ours = sb3.make("mountain_car_continuous", 4, max_episode_steps=25)
+        venv = VecMonitor(sb3.make("mountain_car_continuous", 4, max_episode_steps=20))
+    ours = sb3.make("mountain_car_continuous", 4, max_episode_steps=20)
     assert ours.env_is_wrapped(Monitor) == [True] * 4
     assert ours.env_is_wrapped(gymnasium.wrappers.TimeLimit, [0, 1]) == [False, False]
     venv.reset()
     ours.reset()
-    for action in random_actions(ours, 25):
+    for action in random_actions(ours, 20):
         theirs, infos = venv.step(action)[3], ours.step(action)[3]
     for a, b in zip(theirs, infos, strict=True):
         assert a["episode"].keys() == b["episode"].keys() == {"r", "l", "t"}
-        assert b["episode"]["l"] == a["episode"]["l"] == 25
+        assert b["episode"]["l"] == a["episode"]["l"] == 20
         assert b["episode"]["r"] == pytest.approx(a["episode"]["r"], abs=1e-5)
         assert b["episode"]["t"] > 0
 

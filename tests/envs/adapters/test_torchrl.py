@@ -14,17 +14,17 @@ from torchrl.envs.utils import check_env_specs
 
 from lockstep.envs.adapters import torchrl
 from tests.contract.test_gymnasium import TEAMS
-from tests.envs.batches import NAMES
+from tests.envs.batches import EACH_KIND
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 @pytest.mark.parametrize("num_envs", [1, 7])
 def test_torchrls_own_checker_accepts_it(name, num_envs):
     env = torchrl.make(name, num_envs, max_episode_steps=2)  # the checker takes three steps: one reset among them
     check_env_specs(env, break_when_any_done="both", seed=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_rollout_is_the_bare_batch_in_same_step_mode(name):
     """TorchRL resets by a mask between two steps, the batch in the step itself: the same episodes, by the same seed."""
     env = torchrl.make(name, 16, max_episode_steps=20)
