@@ -6,6 +6,7 @@ import torch
 
 from lockstep import envs
 from tests.emulator import gpu
+from tests.envs.test_gpu_text import ORDERS
 
 OPTIONS = {
     "vehicles": 20,
@@ -80,7 +81,7 @@ def same(one: dict, other: dict):
         assert torch.equal(one[name], other[name]), name
 
 
-@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("preset", "gains"), [("physical", "stored"), ("physical", "drawn"), ("original", "stored")])
 def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     alone, block = pair(order=order, preset=preset, gains=gains)
@@ -103,7 +104,7 @@ def test_any_number_of_lanes_gives_the_same_bits_in_every_kernel(lanes, order, o
     same(*map(every_kernel, pair(lanes, order, **options)))
 
 
-@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("lanes", "num_envs", "chunk"), GROUPS)
 def test_groups_of_a_block_that_launches_leave_in_part_give_the_same_bits(lanes, num_envs, chunk, order):
     alone, together = pair(lanes, order, num_envs=num_envs, chunk=chunk)
