@@ -11,25 +11,21 @@ from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
-from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, small, world
+from tests.envs.vehicular_edge.worlds import (
+    BLOCKS,
+    CLIENTS,
+    EDGES,
+    FAR,
+    ORIGINAL,
+    PLACES,
+    TASKS,
+    aim,
+    shares,
+    small,
+    world,
+)
 
-# Clients 0 and 1 reach edge 0 alone, client 2 nothing; server 1 is in range of client 0 alone.
-CLIENTS = [(0.0, 0.0), (100.0, 0.0), (5000.0, 0.0)]
-EDGES = [(40.0, 0.0), (400.0, 0.0)]
-PLACES = {"clients": CLIENTS, "servers": [FAR, (0.0, 50.0)], "edges": EDGES, "cloud": (40.0, 250.0)}
-TASKS = [  # MB, cycles/bit, tasks/s, mean MB
-    [(1.0, 200.0, 0.5, 1.5), (2.0, 400.0, 0.8, 1.0), (1.0, 100.0, 0.6, 2.0), (0.5, 300.0, 0.9, 1.0)],
-    [(2.0, 200.0, 0.7, 1.0), (1.0, 500.0, 0.5, 1.0), (3.0, 100.0, 0.5, 1.0)],
-    [(1.0, 200.0, 1.0, 1.0), (2.0, 200.0, 1.0, 1.0)],
-]
 AIMS = [["local", "server0", "edge0", "edge1"], ["edge0", "cloud", "server0"], ["edge0", "local"]]
-BLOCKS = {
-    "client": [5, 3, 2],
-    "server": [3, 2, 0],
-    "edge": [2, 1, 1],
-    "cloud": [1, 1, 2],
-    "power": (0.25, 0.75),
-}
 NOISE = 1e-12
 V2V = 20 * math.log2(1 + 50.0**-3 * 0.25 / NOISE)  # Mbit/s of client 0 at server 1
 SECOND = math.log2(1 + 60.0**-3 * 0.75 / NOISE)  # of client 1 at edge 0, on 1 MHz; client 0 is nearer, so decoded first
