@@ -244,9 +244,13 @@ def kernels_of(name: str, mode: str, word: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SEVERAL_LANES)) for name in envs.names()]
+    ("name", "target"),
+    [
+        pytest.param(name, target, marks=[pytest.mark.slow] * ((name, target) != ("cartpole", compile.TARGETS[-1])))
+        for name in envs.names()
+        for target in compile.TARGETS
+    ],
 )
-@pytest.mark.parametrize("target", compile.TARGETS)
 def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target):
     for (mode, dtype, word), text in envs.units(name).items():
         if target != compile.TARGETS[-1] and ((mode, dtype) != ("SameStep", "float32") or word == "view"):

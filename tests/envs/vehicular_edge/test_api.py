@@ -3,8 +3,6 @@
 import copy
 import dataclasses
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -281,8 +279,3 @@ def test_files_are_played_and_presets_set_switches(tmp_path):
     assert as_published == dataclasses.replace(
         scenario.params, **dict.fromkeys(SWITCHES, True) | {"silent_ties": False}
     )
-
-
-def test_envs_does_not_need_pettingzoo():
-    blocked = "import sys; sys.modules['pettingzoo'] = None; from lockstep.envs.vehicular_edge import scenario"
-    subprocess.run([sys.executable, "-c", blocked], check=True, timeout=60)
