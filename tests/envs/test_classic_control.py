@@ -33,7 +33,7 @@ class Task:
     variants: tuple = ()  # parameters under which steps are compared as well
 
 
-def to(high) -> tuple:
+def symmetric(high) -> tuple:
     return tuple(-value for value in high), tuple(high)
 
 
@@ -55,7 +55,7 @@ CAR = {
 TASKS = {
     "cartpole": Task(
         first=((-0.05, 0.05),) * 4,
-        wide=to((2.6, 3, 0.25, 4)),
+        wide=symmetric((2.6, 3, 0.25, 4)),
         reached=lambda steps: [steps.terminated, ~steps.terminated],
         tolerances={"float32": 1e-6, "float64": 1e-12},
         observed=(1e-6, 1e-6),
@@ -70,13 +70,13 @@ TASKS = {
     ),
     "mountain_car_continuous": Task(
         **CAR,
-        tolerances=dict.fromkeys(DTYPES, (2e-7, 2e-8)),  # Gymnasium rounds its states to float32
+        tolerances={"float32": (2e-7, 2e-8), "float64": (1e-7, 1e-8)},  # Gymnasium rounds its states to float32
         ends=([0.44, 0.05], 1.0, [-0.5, 0.0]),
         beyond=2.0,
     ),
     "pendulum": Task(
         first=((-PI, PI), (-1, 1)),
-        wide=to((PI, 8)),
+        wide=symmetric((PI, 8)),
         reached=lambda steps: [np.abs(steps.following[:, 1]) == 8, np.abs(steps.following[:, 0]) > PI],
         tolerances={"float32": 1e-6, "float64": 1e-12},
         observed=(0, 1e-6),
@@ -87,15 +87,16 @@ TASKS = {
     ),
     "acrobot": Task(
         first=((-0.1, 0.1),) * 4,
-        wide=to((PI, PI, SPEEDS[0] / 4, SPEEDS[1] / 4)),
+        wide=symmetric((PI, PI, SPEEDS[0] / 4, SPEEDS[1] / 4)),
         reached=lambda steps: [steps.terminated, ~steps.terminated],
         tolerances={"float32": 5e-6, "float64": 1e-12},
-        observed=(1e-6, 5e-6),
+        observed=(1e-6, 1e-6),
         ends=([3.0, 0.0, 0.0, 0.0], 1, [0.0] * 4),
         bounds=({"low": -0.3, "high": -0.2}, ((-0.3, -0.2),) * 4),
         variants=({"book_or_nips": "nips"},),
     ),
 }
+TOLERANCES = {("acrobot", "visited", "float32"): 2e-6, ("acrobot", "fast", "float64"): 1e-9}  # other than the task's
 # At full speed acrobot's Runge-Kutta step is stiff, and float32 says nothing.
 CASES = [(name, where, dtype) for name in TASKS for where in ("visited", "wide") for dtype in DTYPES]
 CASES += [("pendulum", "round and round", dtype) for dtype in DTYPES] + [("acrobot", "fast", "float64")]
@@ -105,7 +106,7 @@ CASES += [("pendulum", "round and round", dtype) for dtype in DTYPES] + [("acrob
 def cases(name: str, where: str):
     """States, actions, beyond their range too, and what Gymnasium makes of them."""
     task, random, space = TASKS[name], np.random.default_rng(0), envs.port(name).of("action")
-    low, high = to((PI, PI, *SPEEDS)) if where == "fast" else to((100, 8)) if "round" in where else task.wide
+    low, high = {"fast": symmetric((PI, PI, *SPEEDS)), "round and round": symmetric((100, 8))}.get(where, task.wide)
     if where == "visited":
         states, actions = transitions.visited(name, 5000)
     else:
@@ -121,7 +122,7 @@ def compare(name: str, found, expected, dtype: str, tolerance):
     task = TASKS[name]
     assert (transitions.differences(name, found, expected) <= tolerance).all()
     rtol, atol = task.observed
-    np.testing.assert_allclose(found.observation, expected.observation, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(found.observation, expected.observation, rtol=rtol, atol=max(atol, np.max(tolerance)))
     np.testing.assert_array_equal(found.terminated, expected.terminated)
     np.testing.assert_allclose(found.reward, expected.reward, rtol=0, atol=1e-5 if task.beyond else 0)
     for column, field in enumerate(envs.port(name).fields().values()):
@@ -133,7 +134,7 @@ def compare(name: str, found, expected, dtype: str, tolerance):
 def test_one_step_equals_gymnasiums(name, where, dtype, device):
     states, actions, expected = cases(name, where)
     found = transitions.port(name, states, actions, dtype, device=device)
-    compare(name, found, expected, dtype, 1e-9 if where == "fast" else TASKS[name].tolerances[dtype])
+    compare(name, found, expected, dtype, TOLERANCES.get((name, where, dtype), TASKS[name].tolerances[dtype]))
     if where == "wide":
         assert min(np.sum(reached) for reached in TASKS[name].reached(expected)) > 100
     if where == "fast":
