@@ -188,7 +188,7 @@ def test_ppo_bootstraps_with_the_value_of_the_true_last_observation():
         return *parts, info
 
     venv.batch.step = noting
-    PPO("MlpPolicy", venv, n_steps=64, batch_size=64, seed=0).learn(512, callback=spy)
+    PPO("MlpPolicy", venv, n_steps=64, batch_size=64, seed=0).learn(1024, callback=spy)
     assert len(finals) > 10
     assert spy.ends > len(finals)  # some fall before the limit, and must not be bootstrapped
     np.testing.assert_array_equal(spy.asked, finals)
@@ -270,6 +270,7 @@ def test_attributes_are_the_parameters_and_those_that_a_user_sets():
     for fixed in ("gravity", "max_episode_steps"):
         with pytest.raises(AttributeError, match=f"{fixed} is fixed when the batch is made"):
             venv.set_attr(fixed, 9.8)
+    venv = sb3.make("cartpole", 3)
     assert venv.env_method("random_actions", steps=2)[0].shape == (2, 3)
     with pytest.raises(ValueError, match="acts on the whole batch"):
         venv.env_method("random_actions", indices=[1])
