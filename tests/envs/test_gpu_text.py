@@ -126,7 +126,7 @@ def rolled_out(both, chosen, steps=(1, 37), stores=STORES) -> None:
 
 
 @pytest.mark.parametrize(("mode", "block"), [("SameStep", 64), ("SameStep", 256), ("NextStep", 256), ("Disabled", 64)])
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode, block):
     stepped(pair(name, block, "shuffled", autoreset_mode=mode), 5)
 
@@ -141,7 +141,7 @@ def test_batches_smaller_than_a_block_leave_the_bits_of_the_cpus_form(mode, num_
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_rollouts_leave_the_bits_of_the_cpus_form(name, kind):
     rolled_out(pair(name, order="descending"), policy(name, kind))
 
@@ -161,7 +161,7 @@ def test_rollouts_of_episodes_shorter_than_the_fetch_ahead_leave_the_bits_of_the
         rolled_out(both, policy(name, kind), steps=(21,), stores=STORES[:2])
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
     monkeypatch.setattr(gpu, "launched", {})
     both = pair(name, block=256)
