@@ -34,13 +34,12 @@ def drawn(traffic="city", index=0, seed=264, **params) -> Scenario:
 # ---- distributions
 
 
-@pytest.mark.parametrize("distance_m", [50.0, 100.0])
-def test_gains_are_exponential_about_the_loss_of_the_distance_and_independent(distance_m):
+def test_gains_are_exponential_about_the_loss_of_the_distance_and_independent():
     """Of eight scenarios, [8, T, Nc, Ns]: amplitudes are Rayleigh's, so their squares exponential with mean 2."""
     params = Params()
     amplitudes = np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
-    gain = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0)
-    uniform = 1 - np.exp(-gain * distance_m**3 / 2)
+    distance_m = np.broadcast_to(np.where(np.arange(params.servers) % 2, 50.0, 100.0), amplitudes.shape)
+    uniform = 1 - np.exp(-links.gains(distance_m, amplitudes, 3.0) * distance_m**3 / 2)
     draws.assert_uniform(uniform, 0, 1)
     draws.assert_uncorrelated(uniform.reshape(8 * params.slots, params.clients, params.servers)[..., :3])
     draws.assert_uncorrelated(uniform.reshape(8, -1, 1))
