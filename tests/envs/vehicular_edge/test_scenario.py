@@ -72,11 +72,13 @@ def test_sizes_are_uniform_within_a_type():
     np.testing.assert_allclose(scenario.task_mean[exists], (low + high) / 2, rtol=1e-15)
 
 
-def test_servers_are_a_random_subset():
+def test_servers_are_a_random_subset_and_the_slowest_vehicles_with_q5():
     """Each vehicle serves with probability 26/70, whatever its CPU."""
     cpu = np.concatenate([drawn(index=k).server_cpu for k in range(20)])
     assert cpu.mean() == pytest.approx(30.0, abs=5 * 11.5 / math.sqrt(len(cpu)))
     assert cpu.max() > 45
+    slowest = drawn(slow_cpu_serves=True)
+    assert slowest.server_cpu.max() < slowest.client_cpu.min()
 
 
 # ---- what a number depends on
