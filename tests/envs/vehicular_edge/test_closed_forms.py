@@ -104,6 +104,25 @@ def test_a_second_task_at_the_same_server_changes_no_rate():
 # ---- queues
 
 
+@pytest.mark.parametrize(
+    ("switches", "arrived_mbit", "served_mbit"),
+    [
+        ({"rate_weighted_bits": True, "empty_places_idle": True}, 19.2, 97.5),
+        ({"rate_weighted_bits": False, "empty_places_idle": True}, 24.0, 97.5),
+        ({"rate_weighted_bits": True, "empty_places_idle": False}, 19.2, 117.5),
+    ],
+)
+def test_local_queue_of_30_ghz_with_two_tasks_and_three_shares(switches, arrived_mbit, served_mbit):
+    scenario = world(
+        [[(1.0, 200.0, 0.8, 1.0), (2.0, 400.0, 0.8, 1.0)]], client_cpu=30.0, mean_density=300.0, **switches
+    )
+    env = VehicularEdge(scenario)
+    env.reset()
+    env.step_decoded(aim(scenario.params), shares(scenario.params, client=[0.5, 0.3, 0.2]))
+    assert env.record["in"]["lc"] == pytest.approx([arrived_mbit], rel=1e-14)
+    assert env.record["out"]["lc"] == pytest.approx([served_mbit], rel=1e-14)
+
+
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=20), st.booleans())
 def test_little_bit_by_bit_the_backlogs_add_up_to_the_delays(slots, is_virtual):
     queue, line, waited, backlogs = (VirtualQueue if is_virtual else Queue)(), deque(), 0, 0
