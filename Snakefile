@@ -1,6 +1,7 @@
 # Lockstep, from measurements to paper. `snakemake --cores all` makes results/report.html, `snakemake cartpole`
 # one environment's experiments; `snakemake --list` names every rule. Scales: quick, or --config scale=full.
 
+import functools
 import os
 import shutil
 import sys
@@ -10,7 +11,7 @@ from snakemake.logging import logger
 
 from lockstep.experiments import SCALES, catalogue
 from lockstep.experiments import config as settings
-from lockstep.experiments.ledger import sources
+from lockstep.experiments.ledger import fingerprint, sources
 
 # ---- Configuration and discovery ---------------------------------------------------------------------------
 
@@ -49,6 +50,9 @@ def timed(wildcards):
     return EXPERIMENTS[asked(wildcards)[0]].timed
 
 
+fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
+
+
 wildcard_constraints:
     place="|".join(PLACES),
 
@@ -77,9 +81,8 @@ for name in ENVIRONMENTS:
 
 
 rule experiment:
-    """One experiment; what is timed takes every core, so that nothing else runs beside it."""
+    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     input:
-        sources=lambda wildcards: sources.of_experiment(*asked(wildcards)),
         packages="environment.yml",
     output:
         rows="results/{place}.csv",
@@ -96,6 +99,8 @@ rule experiment:
     params:
         asked=lambda wildcards: [word for word in asked(wildcards) if word],
         scale=SCALE,
+        code=lambda wildcards: fingerprint_of(*asked(wildcards)),
+        settings=lambda wildcards: str(fingerprint.section_of(*asked(wildcards), SCALE)),
     shell:
         "python -m lockstep.experiments.run {params.asked} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"

@@ -13,7 +13,7 @@ from lockstep.experiments import ROOT, config, peer_workers
 from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
-FACTS = ("needs", "timed", "predicted", "originals")  # constants of an EXPERIMENT that are read here
+FACTS = ("needs", "timed", "predicted", "originals", "choices")  # constants of an EXPERIMENT that are read here
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Listed:
     timed: bool = True  # so that it takes every core, and the GPU
     predicted: bool = False  # the seconds of its groups are, before it runs
     originals: bool = False  # nothing of it can run without the library of the originals
+    choices: tuple[str, ...] = ()  # keys of its section that say which groups there are, and nothing of their rows
 
     @property
     def module(self) -> str:
@@ -50,7 +51,7 @@ def declared(file: Path) -> dict | None:
     text = file.read_text()
     for node in ast.parse(text).body if "EXPERIMENT = " in text else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPERIMENT":
-            return {word.arg: word.value.value for word in node.value.keywords if word.arg in FACTS}
+            return {word.arg: ast.literal_eval(word.value) for word in node.value.keywords if word.arg in FACTS}
     return None
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from lockstep.experiments.config import Settings
 
+MEASURED, MISSING = "measured", "not measured"  # of a row with a status
 SHORT = {"num_envs": "B", "fused_steps": "K"}  # in labels
 
 
@@ -61,7 +62,8 @@ class Plan:
     groups: by label, in the order of their rows.
     measuring: given the groups that are left to measure, a context with the function that measures one, or says by
         LeftOut why it does not.
-    config: what decides the rows beside the code and the machine, a mapping that JSON can hold.
+    config: settings and what was asked for, as the provenance shows them, a mapping that JSON can hold.
+    conditions: what every group depends on beside code, machine and settings, as versions of others' libraries.
     method: of timing, for the provenance.
     order: labels in the order of measuring, perhaps not all; by default that of the rows.
     seconds: that a group takes by estimate, by label.
@@ -73,11 +75,12 @@ class Plan:
     method: Mapping | None = None
     order: Sequence[str] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    conditions: Mapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment; catalogue.Listed explains the last four, and reads them as constants in the text.
+    """An experiment; catalogue.Listed explains the last five, and reads them as constants in the text.
 
     columns: of the CSV.
     plan: Plan of a Request.
@@ -99,6 +102,7 @@ class Experiment:
     timed: bool = True
     predicted: bool = False
     originals: bool = False
+    choices: tuple[str, ...] = ()
 
 
 class LeftOut(Exception):

@@ -15,9 +15,8 @@ from importlib.metadata import version as version_of
 from lockstep import agents
 from lockstep.experiments import UserError, config, curves, learning_workers
 from lockstep.experiments.bench import timing
-from lockstep.experiments.experiment import Experiment, Plan, Request, each
+from lockstep.experiments.experiment import MISSING, Experiment, Plan, Request, each
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
-from lockstep.experiments.ledger import results
 
 OF_THE_SETTINGS = {  # columns and the settings that they show, empty where an algorithm has none of the name
     **{name: name for name in ("num_envs", "horizon", "epochs", "minibatches", "hidden")},
@@ -179,7 +178,7 @@ def measure(group: Group, bench: Bench) -> list[dict]:
             warm_up(group, bench, settings)
             found = by_kind(group)(group, bench, settings)
     except NotMeasured as reason:
-        found = [{"status": results.MISSING, "reason": str(reason)}]
+        found = [{"status": MISSING, "reason": str(reason)}]
     return [about(group, bench, settings) | row for row in found]
 
 
@@ -368,6 +367,7 @@ def plan(request: Request) -> Plan:
             "asked": {"devices": request.devices},
             "seed": 0,
         },
+        conditions={"agents": agents},
         method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
     )
 

@@ -24,14 +24,13 @@ import pandas as pd
 from lockstep.experiments import ROOT, UserError, command, peer_workers
 from lockstep.experiments.bench import timing
 from lockstep.experiments.bench.statistics import Ratio, ratio, summarise, with_rates
-from lockstep.experiments.experiment import Experiment, Plan, Request
-from lockstep.experiments.ledger import provenance, results
+from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request
+from lockstep.experiments.ledger import provenance
 from lockstep.experiments.peer_workers import Group, Task
 
 KEY = ["environment", "peer", "mode", "num_envs", "threads", "fused_steps"]
 ABOUT = ["version", "how", "dtype", "differences", "status", "reason", "live_share", "first_call_s"]
 COLUMNS = [*KEY, *ABOUT, "block", "steps", "wall_s", "cpu_s"]
-MEASURED = "measured"
 OURS = "Lockstep"
 TARGET_SIZE = 8192  # where rates are compared
 SIZES = {"quick": [TARGET_SIZE], "full": [1, 64, 1024, TARGET_SIZE, 65536]}
@@ -182,7 +181,7 @@ def rows(one: Wanted, answer: dict, task: Task) -> list[dict]:
     """The rows of a group: one per block, or one that says why there are none."""
     same = about(one.peer, task) | asdict(one.group)
     if "reason" in answer:
-        return [same | {"status": results.MISSING, "reason": answer["reason"]}]
+        return [same | {"status": MISSING, "reason": answer["reason"]}]
     same |= {"status": MEASURED} | {name: answer[name] for name in ("how", "dtype", "live_share", "first_call_s")}
     timed = [dict(zip(timing.Block._fields, block, strict=True)) for block in answer["blocks"]]
     return [same | {"block": number} | block for number, block in enumerate(timed)]
@@ -289,6 +288,7 @@ def plan(request: Request) -> Plan:
         functools.partial(asking, task),
         config={"seed": seed, "sizes": SIZES[scale], "target_size": TARGET_SIZE, "peers": described},
         method=timing.method(BLOCKS[scale]) | elsewhere,
+        conditions={"peers": described},
     )
 
 
@@ -299,7 +299,7 @@ def asking(task: Task, left: Sequence[Wanted | Missing]) -> Iterator[Callable[[W
 
     def measure(one: Wanted | Missing) -> list[dict]:
         if isinstance(one, Missing):
-            return [about(one.peer, task) | {"status": results.MISSING, "reason": one.reason}]
+            return [about(one.peer, task) | {"status": MISSING, "reason": one.reason}]
         return rows(one, next(answer), task)
 
     with contextlib.closing(answer):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockstep.experiments import ROOT, SCALES, UserError, catalogue, command, config
-from lockstep.experiments.ledger import provenance, sources
+from lockstep.experiments.ledger import fingerprint, provenance, results
 from lockstep.experiments.ledger.checksums import SUMS, discard, is_signed, sign
 
 
@@ -250,10 +250,12 @@ def keep_larger_scale(output: Path, described: dict, scale: str) -> None:
 
 
 def is_current(described: dict, experiment: str, environment: str | None, scale: str) -> bool:
-    """Tells of a result that it is of this scale, this machine and the files as they are now."""
+    """Tells of a result that it is of this scale, this machine, and the code and settings as they are now."""
     return (
         described.get("scale") in (scale, None)
-        and described.get("sources") == provenance.hashes(sources.of_experiment(experiment, environment))
+        and "sources" in described
+        and results.is_of_the_present_code(described | {"scale": scale})
+        and described.get("section") in (fingerprint.section_of(experiment, environment, scale), None)
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
     )

@@ -87,7 +87,8 @@ def measure(name: str, request: Request) -> None:
         plan = experiment.plan(request)
         output = options.output or command.output_path(name, request.environment)
         place = name, request.environment, request.scale
-        journal = Journal(output, experiment.columns, *place, plan.config, options.commit)
+        journal = Journal(output, experiment.columns, *place, plan.config, options.commit, plan.conditions)
+        journal.keep(plan.groups)
         planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
         left = [label for label in plan.order or plan.groups if label not in journal]
         with leaving(experiment, journal, planned, plan.method):
@@ -96,7 +97,7 @@ def measure(name: str, request: Request) -> None:
         raise UserError("nothing was measured: none of what was asked for can run here")
     frame = journal.frame()
     passed = experiment.verdict(frame) if experiment.verdict else None
-    journal.finish(plan.method, passed, planned if experiment.in_pieces else None)
+    journal.finish(plan.method, passed, planned)
     print(
         experiment.report(
             frame, request.settings, [fields for label, fields in planned.items() if label not in journal]

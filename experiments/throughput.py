@@ -186,4 +186,12 @@ def plan(request: Request) -> Plan:
     )
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, options=options, predicted=True)
+EXPERIMENT = Experiment(
+    COLUMNS,
+    plan,
+    report,
+    in_pieces=True,
+    options=options,
+    predicted=True,
+    choices=("num_envs", "fused_steps", "rungs", "targets"),
+)

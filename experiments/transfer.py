@@ -387,4 +387,4 @@ def closes(frame: pd.DataFrame) -> bool:
     return shares.closes(shares.transfer_summary(frame))
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, verdict=closes)
+EXPERIMENT = Experiment(COLUMNS, plan, report, verdict=closes, choices=("num_envs",))

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.experiments import ROOT, UserError, catalogue, config
+from lockstep.experiments.experiment import MISSING
 from lockstep.experiments.ledger import results
 from lockstep.experiments.ledger.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
-NOT_MEASURED = results.MISSING
+NOT_MEASURED = MISSING
 # What the paper reads of a provenance.
 KEYS = [
     "environment",

@@ -330,4 +330,4 @@ def plan(request: Request) -> Plan:
     )
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True)
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, choices=("num_envs", "vehicles"))

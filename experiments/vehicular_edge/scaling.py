@@ -11,10 +11,9 @@ from lockstep.experiments.bench import block_rungs, ladder, timing
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.bench.statistics import summarise
 from lockstep.experiments.config import Settings
-from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
-from lockstep.experiments.ledger import provenance, results
+from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request, by_label, each
+from lockstep.experiments.ledger import provenance
 
-MEASURED = "measured"
 FUSED_STEPS = 10  # of port-*-fused
 COLUMNS = [
     *("environment", "rung", "device", "preset", "traffic", "vehicles", "clients", "servers", "edges", "gains"),
@@ -74,7 +73,7 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     except MemoryError as error:  # one environment is already more than a block of this GPU shares
         reason = str(error)
     if reason:
-        return [same | {"status": results.MISSING, "reason": reason}]
+        return [same | {"status": MISSING, "reason": reason}]
     found = ladder.clocked(rung.loop(name, group, own), cell.device, settings.scaling.blocks)
     same |= {"dtype": found.dtype, "memory_mib": found.memory_mib}
     same |= {"first_call_s": found.first_call_s, "status": MEASURED}
@@ -136,4 +135,4 @@ def plan(request: Request) -> Plan:
     )
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True)
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, choices=("sweeps",))

@@ -10,7 +10,7 @@ import pytest
 
 from lockstep import envs
 from lockstep.experiments import ROOT, UserError, catalogue, command, peer_workers, record
-from lockstep.experiments.ledger import checksums, provenance, results, sources
+from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
 
 
 def sign_all(folder):
@@ -224,14 +224,10 @@ def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkey
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, changed):
-    described = {
-        "scale": "quick",
-        "sources": provenance.hashes(sources.of_experiment("learning", "cartpole")),
-        "machine": {"label": "this one"},
-    }
-    assert "agents/recipes/cartpole.yaml" in described["sources"]
+    described = current("learning", "cartpole")
+    assert described["section"]["learning"]
     if changed:
-        described["sources"]["agents/recipes/cartpole.yaml"] = "another"
+        described["settings"]["learning"] = "another"
     (tmp_path / "cartpole").mkdir()
     (tmp_path / "cartpole" / "learning.json").write_text(json.dumps(described))
     (tmp_path / "cartpole" / "learning.csv").write_text("")
@@ -277,8 +273,9 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
 
 def current(experiment, environment):
     """The provenance of a result of the present code."""
-    names = provenance.hashes(sources.of_experiment(experiment, environment))
-    return {"scale": "quick", "sources": names, "machine": {"label": "this one"}}
+    section = fingerprint.section_of(experiment, environment, "quick")
+    meaning = results.meaning(experiment, environment, "quick")
+    return meaning | {"section": section, "sources": {}, "machine": {"label": "this one"}}
 
 
 def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_from(started, tmp_path, monkeypatch):
@@ -301,7 +298,7 @@ def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_f
     checksums.verify(tmp_path)
 
 
-@pytest.mark.parametrize("change", ["sources", "machine", "scale"])
+@pytest.mark.parametrize("change", ["fingerprint", "settings", "section", "machine", "scale"])
 @pytest.mark.parametrize("status", [75, 3])
 def test_what_is_measured_anew_stays_signed_until_something_takes_its_place(
     started, tmp_path, monkeypatch, change, status
@@ -464,13 +461,11 @@ def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path,
     assert (tmp_path / "ceilings.json").read_text() == '{"scale": "quick"}'
 
 
-@pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv", "edited", "unsigned", "passed"])
+@pytest.mark.parametrize(
+    "change", [None, "scale", "fingerprint", "section", "machine", "csv", "edited", "unsigned", "passed"]
+)
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
-    described = {
-        "scale": "quick",
-        "sources": provenance.hashes(sources.of_experiment("ceilings")),
-        "machine": {"label": "this one"},
-    }
+    described = current("ceilings", None)
     if change == "passed":
         described["passed"] = False
     elif change in described:

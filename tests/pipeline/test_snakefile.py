@@ -107,21 +107,34 @@ def test_a_deleted_result_is_made_again(copy):
     assert planned(copy) == {PAPER, *of("twin", "correctness")}
 
 
+def append(file: Path, text: str) -> None:
+    with open(file, "a") as opened:
+        opened.write(text)
+
+
+def test_comments_and_docstrings_make_nothing_run(copy):
+    cartpole = copy / "envs" / "classic_control" / "cartpole"
+    append(cartpole / "kernel.cuh", "// edited\n")
+    append(cartpole / "port.py", "# edited\n")
+    append(copy / "experiments" / "classic_control" / "twin.yaml", "# edited\n")
+    append(copy / "experiments" / "bench" / "ladder.py", '"""Edited."""\n')
+    assert planned(copy) == set()
+
+
 def test_an_edited_kernel_runs_exactly_its_environment(copy):
-    with open(copy / "envs" / "classic_control" / "cartpole" / "kernel.cuh", "a") as kernel:
-        kernel.write("// edited\n")
+    append(copy / "envs" / "classic_control" / "cartpole" / "kernel.cuh", "struct Edited;\n")
     assert planned(copy) == {PAPER, *of_cartpole()}
 
 
-def test_an_edited_setting_runs_exactly_its_environment(copy):
-    with open(copy / "experiments" / "classic_control" / "twin.yaml", "a") as settings:
-        settings.write("# edited\n")
-    assert planned(copy) == {PAPER, *of_twin()}
+def test_an_edited_setting_runs_exactly_its_experiment(copy):
+    file = copy / "experiments" / "classic_control" / "twin.yaml"
+    file.write_text(file.read_text().replace("threshold_band: 1.0e-6", "threshold_band: 1.1e-6"))
+    assert planned(copy) == {PAPER, *of("twin", "correctness")}
 
 
 def test_an_edited_experiment_runs_in_every_environment(copy):
     with open(copy / "experiments" / "correctness.py", "a") as module:
-        module.write("# edited\n")
+        module.write("EDITED = 1\n")
     assert planned(copy) == {PAPER}.union(*(of(name, "correctness") for name in environments(copy)))
 
 
@@ -130,7 +143,7 @@ def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
     twin = copy / "experiments" / "classic_control" / "twin.yaml"
     twin.write_text(re.sub(r"^transfer:\n(  .*\n)+", "", twin.read_text(), flags=re.MULTILINE))
     with open(copy / "experiments" / "transfer.py", "a") as module:
-        module.write("# edited\n")
+        module.write("EDITED = 1\n")
     assert planned(copy) == {
         PAPER,
         *of("cartpole", "transfer"),
@@ -139,15 +152,14 @@ def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
 
 
 def test_an_edited_recipe_runs_what_learns_by_it(copy):
-    with open(copy / "agents" / "recipes" / "cartpole.yaml", "a") as recipe:
-        recipe.write("# edited\n")
+    append(copy / "agents" / "recipes" / "cartpole.yaml", "  another: 1\n")
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
 @pytest.mark.parametrize("file", ["run/training.py", "ppo/compiled.cuh"])
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     with open(copy / "agents" / file, "a") as agent:
-        agent.write("\n")
+        agent.write("int edited;\n" if file.endswith("cuh") else "EDITED = 1\n")
     training = {"learning", "offloading"}  # the latter trains an agent beside its policies
     learning = (of(name, *training.intersection(experiments(copy, name))) for name in environments(copy))
     assert planned(copy) == {PAPER}.union(*learning)
@@ -166,7 +178,7 @@ def test_an_environment_with_a_recipe_more_learns(copy):
 
 def test_the_batching_that_all_kernels_share_runs_everything(copy):
     with open(copy / "envs" / "kernels" / "batch.cuh", "a") as kernel:
-        kernel.write("// edited\n")
+        kernel.write("struct Edited;\n")
     assert planned(copy) >= {PAPER, *of_all(copy)}
 
 
