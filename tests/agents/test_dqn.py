@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from torch.nn.functional import linear, smooth_l1_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lockstep.agents import algorithm, dqn
+from lockstep.agents import dqn
 from lockstep.agents.dqn import DQN, Config
 from lockstep.agents.parts import transitions
 from lockstep.agents.parts.mlp import MLP
@@ -208,6 +208,46 @@ def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam(doub
     torch.testing.assert_close(run.online.parameters, expected, rtol=0, atol=1e-6)
 
 
+def test_updates_are_those_of_stable_baselines3():
+    """The peer's model has our settings, and from the same weights and batches it learns the same."""
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+    from lockstep.experiments.learning_workers import Job, sb3
+
+    config = changed(double=False, batch_size=32, hidden=(16, 8), gamma=0.9, target_every=16)
+    run = DQN("cartpole", config)
+    for _ in range(20):
+        run._rollout()
+    run.target.parameters.mul_(1.5)
+    job = Job("rate", "dqn", "cartpole", "CartPole-v1", dataclasses.asdict(config))
+    peer = sb3.dqn(job, sb3.vector(job, 0), 0)
+    assert (peer.gradient_steps, peer.train_freq.frequency, peer.batch_size) == (2, 1, 32)
+    assert (peer.buffer_size, peer.learning_starts, peer.target_update_interval) == (100, 0, 16)
+    schedule = [peer.exploration_schedule(1 - steps / config.total_steps) for steps in (0, 400)]
+    assert schedule == pytest.approx([run.epsilon(steps) for steps in (0, 400)])
+    assert sum(parameter.numel() for parameter in peer.q_net.parameters()) == run.parameter_count
+    for network, own in ((peer.q_net, run.online), (peer.q_net_target, run.target)):
+        for parameter, part in zip(network.parameters(), [p for layer in own.layers for p in layer], strict=True):
+            parameter.data.copy_(part)
+    generator = torch.Generator()
+    generator.set_state(run.generator.get_state())
+    rows = {name: part.split(32) for name, part in run.replay.sample(3 * 32, generator).items()}
+    batches = (
+        ReplayBufferSamples(obs, action[:, None], next_obs, terminated[:, None].float(), reward[:, None])
+        for obs, action, next_obs, terminated, reward in zip(
+            *(rows[name] for name in ("obs", "action", "next_obs", "terminated", "reward")), strict=True
+        )
+    )
+    peer._setup_learn(1)
+    peer.replay_buffer.sample = lambda *_, **__: next(batches)
+    peer.train(3, 32)
+    with torch.no_grad():
+        run._updates(3)
+    found = torch.cat([parameter.detach().flatten() for parameter in peer.q_net.parameters()])
+    torch.testing.assert_close(run.online.parameters, found, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("widths", [(3, 2), (3, 5, 2), (3, 6, 5, 2), (40, 7, 6, 5, 9)])
 def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths):
     network = MLP(widths, torch.device("cpu"), seed=1)
@@ -392,15 +432,6 @@ def test_same_seed_same_numbers_other_seed_other_ones():
     assert not torch.equal(one.replay.rows["obs"], other.replay.rows["obs"])
 
 
-def test_weights_are_taken_by_a_small_run_that_acts():
-    run = iterated(DQN("cartpole", GO_ON), 20)
-    small = DQN("cartpole", DQN.to_act(GO_ON))
-    small.load_weights(run.weights())
-    obs = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(small.act(obs), run.act(obs))
-    assert small.parameter_count == run.parameter_count == 16 * 5 + 2 * 17
-
-
 # ---- what a run says of itself ---------------------------------------------------------------------------------------
 
 
@@ -527,10 +558,6 @@ def test_on_a_gpu_it_learns_and_goes_on():
 
 
 # ---- as a command ----------------------------------------------------------------------------------------------------
-
-
-def test_it_is_found_by_its_name():
-    assert algorithm("dqn") is DQN
 
 
 def test_the_command_trains_and_plays_in_the_original(tmp_path):
