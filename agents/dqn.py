@@ -292,7 +292,7 @@ class DQN:
         return dataclasses.replace(config, **small)
 
     @staticmethod
-    def torch_threads(config: Config) -> int | None:
+    def torch_threads(config: Config) -> int:
         """All where an update multiplies large matrices; else there is no work for them."""
         return config.threads if config.batch_size * max(config.hidden) ** 2 >= 2**24 else 1
 
