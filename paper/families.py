@@ -77,6 +77,7 @@ def told_at(environment: str) -> int:
     return headlines().get(of(environment), headline())["num_envs"]
 
 
+@functools.cache
 def modules(kind: str) -> list:
     """The modules of a kind ("tables", "figures", "quantities") of all families together and of each, imported."""
     places = [place for name in ("common", *names()) for place in FOLDER.glob(f"{name}/{kind}/[!_]*.py")]

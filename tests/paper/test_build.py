@@ -4,15 +4,14 @@ import re
 import subprocess
 import sys
 
-import nbformat
 import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.checksums import ChecksumError
-from lockstep.paper import build, figures, tables
+from lockstep.paper import build, figures, report, tables
 
-NOTEBOOK = nbformat.read(build.NOTEBOOK, as_version=4)
+NOTEBOOK = build.joined()
 LOADS = [
     r"<script",
     r"<link",
@@ -36,10 +35,10 @@ def text(page):
 
 
 def test_every_table_and_figure_is_there_with_its_files(page, text):
-    for name in tables.TABLES:
+    for name in tables.every():
         assert text.count(f'id="table-{name}"') == 1
         assert {f"{name}.csv", f"{name}.md"} <= {path.name for path in (page / "tables").iterdir()}
-    for name in figures.names():
+    for name in figures.every():
         assert text.count(f'id="figure-{name}"') == 1
         assert {f"{name}.svg", f"{name}.png"} <= {path.name for path in (page / "figures").iterdir()}
 
@@ -59,11 +58,11 @@ def test_the_page_shows_no_code_and_no_path(text, everything):
 def test_captions_are_numbered_in_order(text, kind):
     captions = re.findall(rf"<figcaption><b>{kind}\s(\d+)\.</b> \w", text)
     assert [int(number) for number in captions] == list(range(1, len(captions) + 1))
-    assert len(captions) == {"Table": len(tables.TABLES), "Figure": len(figures.names())}[kind]
+    assert len(captions) == {"Table": len(tables.every()), "Figure": len(figures.every())}[kind]
 
 
 def test_figures_are_drawings_with_alternative_text(text):
-    for name in figures.names():
+    for name in figures.every():
         (drawing,) = re.findall(rf'id="figure-{name}">.*?(<svg[^>]*>)', text, re.DOTALL)
         assert 'role="img"' in drawing
         assert re.search(r'aria-label="[^"]{40,}"', drawing)
@@ -112,13 +111,13 @@ def test_what_no_section_shows_stands_in_the_appendix(text):
 
 def test_the_files_are_inside_the_page(page, text, tmp_path):
     links = dict(re.findall(r'download="([^"]+)" href="data:[^;]+;base64,([^"]+)"', text))
-    assert set(links) == {f"{name}.csv" for name in tables.TABLES} | {f"{name}.svg" for name in figures.names()}
+    assert set(links) == {f"{name}.csv" for name in tables.every()} | {f"{name}.svg" for name in figures.every()}
     for name, encoded in links.items():
         folder = "tables" if name.endswith(".csv") else "figures"
         assert base64.b64decode(encoded) == (page / folder / name).read_bytes()
     assert len(text) < 2_000_000
-    (tmp_path / "large.csv").write_bytes(b"1" * (build.EMBEDDED + 1))
-    assert build.reference(tmp_path, "large.csv") == 'href="large.csv"'
+    (tmp_path / "large.csv").write_bytes(b"1" * (report.EMBEDDED + 1))
+    assert report.reference(tmp_path, "large.csv") == 'href="large.csv"'
 
 
 def test_equal_results_give_equal_bytes(page, everything, tmp_path):

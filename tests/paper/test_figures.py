@@ -11,10 +11,10 @@ FOLDER = Path(figures.__file__).parent
 
 
 def test_the_folder_is_the_list():
-    assert {f"{name}.py" for name in figures.names()} == {path.name for path in FOLDER.glob("*.py")} - {"__init__.py"}
+    assert {f"{name}.py" for name in figures.every()} == {path.name for path in FOLDER.glob("*.py")} - {"__init__.py"}
 
 
-@pytest.mark.parametrize("name", figures.names())
+@pytest.mark.parametrize("name", figures.every())
 def test_every_figure_has_words_and_is_short(name):
     about = figures.module(name)
     assert about.caption.endswith(".")
@@ -22,14 +22,14 @@ def test_every_figure_has_words_and_is_short(name):
     assert len((FOLDER / f"{name}.py").read_text().splitlines()) <= 90
 
 
-@pytest.mark.parametrize("name", figures.names())
+@pytest.mark.parametrize("name", figures.every())
 @pytest.mark.parametrize("tree", ["everything", "only_recorded", "with_edge", "nothing"])
 def test_every_figure_draws_whatever_was_measured(name, tree, request):
     drawing = figures.svg(figures.draw(name, paper.load(request.getfixturevalue(tree))))
     assert drawing.rstrip().endswith("</svg>")
 
 
-@pytest.mark.parametrize("name", figures.names())
+@pytest.mark.parametrize("name", figures.every())
 def test_figures_are_equal_byte_for_byte_under_any_settings_of_the_reader(name, datasets):
     first = figures.draw(name, datasets)
     with mpl.rc_context({"font.size": 20, "font.family": "serif", "svg.hashsalt": "other", "savefig.dpi": 30}):

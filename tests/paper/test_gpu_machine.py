@@ -9,11 +9,13 @@ import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, checksums, config, provenance, throughput
-from lockstep.paper import build, figures, readme, tables, typeset
+from lockstep.paper import build, families, figures, readme, tables, typeset
+from lockstep.paper.common.tables import claims as tables_of_claims
 from lockstep.paper.quantities import find
 from tests.paper import gpu_machine
 from tests.paper.gpu_machine import MACHINE
 from tests.paper.handwritten import HERE
+from tests.paper.reading import seen as shown
 
 ENVIRONMENTS = ["cartpole", "pendulum", "vehicular_edge"]
 BARE = "tiny"  # the machine without a GPU
@@ -58,11 +60,6 @@ def page(tree, tmp_path_factory):
     return output.read_text(encoding="utf-8")
 
 
-def shown(name, datasets):
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
-
-
 @pytest.fixture(scope="module")
 def first_piece(tmp_path_factory):
     """A recording of what targets name of the GPU, and of nothing else, as `record --headline` leaves it at first."""
@@ -99,14 +96,14 @@ def test_a_first_piece_of_a_recording_makes_a_page(first_piece, tmp_path):
     assert judged and all("H200" in target and "over the original" not in target for target in judged)
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", tables.every())
 def test_every_table_reads_sensibly(name, datasets):
     cells = [cell for row in shown(name, datasets) for cell in row.values()]
     assert cells
     assert not [cell for cell in cells if cell == "" or re.search(r"\b(nan|none)\b", cell.lower())]
 
 
-@pytest.mark.parametrize("name", figures.names())
+@pytest.mark.parametrize("name", figures.every())
 def test_no_words_of_a_figure_run_off_it(name, datasets):
     """Axes keep inside the figure, and what is written beside a bar keeps inside its axes."""
     figure = figures.draw(name, datasets)
@@ -136,9 +133,9 @@ def test_bars_of_operations_end_inside_their_panels(datasets):
 
 def test_every_question_about_a_gpu_has_an_answer(datasets):
     """But for several GPUs, which no machine has yet."""
-    declared = tables.declared()
-    asked = [answer for part in ("claims", "edge_claims") for claim in declared[part] for answer in claim["answers"]]
-    asked += declared["targets"]
+    claims = [claim for name in families.names() for claim in families.claims(name)["claims"]]
+    asked = [tables_of_claims.item(claim, answer) for claim in claims for answer in claim["answers"]]
+    asked += families.targets()
     about_gpus = [item for item in asked if re.search(r"cuda|cupy", str(item["select"]))]
     assert len(about_gpus) > 25
     assert not [item for item in about_gpus if MACHINE not in [found.machine for found in find(datasets, item)]]
@@ -151,7 +148,7 @@ def test_aims_of_a_gpu_are_judged_where_there_is_one(datasets):
 
 
 def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
-    roofline = tables.roofline(datasets)
+    roofline = tables.frame("roofline", datasets)
     graph = roofline[(roofline["rung"] == "port-cuda-graph") & (roofline["num_envs"] == 4_194_304)]
     # 4,194,304 environments touch more than the 64 MiB from which on the made-up copy is at full speed.
     assert graph["copy_bandwidth"].to_list() == pytest.approx([gpu_machine.BANDWIDTH] * 2, rel=0.01)

@@ -3,14 +3,14 @@
 import math
 
 import pytest
-import yaml
 
 from lockstep import paper
 from lockstep.experiments import curves
-from lockstep.paper import build, figures, learning, quantities, readme, tables
-from lockstep.paper.tables.training import PUBLISHED
+from lockstep.paper import build, families, figures, readme
+from lockstep.paper.common import learning
 from lockstep.paper.typeset import DASH, GREATER, MINUS, SPACE, TIMES
-from tests.paper import handwritten
+from tests.paper import handwritten, reading
+from tests.paper.reading import seen as shown
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
@@ -86,14 +86,8 @@ def datasets(tmp_path):
     return written(tmp_path)
 
 
-def shown(name, datasets):
-    """What a reader sees of a table, as dicts by heading."""
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], line, strict=True)) for line in seen]
-
-
 def find(datasets, quantity, **select):
-    return quantities.find(datasets, {"quantity": quantity, "select": {"experiment": "learning", **select}})
+    return reading.find(datasets, quantity, experiment="learning", **select)
 
 
 # ---- Tables ----
@@ -195,7 +189,7 @@ def test_every_point_of_the_curves(datasets):
 
 
 def test_published_rates_name_their_hardware_and_are_quoted():
-    declared = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))["published"]
+    declared = families.read("common", "published.yaml")["published"]
     found = shown("published_training", [])
     assert [line["project"] for line in found] == [entry["project"] for entry in declared]
     assert all(all(isinstance(said, str) and said for said in entry.values()) for entry in declared)
@@ -220,7 +214,7 @@ def test_a_run_without_a_part_says_so(name, tmp_path):
     assert (line["status"], line["remark"]) == ("measured here", "not measured")
 
 
-@pytest.mark.parametrize("name", [*TABLES, "targets", "claims"])
+@pytest.mark.parametrize("name", [*TABLES, "targets", "classic_control_claims"])
 def test_statuses_are_those_of_the_run(name, tmp_path):
     written(tmp_path, machine="big", changed=True)
     found = shown(name, paper.load(tmp_path))

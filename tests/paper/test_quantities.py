@@ -8,10 +8,7 @@ from lockstep import paper
 from lockstep.paper import quantities
 from tests.paper import handwritten
 from tests.paper.handwritten import B
-
-
-def find(datasets, quantity, against=None, **select):
-    return quantities.find(datasets, {"quantity": quantity, "select": select, "against": against})
+from tests.paper.reading import find
 
 
 def test_a_ratio_divides_two_rows_of_one_machine(datasets):

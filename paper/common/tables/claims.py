@@ -84,6 +84,11 @@ def short(written: str) -> str:
     return re.sub(r"\.0+\b", "", written)
 
 
+def item(claim: dict, answer: dict) -> dict:
+    """What an answer asks, with what its claim says for all of them."""
+    return claim | answer | {"select": claim.get("select", {}) | answer.get("select", {})}
+
+
 def claims_of(family: str) -> None:
     """Make a table of the claims in a family's claims.yaml, <family>_claims."""
     about = families.claims(family)
@@ -93,9 +98,8 @@ def claims_of(family: str) -> None:
         rows = []
         for claim in about["claims"]:
             for answer in claim["answers"]:
-                item = claim | answer | {"select": claim.get("select", {}) | answer.get("select", {})}
                 words = {"claim": claim["claim"], "measured": claim["measured"], "label": answer["label"]}
-                found = [finding._asdict() for finding in quantities.find(datasets, item)]
+                found = [finding._asdict() for finding in quantities.find(datasets, item(claim, answer))]
                 rows += [words | finding for finding in found or [not_measured() | NO_FIGURE]]
         # Selectors name the environment, or mean all of them.
         return pd.DataFrame(rows).drop(columns="environment", errors="ignore")
@@ -113,5 +117,5 @@ def claims_of(family: str) -> None:
 
 
 for family in families.names():
-    if families.claims(family):
+    if "claims" in families.claims(family):
         claims_of(family)

@@ -8,12 +8,12 @@ pytest.importorskip("pygame", reason="rendering needs pygame: pip install pygame
 from PIL import Image
 
 from lockstep.experiments import ROOT, UserError
-from lockstep.paper import animation
+from lockstep.paper.classic_control import animation
 
 
 @pytest.mark.slow
 def test_the_animation_in_this_tree_shows_what_the_code_does():
-    assert not animation.stale(ROOT), "run python -m lockstep.paper.animation"
+    assert not animation.stale(ROOT), "run python -m lockstep.paper.classic_control.animation"
 
 
 def test_the_readme_shows_it_and_it_is_no_burden():
@@ -92,6 +92,8 @@ def test_check_fails_where_the_file_is_stale(monkeypatch):
     monkeypatch.setattr(animation, "pictures", pictures)
     monkeypatch.setattr("sys.argv", ["animation", "--check"])
     before = (ROOT / animation.FILE).read_bytes()
-    with pytest.raises(UserError, match="paper/animation.gif does not show what the code does; run python -m"):
+    with pytest.raises(
+        UserError, match="animation.gif does not show what the code does; run python -m lockstep.paper.classic"
+    ):
         animation.main()
     assert (ROOT / animation.FILE).read_bytes() == before

@@ -3,9 +3,10 @@
 import pytest
 
 from lockstep import paper
-from lockstep.paper import figures, quantities, tables
+from lockstep.paper import families, figures, tables
 from lockstep.paper.typeset import DASH, TIMES
-from tests.paper import handwritten
+from tests.paper import handwritten, reading
+from tests.paper.reading import seen
 
 EDGE = handwritten.EDGE
 
@@ -15,20 +16,13 @@ def edge(with_edge):
     return paper.load(with_edge)
 
 
-def seen(name, datasets):
-    columns, rows = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in rows]
-
-
-def find(datasets, quantity, against=None, **select):
-    return [
-        found.value for found in quantities.find(datasets, {"quantity": quantity, "select": select, "against": against})
-    ]
+def find(*asked, **select):
+    return [found.value for found in reading.find(*asked, **select)]
 
 
 def test_an_environment_is_told_at_a_size_of_its_own(edge):
-    assert tables.told_at(EDGE) == tables.declared()["edge"]["num_envs"] == 1024
-    assert tables.told_at("cartpole") == tables.told_at("anything") == handwritten.B
+    assert families.told_at(EDGE) == families.about(EDGE)["headline"]["num_envs"] == 1024
+    assert families.told_at("cartpole") == families.told_at("anything") == handwritten.B
     rows = {row["environment"]: row for row in seen("family", edge) if row["status"] == "measured here"}
     assert (rows[EDGE]["B"], rows["cartpole"]["B"]) == ("1,024", "8,192")
     assert rows[EDGE]["CPU, call per step"] == f"36.0\u00a0k (720{TIMES})"  # 36,000 over 50
@@ -42,7 +36,7 @@ def test_the_way_passes_the_indexed_original_where_there_is_one(edge):
     }
     assert steps[EDGE] == ["indexing", "batching", "compiling", "fusing"]
     assert steps["cartpole"][0] == "batching + compiling"  # and nothing was indexed
-    factors = tables.breakdown(edge).query("environment == @EDGE and way == 'CPU'")["factor"]
+    factors = tables.frame("breakdown", edge).query("environment == @EDGE and way == 'CPU'")["factor"]
     assert list(factors) == pytest.approx([80 / 50, 500 / 80, 20_000 / 500, 2])
 
 
@@ -107,7 +101,7 @@ def test_nothing_measured_is_said(nothing):
     for name in ("edge_ladder", "edge_operations", "edge_scaling", "edge_parity"):
         (panel,) = figures.draw(name, paper.load(nothing)).axes
         assert [text.get_text() for text in panel.texts] == ["not measured yet"]
-    assert {row["status"] for row in seen("edge_claims", paper.load(nothing))} == {"not measured"}
+    assert {row["status"] for row in seen("vehicular_edge_claims", paper.load(nothing))} == {"not measured"}
 
 
 def test_an_environment_with_a_large_state_that_nobody_measured(nothing, monkeypatch):

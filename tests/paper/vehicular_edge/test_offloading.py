@@ -4,7 +4,8 @@ import pytest
 
 from lockstep import paper
 from lockstep.experiments.offloading import COLUMNS
-from lockstep.paper import figures, offloading, tables
+from lockstep.paper import figures, tables
+from lockstep.paper.vehicular_edge import policies
 from tests.paper import handwritten
 
 NAME = "vehicular_edge"
@@ -49,7 +50,7 @@ def played(tmp_path_factory):
 
 
 def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
-    found = offloading.summary(played[0]).set_index(["policy", "penalty_weight", "seen"])
+    found = policies.summary(played[0]).set_index(["policy", "penalty_weight", "seen"])
     greedy = found.loc["greedy", 1.0, 0]
     assert greedy["episodes"] == 5
     assert greedy["cost"] == pytest.approx(0.2)
@@ -60,17 +61,17 @@ def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
 
 
 def test_policies_stand_in_their_order(played):
-    assert list(dict.fromkeys(offloading.summary(played[0])["policy"])) == ["greedy", "backpressure", "ppo"]
+    assert list(dict.fromkeys(policies.summary(played[0])["policy"])) == ["greedy", "backpressure", "ppo"]
 
 
 def test_the_tables_tell_unseen_from_seen_scenarios(played):
-    shown = tables.TABLES["offloading"]
+    shown = tables.every()["offloading"]
     cells = [dict(zip([c.heading for c in shown.columns], r, strict=True)) for r in shown.seen(shown.frame(played))[1]]
     assert [cell["policy"] for cell in cells] == ["greedy", "backpressure", "PPO, trained on one scenario"]
     assert cells[1]["delay, s: median, 95 %"] == "1.0, \N{INFINITY}"
-    found = tables.TABLES["generalisation"].frame(played)
+    found = tables.every()["generalisation"].frame(played)
     assert dict(zip(found["seen"], found["on_time"], strict=True)) == pytest.approx({0: 0.2, 1: 0.6})
-    assert set(tables.TABLES["penalty_weights"].frame(played)["policy"]) == {"backpressure"}
+    assert set(tables.every()["penalty_weights"].frame(played)["policy"]) == {"backpressure"}
 
 
 def test_the_cost_figure_has_a_mark_per_policy_and_a_line_over_penalty_weights(played):
