@@ -9,9 +9,10 @@ import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, checksums, config, provenance, throughput
-from lockstep.paper import build, families, figures, readme, tables, typeset
+from lockstep.paper import families, figures, readme, sentences, tables, typeset
 from lockstep.paper.common.tables import claims as tables_of_claims
 from lockstep.paper.quantities import find
+from lockstep.paper.report import Report
 from tests.paper import gpu_machine
 from tests.paper.gpu_machine import MACHINE
 from tests.paper.handwritten import HERE
@@ -54,13 +55,6 @@ def environments(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def page(tree, tmp_path_factory):
-    output = tmp_path_factory.mktemp("page") / "report.html"
-    build.build(output, tree)
-    return output.read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
 def first_piece(tmp_path_factory):
     """A recording of what targets name of the GPU, and of nothing else, as `record --headline` leaves it at first."""
     root = tmp_path_factory.mktemp("piece")
@@ -85,11 +79,11 @@ def first_piece(tmp_path_factory):
     return root
 
 
-def test_a_first_piece_of_a_recording_makes_a_page(first_piece, tmp_path):
+def test_a_first_piece_of_a_recording_makes_a_report(first_piece, tmp_path):
     """Its targets of the GPU are judged, those over the original not measured."""
-    build.build(tmp_path / "report.html", first_piece)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert MACHINE in page[page.index('class="abstract"') : page.index("</header>")]
+    report = Report(first_piece, tmp_path)
+    assert report.others().data.count("<figure ") == len(tables.every()) + len(figures.every())
+    assert MACHINE in sentences.told(report, sentences.measured)
     judged = {
         row["target"]: row["met"] for row in shown("targets", paper.load(first_piece)) if MACHINE in row["status"]
     }
@@ -157,18 +151,19 @@ def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
     assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)
 
 
-def test_the_abstract_tells_of_the_machine_with_a_gpu(page):
-    abstract = page[page.index('class="abstract"') : page.index("</header>")]
-    assert MACHINE in abstract and BARE not in abstract
-    assert "in a CUDA graph" in abstract and "on the GPU, training makes" in abstract
-    assert paper.NOT_MEASURED not in abstract
+def test_the_abstract_tells_of_the_machine_with_a_gpu(tree, tmp_path):
+    report = Report(tree, tmp_path)
+    says = (sentences.measured, sentences.over_all, sentences.trained)
+    abstract = [sentences.told(report, say) for say in says]
+    abstract.append(sentences.told(report, sentences.of_family, "vehicular_edge"))
+    assert all(MACHINE in said and BARE not in said and paper.NOT_MEASURED not in said for said in abstract)
+    assert "in a CUDA graph" in abstract[0] and "on the GPU, training makes" in abstract[2]
 
 
-def test_the_page_names_each_missed_aim_in_a_line_of_its_own(page):
-    section = page[page.index(">Against what was aimed at</h3>") : page.index('id="table-targets"')]
-    assert re.search(r"Aims reached: \d+ of \d+ on", section)
-    missed = [row for row in re.findall(r"<li>(.*?)</li>", section, re.DOTALL) if "aim" in row]
-    assert len(missed) >= 2
+def test_each_missed_aim_is_named_in_a_line_of_its_own(tree, tmp_path):
+    reached, *lines = sentences.aims(Report(tree, tmp_path)).splitlines()
+    assert re.match(r"Aims reached: \d+ of \d+ on", reached)
+    assert len([line for line in lines if re.match("- .*, aim ", line)]) >= 2
 
 
 def test_compile_time_and_memory_of_training_are_told(datasets):

@@ -35,9 +35,8 @@ ROWS = [
 
 
 @pytest.fixture
-def datasets(tmp_path, monkeypatch):
+def datasets(tmp_path):
     """CartPole's peers, measured here."""
-    monkeypatch.setitem(handwritten.COLUMNS, "peers", " ".join(peers.COLUMNS))
     handwritten.write(tmp_path, None, "peers", ROWS, handwritten.HERE)
     return paper.load(tmp_path)
 

@@ -15,8 +15,8 @@ from tests.paper.reading import seen as rows
 
 @pytest.mark.parametrize("tree", ["everything", "only_recorded", "with_edge", "nothing"])
 @pytest.mark.parametrize("name", tables.every())
-def test_every_table_reads_sensibly_whatever_was_measured(name, tree, request):
-    about, datasets = tables.every()[name], paper.load(request.getfixturevalue(tree))
+def test_every_table_reads_sensibly_whatever_was_measured(name, tree, loaded):
+    about, datasets = tables.every()[name], loaded[tree]
     frame = about.frame(datasets)
     columns, seen = about.seen(frame)
     assert about.caption.endswith(".")
@@ -174,7 +174,7 @@ def test_every_build_is_shown_of_one_machine(tmp_path):
 def test_an_environment_that_nobody_measured_is_in_every_table(nothing, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["cartpole", "pendulum"])
     for name in ("compilation", "correctness", "ladder", "throughput"):
-        found = {row["environment"]: row["status"] for row in rows(name, paper.load(nothing))}
+        found = {row["environment"]: row["status"] for row in rows(name, nothing)}
         assert found == {"cartpole": "not measured", "pendulum": "not measured"}
 
 

@@ -10,8 +10,6 @@ from tests.paper import handwritten
 from tests.paper.handwritten import BLOCKS, B
 from tests.paper.reading import seen
 
-COLUMNS = "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies"
-
 
 def rows(setting, source, device="cpu", memory="none", copies=None, **parts):
     """Blocks of ten calls, of so many microseconds for each part; and a count of copies in ten steps."""
@@ -41,9 +39,8 @@ ON_GPU = [
 
 
 @pytest.fixture
-def datasets(tmp_path, monkeypatch):
+def datasets(tmp_path):
     """This machine, without a GPU, and a recorded one with one."""
-    monkeypatch.setitem(handwritten.COLUMNS, "transfer", COLUMNS)
     handwritten.write(tmp_path, None, "transfer", ON_CPU, handwritten.HERE)
     handwritten.write(tmp_path, "big", "transfer", ON_CPU + ON_GPU, handwritten.BIG)
     return paper.load(tmp_path)

@@ -79,7 +79,7 @@ def test_pictures_are_compared_pixel_by_pixel():
 def test_a_stale_file_is_noticed_and_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(animation, "pictures", pictures)
     file = tmp_path / animation.FILE
-    file.parent.mkdir()
+    file.parent.mkdir(parents=True)
     assert animation.stale(tmp_path)
     file.write_bytes(animation.gif(pictures(50, 0, 0)))
     assert animation.stale(tmp_path)

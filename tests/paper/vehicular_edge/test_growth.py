@@ -11,11 +11,6 @@ from tests.paper.reading import seen
 EDGE = handwritten.EDGE
 
 
-@pytest.fixture
-def edge(with_edge):
-    return paper.load(with_edge)
-
-
 def find(*asked, **select):
     return [found.value for found in reading.find(*asked, **select)]
 
@@ -99,14 +94,14 @@ def test_bars_stand_beside_what_was_expected(edge):
 
 def test_nothing_measured_is_said(nothing):
     for name in ("edge_ladder", "edge_operations", "edge_scaling", "edge_parity"):
-        (panel,) = figures.draw(name, paper.load(nothing)).axes
+        (panel,) = figures.draw(name, nothing).axes
         assert [text.get_text() for text in panel.texts] == ["not measured yet"]
-    assert {row["status"] for row in seen("vehicular_edge_claims", paper.load(nothing))} == {"not measured"}
+    assert {row["status"] for row in seen("vehicular_edge_claims", nothing)} == {"not measured"}
 
 
 def test_an_environment_with_a_large_state_that_nobody_measured(nothing, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["cartpole", EDGE])
-    unmeasured = paper.load(nothing)
+    unmeasured = nothing
     for name in ("family", "ladder", "breakdown", "break_even", "correctness", "operations", "scaling", "offloading"):
         (row,) = [row for row in seen(name, unmeasured) if row["environment"] == EDGE]
         assert row["status"] == "not measured"

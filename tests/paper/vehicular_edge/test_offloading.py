@@ -7,6 +7,7 @@ from lockstep.experiments.offloading import COLUMNS
 from lockstep.paper import figures, tables
 from lockstep.paper.vehicular_edge import policies
 from tests.paper import handwritten
+from tests.paper.reading import seen
 
 NAME = "vehicular_edge"
 
@@ -65,13 +66,12 @@ def test_policies_stand_in_their_order(played):
 
 
 def test_the_tables_tell_unseen_from_seen_scenarios(played):
-    shown = tables.every()["offloading"]
-    cells = [dict(zip([c.heading for c in shown.columns], r, strict=True)) for r in shown.seen(shown.frame(played))[1]]
+    cells = seen("offloading", played)
     assert [cell["policy"] for cell in cells] == ["greedy", "backpressure", "PPO, trained on one scenario"]
     assert cells[1]["delay, s: median, 95 %"] == "1.0, \N{INFINITY}"
-    found = tables.every()["generalisation"].frame(played)
+    found = tables.frame("generalisation", played)
     assert dict(zip(found["seen"], found["on_time"], strict=True)) == pytest.approx({0: 0.2, 1: 0.6})
-    assert set(tables.every()["penalty_weights"].frame(played)["policy"]) == {"backpressure"}
+    assert set(tables.frame("penalty_weights", played)["policy"]) == {"backpressure"}
 
 
 def test_the_cost_figure_has_a_mark_per_policy_and_a_line_over_penalty_weights(played):
