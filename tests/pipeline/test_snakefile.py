@@ -65,7 +65,7 @@ def test_the_snakefile_is_short_and_runs_commands_only():
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    rules = {"all", "ceilings", "compilation", "report", "peers", *TIMED}
+    rules = {"all", "ceilings", "compilation", "figure", "peers", "report", "table", *TIMED}
     assert set(listed) == {*rules, *environments(measured)}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
