@@ -120,9 +120,15 @@ def rates(dataset) -> pd.DataFrame:
     return frame
 
 
+@paper.once
+def timed(dataset) -> pd.DataFrame:
+    """The blocks of a throughput run with their rates."""
+    return statistics.with_rates(dataset.frame)
+
+
 def blocks(dataset, row: pd.Series, column: str = "rate") -> np.ndarray:
     """Every block's rate (or cpu_rate) of the setting that `row` of rates() summarises; [blocks], steps/s."""
-    frame = statistics.with_rates(dataset.frame)
+    frame = timed(dataset)
     for name in statistics.GROUP:
         frame = frame[frame[name].isna() if typeset.missing(row[name]) else frame[name] == row[name]]
     return frame[column].to_numpy()

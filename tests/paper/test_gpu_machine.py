@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import asdict
 
 import pandas as pd
@@ -45,8 +46,13 @@ def write(root, experiment, rows, described):
 
 
 @pytest.fixture(scope="module")
-def datasets(tree):
-    return paper.load(tree)
+def report(tree, tmp_path_factory):
+    return Report(tree, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def datasets(report):
+    return report.datasets
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +61,11 @@ def environments(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def first_piece(tmp_path_factory):
+def first_piece(tree, tmp_path_factory):
     """A recording of what targets name of the GPU, and of nothing else, as `record --headline` leaves it at first."""
     root = tmp_path_factory.mktemp("piece")
-    gpu_machine.write(root, ENVIRONMENTS)
     folder = root / "results" / "recorded" / MACHINE
+    shutil.copytree(tree / "results" / "recorded" / MACHINE, folder)
     for file in sorted(folder.rglob("*.csv")):
         described_by = file.with_suffix(".json")
         if file.stem != "throughput":
@@ -151,8 +157,7 @@ def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
     assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)
 
 
-def test_the_abstract_tells_of_the_machine_with_a_gpu(tree, tmp_path):
-    report = Report(tree, tmp_path)
+def test_the_abstract_tells_of_the_machine_with_a_gpu(report):
     says = (sentences.measured, sentences.over_all, sentences.trained)
     abstract = [sentences.told(report, say) for say in says]
     abstract.append(sentences.told(report, sentences.of_family, "vehicular_edge"))
@@ -160,8 +165,8 @@ def test_the_abstract_tells_of_the_machine_with_a_gpu(tree, tmp_path):
     assert "in a CUDA graph" in abstract[0] and "on the GPU, training makes" in abstract[2]
 
 
-def test_each_missed_aim_is_named_in_a_line_of_its_own(tree, tmp_path):
-    reached, *lines = sentences.aims(Report(tree, tmp_path)).splitlines()
+def test_each_missed_aim_is_named_in_a_line_of_its_own(report):
+    reached, *lines = sentences.aims(report).splitlines()
     assert re.match(r"Aims reached: \d+ of \d+ on", reached)
     assert len([line for line in lines if re.match("- .*, aim ", line)]) >= 2
 

@@ -5,6 +5,7 @@ from matplotlib.ticker import LogLocator
 
 from lockstep.experiments import peers as experiment
 from lockstep.paper import quantities
+from lockstep.paper.common.quantities.loops import peer_rates
 from lockstep.paper.common.tables.peers import MODES
 from lockstep.paper.figures import by_machine, curve, figure, label_outside, legend, log_axes
 
@@ -32,7 +33,7 @@ def peers(datasets: list) -> Figure:
         log_axes(panel, "environments B", "live steps per second")
         panel.xaxis.set_major_locator(LogLocator(base=10, numticks=6))
         panel.yaxis.set_major_locator(LogLocator(base=100, numticks=8))
-        rates = experiment.summary(run.frame).dropna(subset=["rate"])
+        rates = peer_rates(run).dropna(subset=["rate"])
         best = rates.loc[rates.groupby(["peer", "mode", "num_envs"])["rate"].idxmax()]
         sizes |= set(best["num_envs"])
         for (peer, mode), rows in sorted(best.groupby(["peer", "mode"]), key=place):

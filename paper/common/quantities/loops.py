@@ -2,16 +2,30 @@
 
 from collections.abc import Iterator, Mapping
 
+import pandas as pd
+
 from lockstep.experiments import peers, shares
-from lockstep.paper import typeset
+from lockstep.paper import once, typeset
 from lockstep.paper.quantities import NAN, estimate, matching, of, quantity, with_interval
+
+
+@once
+def peer_rates(run) -> pd.DataFrame:
+    """peers.summary of a run."""
+    return peers.summary(run.frame)
+
+
+@once
+def shares_of(run) -> pd.DataFrame:
+    """shares.transfer_summary of a run."""
+    return shares.transfer_summary(run.frame)
 
 
 @quantity(with_interval(typeset.times))
 def peer_ratio(datasets, select, against):
     """The port's rate over that of a peer in the same mode, one run; of several that fit over the fastest."""
     for dataset in of(datasets, select):
-        rows = matching(peers.summary(dataset.frame), select).dropna(subset=["ratio"])
+        rows = matching(peer_rates(dataset), select).dropna(subset=["ratio"])
         if len(rows):
             yield dataset, *estimate(rows.loc[rows["ratio"].idxmin()], "ratio")
 
@@ -19,7 +33,7 @@ def peer_ratio(datasets, select, against):
 def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:
     """(dataset, the row with the largest figure in a column) for every run of transfer that has one."""
     for dataset in of(datasets, select):
-        rows = matching(shares.transfer_summary(dataset.frame), select).dropna(subset=[column])
+        rows = matching(shares_of(dataset), select).dropna(subset=[column])
         if len(rows):
             yield dataset, rows.loc[rows[column].idxmax()]
 

@@ -1,5 +1,6 @@
 """Aims and what was reached; claims of others, and what the questions behind them give."""
 
+import functools
 import re
 
 import pandas as pd
@@ -60,10 +61,15 @@ def learning_targets() -> list[dict]:
     return items
 
 
+@functools.cache
+def declared(environment: str) -> list[dict]:
+    return config.parse(config.FOLDER / f"{environment}.yaml")["throughput"].get("targets", [])
+
+
 def throughput_targets(datasets: list, environment: str) -> list[dict]:
     """The targets of an environment's YAML on every machine that can tell; "not measured" if none can."""
     rows = []
-    for target in config.parse(config.FOLDER / f"{environment}.yaml")["throughput"].get("targets", []):
+    for target in declared(environment):
         unit = {"second": "steps/s", "CPU-second": "steps/CPU-s"}[target["per"]]
         write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
         aim = f"{GREATER} {short(write(target['floor'], NAN, NAN)[0])}"

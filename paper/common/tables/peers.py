@@ -8,6 +8,7 @@ from lockstep.experiments import peers as experiment
 from lockstep.experiments import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper import NOT_MEASURED
+from lockstep.paper.common.quantities.loops import peer_rates
 from lockstep.paper.tables import RUN, of_runs, table
 from lockstep.paper.typeset import (
     DASH,
@@ -110,7 +111,7 @@ def peers_fastest(datasets):
 )
 def peers(datasets):
     def at_the_size(run) -> pd.DataFrame:
-        rows = experiment.summary(run.frame)
+        rows = peer_rates(run)
         return rows[(rows["num_envs"] == TARGET_SIZE) | rows["num_envs"].isna()]
 
     return of_compared(datasets, at_the_size)
@@ -128,7 +129,7 @@ def peers(datasets):
 )
 def peers_sizes(datasets):
     def in_order(run) -> pd.DataFrame:
-        rows = experiment.summary(run.frame)
+        rows = peer_rates(run)
         places = {peer: place for place, peer in enumerate(rows["peer"].unique())}
         rows = rows.assign(place=rows["peer"].map(places))
         return rows.sort_values(["place", "mode", "threads", "num_envs"], kind="stable")

@@ -1,7 +1,8 @@
 """What copies between host and device take of a loop."""
 
-from lockstep.experiments.shares import CLOSURE, NEEDS_GPU, transfer_summary
+from lockstep.experiments.shares import CLOSURE, NEEDS_GPU
 from lockstep.paper import rung
+from lockstep.paper.common.quantities.loops import shares_of
 from lockstep.paper.tables import RUN, of_asked, table
 from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
 
@@ -39,7 +40,7 @@ def transfer(datasets):
 
 def with_gaps(run) -> list[dict]:
     """The summary of a run, and what a machine without a GPU could not measure."""
-    rows = transfer_summary(run.frame).to_dict("records")
+    rows = shares_of(run).to_dict("records")
     if not any(row["device"] == "cuda" for row in rows):
         rows += [{"loop": loop, "device": "cuda", "remark": NEEDS_GPU} for loop in SETTINGS]
     return [{"remark": None, **row} for row in sorted(rows, key=place)]
