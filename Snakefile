@@ -1,6 +1,7 @@
 # Lockstep, from measurements to paper. `snakemake --cores all` makes results/report.html, `snakemake cartpole`
 # one environment's experiments; `snakemake --list` names every rule. Scales: quick, or --config scale=full.
 
+import functools
 import os
 import shutil
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from lockstep.experiments import SCALES, record, sources
+from lockstep.experiments import SCALES, catalogue
+from lockstep.experiments import config as settings
+from lockstep.experiments.ledger import fingerprint, sources
 
 # ---- Configuration and discovery ---------------------------------------------------------------------------
 
@@ -19,16 +22,15 @@ if unknown := sorted(set(config) - {"scale"}):
     raise WorkflowError(f"--config takes scale and nothing else, not: {', '.join(unknown)}")
 
 # An environment is a folder with a kernel, and a YAML of the same name.
-PORTS = set(sources.environments(Path()))
-SETTINGS = {settings.stem for settings in Path("experiments").glob("*.yaml")} - {"schema"}
+PORTS, SETTINGS = set(sources.environments(Path())), set(settings.files())
 ENVIRONMENTS = sorted(PORTS & SETTINGS)
 for name in sorted(PORTS ^ SETTINGS):
-    logger.warning(f"{name} is left out: it needs both a folder of that name in envs/ and experiments/{name}.yaml")
+    logger.warning(f"{name} is left out: it needs both a folder of that name in envs/ and experiments/*/{name}.yaml")
 
-RESULTS = {
-    name: [f"results/{name}/{experiment}.csv" for experiment in record.experiments_of(name)] for name in ENVIRONMENTS
-}
-MEASURED = ["results/ceilings.csv", *(rows for name in ENVIRONMENTS for rows in RESULTS[name])]
+# An experiment is a module with an EXPERIMENT; what is measured has its place under results/.
+EXPERIMENTS = catalogue.experiments()
+OF = {name: [f"{name}/{experiment}" for experiment in catalogue.experiments_of(name)] for name in ENVIRONMENTS}
+PLACES = [*catalogue.of_the_machine(), *(place for name in ENVIRONMENTS for place in OF[name])]
 RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256SUMS"))  # of all files of a machine
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
 GPUS = 1 if shutil.which("nvidia-smi") else 0
@@ -37,8 +39,22 @@ GPUS = 1 if shutil.which("nvidia-smi") else 0
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
 
 
+def asked(wildcards):
+    """Experiment and environment of a place, the latter None for the machine's own."""
+    environment, _, experiment = wildcards.place.rpartition("/")
+    return experiment, environment or None
+
+
+def timed(wildcards):
+    """Tells of a place that what it holds is timed."""
+    return EXPERIMENTS[asked(wildcards)[0]].timed
+
+
+fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
+
+
 wildcard_constraints:
-    environment="|".join(ENVIRONMENTS),
+    place="|".join(PLACES),
 
 
 # ---- What to ask for ---------------------------------------------------------------------------------------
@@ -48,7 +64,7 @@ rule all:
     """The paper, and the results that its numbers come from."""
     input:
         "results/report.html",
-        MEASURED,
+        expand("results/{place}.csv", place=PLACES),
 
 
 for name in ENVIRONMENTS:
@@ -58,118 +74,36 @@ for name in ENVIRONMENTS:
         name:
             name
         input:
-            RESULTS[name],
+            expand("results/{place}.csv", place=OF[name]),
 
 
 # ---- Experiments -------------------------------------------------------------------------------------------
-# What is timed takes every core, so nothing else runs beside it. The rules of an environment differ from the first in
-# their names alone, which the wildcard `experiment` stands for.
 
 
-rule throughput:
-    """Steps per second of an environment: every rung of the ladder, every batch size."""
+rule experiment:
+    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     input:
-        sources=lambda wildcards: sources.of(f"lockstep.experiments.{wildcards.experiment}", wildcards.environment),
         packages="environment.yml",
     output:
-        rows="results/{environment}/{experiment,throughput}.csv",
-        provenance="results/{environment}/{experiment,throughput}.json",
+        rows="results/{place}.csv",
+        provenance="results/{place}.json",
     log:
-        "results/logs/{environment}/{experiment}.log",
+        "results/logs/{place}.log",
     benchmark:
-        "results/benchmarks/{environment}/{experiment}.tsv"
+        "results/benchmarks/{place}.tsv"
     conda:
         "environment.yml"
-    threads: workflow.cores
+    threads: lambda wildcards: workflow.cores if timed(wildcards) else 1
     resources:
-        gpu=GPUS,
+        gpu=lambda wildcards: GPUS if timed(wildcards) else 0,
     params:
+        asked=lambda wildcards: [word for word in asked(wildcards) if word],
         scale=SCALE,
+        code=lambda wildcards: fingerprint_of(*asked(wildcards)),
+        settings=lambda wildcards: str(fingerprint.section_of(*asked(wildcards), SCALE)),
     shell:
-        "python -m lockstep.experiments.{wildcards.experiment} {wildcards.environment} --scale {params.scale}"
+        "python -m lockstep.experiments.run {params.asked} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"
-
-
-use rule throughput as correctness with:
-    """Original against port: one step, whole episodes, distributions."""
-    output:
-        rows="results/{environment}/{experiment,correctness}.csv",
-        provenance="results/{environment}/{experiment,correctness}.json",
-
-
-use rule throughput as transfer with:
-    """What copies between host and device cost a loop; where the environment's YAML asks for it."""
-    output:
-        rows="results/{environment}/{experiment,transfer}.csv",
-        provenance="results/{environment}/{experiment,transfer}.json",
-
-
-use rule throughput as scaling with:
-    """Steps per second and memory over the number of vehicles; where the YAML asks for it."""
-    output:
-        rows="results/{environment}/{experiment,scaling}.csv",
-        provenance="results/{environment}/{experiment,scaling}.json",
-
-
-use rule throughput as breakdown with:
-    """What each operation of a step costs, in every form; where the YAML asks for it."""
-    output:
-        rows="results/{environment}/{experiment,breakdown}.csv",
-        provenance="results/{environment}/{experiment,breakdown}.json",
-
-
-use rule throughput as offloading with:
-    """What policies reach: delays, deadlines, costs; where the YAML asks for it."""
-    output:
-        rows="results/{environment}/{experiment,offloading}.csv",
-        provenance="results/{environment}/{experiment,offloading}.json",
-
-
-use rule throughput as learning with:
-    """Agents that learn: curves, time to solve, rates; of environments with a recipe."""
-    output:
-        rows="results/{environment}/{experiment,learning}.csv",
-        provenance="results/{environment}/{experiment,learning}.json",
-
-
-use rule throughput as peers with:
-    """Other libraries beside the port, of those that `make peers` has installed."""
-    output:
-        rows="results/{environment}/{experiment,peers}.csv",
-        provenance="results/{environment}/{experiment,peers}.json",
-
-
-use rule throughput as compilation with:
-    """Registers and spills of an environment's GPU kernels; needs no GPU."""
-    output:
-        rows="results/{environment}/{experiment,compilation}.csv",
-        provenance="results/{environment}/{experiment,compilation}.json",
-    threads: 1
-    resources:
-        gpu=0,
-
-
-rule ceilings:
-    """What this machine can do at most: copy bandwidth, fp32 rate, cost of a launch."""
-    input:
-        sources=sources.of("lockstep.experiments.ceilings"),
-        packages="environment.yml",
-    output:
-        rows="results/ceilings.csv",
-        provenance="results/ceilings.json",
-    log:
-        "results/logs/ceilings.log",
-    benchmark:
-        "results/benchmarks/ceilings.tsv"
-    conda:
-        "environment.yml"
-    threads: workflow.cores
-    resources:
-        gpu=GPUS,
-    params:
-        scale=SCALE,
-    shell:
-        "python -m lockstep.experiments.ceilings --scale {params.scale} --output {output.rows} 2>&1 | tee {log}"
 
 
 # ---- Paper -------------------------------------------------------------------------------------------------
@@ -178,8 +112,8 @@ rule ceilings:
 rule report:
     """Tables, figures and prose, from what was measured here and what is on record."""
     input:
-        rows=MEASURED,
-        provenance=[rows.replace(".csv", ".json") for rows in MEASURED],
+        rows=expand("results/{place}.csv", place=PLACES),
+        provenance=expand("results/{place}.json", place=PLACES),
         recorded=RECORDED,
         sources=sources.of("lockstep.paper.build"),
         paper=PAPER,

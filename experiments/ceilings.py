@@ -16,8 +16,9 @@ import torch
 
 from lockstep.envs.checks import available_memory
 from lockstep.envs.kernels import compile
-from lockstep.experiments import command, ladder, provenance, timing
-from lockstep.experiments.results import Journal
+from lockstep.experiments.bench import ladder, timing
+from lockstep.experiments.experiment import Experiment, Group, Plan, Request, by_label, each
+from lockstep.experiments.ledger import provenance
 
 COLUMNS = ["quantity", "device", "size_bytes", "threads", "block", "amount", "unit", "wall_s"]
 MIB = 2**20
@@ -43,7 +44,7 @@ FMA_ARGUMENTS = [ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_float]
 
 
 @dataclass(frozen=True)
-class Group:
+class Ceiling(Group):
     """One ceiling at one size; threads are the CPU's."""
 
     quantity: str
@@ -52,7 +53,7 @@ class Group:
     threads: int
 
 
-def groups(scale: str, present: list[str]) -> Iterator[Group]:
+def groups(scale: str, present: list[str]) -> Iterator[Ceiling]:
     """Groups of each device: copies as large as its memory allows, then the rest."""
     for device in present:
         listed = device == "cuda" and not torch.cuda.is_available()  # for a prediction, where there is no GPU
@@ -60,14 +61,14 @@ def groups(scale: str, present: list[str]) -> Iterator[Group]:
         sizes = [size for size in SIZES[scale][device] if size <= MEMORY_SHARE * free]
         threads = sorted({1, provenance.core_count()}) if device == "cpu" else [1]
         for count in threads:
-            yield from (Group("copy", device, size, count) for size in sizes)
-            yield Group("fp32", device, None, count)
+            yield from (Ceiling("copy", device, size, count) for size in sizes)
+            yield Ceiling("fp32", device, None, count)
         if device == "cuda":
-            yield Group("launch", device, None, 1)
-            yield Group("graph-node", device, None, 1)
+            yield Ceiling("launch", device, None, 1)
+            yield Ceiling("graph-node", device, None, 1)
 
 
-def copy(group: Group) -> tuple[Callable[[], None], int]:
+def copy(group: Ceiling) -> tuple[Callable[[], None], int]:
     """A call that copies between two tensors, a slice to each thread, and the bytes it reads and writes."""
     source = torch.ones(group.size_bytes // 8, dtype=torch.float32, device=group.device)
     destination = torch.zeros_like(source)
@@ -85,7 +86,7 @@ def copy(group: Group) -> tuple[Callable[[], None], int]:
     return on_threads(copy_slice, list(pairs)), times * group.size_bytes
 
 
-def fp32(group: Group) -> tuple[Callable[[], None], int]:
+def fp32(group: Ceiling) -> tuple[Callable[[], None], int]:
     """A call of the fma chains in ceilings.cuh, and its floating-point operations: two per fma."""
     chains, rounds = CHAINS[group.device], ROUNDS[group.device]
     if group.device == "cuda":
@@ -122,13 +123,13 @@ def on_threads(work: Callable, arguments: list[tuple]) -> Callable[[], None]:
     threads = ThreadPoolExecutor(len(arguments))
 
     def run() -> None:
-        for finished in [threads.submit(work, *each) for each in arguments]:
+        for finished in [threads.submit(work, *one) for one in arguments]:
             finished.result()
 
     return run
 
 
-def launches(group: Group) -> tuple[Callable[[], None], int]:
+def launches(group: Ceiling) -> tuple[Callable[[], None], int]:
     """A call that launches an empty kernel LAUNCHES times from Python, as the port's step does."""
     kernel = cuda_kernel("nothing")
 
@@ -140,7 +141,7 @@ def launches(group: Group) -> tuple[Callable[[], None], int]:
     return run, LAUNCHES
 
 
-def graph_nodes(group: Group) -> tuple[Callable[[], None], int]:
+def graph_nodes(group: Ceiling) -> tuple[Callable[[], None], int]:
     """A call that replays a CUDA graph of LAUNCHES empty kernels."""
     kernel = cuda_kernel("nothing")
 
@@ -179,7 +180,7 @@ def captured(work: Callable[[], None], times: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def measure(group: Group, blocks: int) -> list[dict]:
+def measure(group: Ceiling, blocks: int) -> list[dict]:
     """The rows of one group, one per block."""
     run, amount = CEILINGS[group.quantity](group)
     synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
@@ -191,32 +192,19 @@ def measure(group: Group, blocks: int) -> list[dict]:
     ]
 
 
-def label(group: Group) -> str:
-    size = f" {group.size_bytes} bytes" if group.size_bytes else ""
-    return f"{group.quantity} {group.device}{size} threads={group.threads}"
+def plan(request: Request) -> Plan:
+    scale, devices = request.scale, request.devices
+    todo = by_label(groups(scale, devices))
+    return Plan(
+        todo,
+        each(lambda group: measure(group, BLOCKS[scale])),
+        config={"sizes": {device: SIZES[scale][device] for device in devices}, "devices": devices},
+        method=timing.method(BLOCKS[scale]),
+        seconds=dict.fromkeys(todo, ladder.SET_UP_S + timing.expected_s(BLOCKS[scale])),
+    )
 
 
-def predicted(scale: str, present: list[str]) -> list[tuple[str, float]]:
-    """Seconds that measuring each group takes by estimate, by label."""
-    return [(label(group), ladder.SET_UP_S + timing.expected_s(BLOCKS[scale])) for group in groups(scale, present)]
-
-
-def main() -> None:
-    options = command.parser("ceilings", __doc__.split("\n")[0], environment=False).parse_args()
-    present = command.devices(options.devices)
-    config = {"sizes": {device: SIZES[options.scale][device] for device in present}, "devices": present}
-    output = options.output or command.output_path("ceilings", None)
-    journal = Journal(output, COLUMNS, "ceilings", None, options.scale, config, options.commit)
-    todo, method = list(groups(options.scale, present)), timing.method(BLOCKS[options.scale])
-    with journal.leaving(list(map(label, todo)), method):
-        for group in command.progress([one for one in todo if label(one) not in journal], label, options.deadline):
-            journal.add(label(group), measure(group, BLOCKS[options.scale]))
-    frame = journal.frame()
-    journal.finish(method)
-    print(report(frame))
-
-
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """The median rate of every group, as lines to print."""
     keys = ["quantity", "device", "size_bytes", "threads", "unit"]
     groups = frame.assign(rate=frame["amount"] / frame["wall_s"]).groupby(keys, sort=False, dropna=False)
@@ -227,5 +215,4 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, needs="machine", predicted=True)

@@ -4,12 +4,11 @@ At full scale every build for both, at quick scale the builds that `envs.make` t
 tests compile all of them.
 """
 
-import sys
+import pandas as pd
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
-from lockstep.experiments import command, config
-from lockstep.experiments.results import Journal
+from lockstep.experiments.experiment import Experiment, Plan, Request, each
 
 DEFAULT = ("SameStep", "float32")  # autoreset mode and type
 COLUMNS = [
@@ -29,28 +28,35 @@ def builds(name: str, scale: str) -> dict[tuple[str, ...], str]:
     }
 
 
-def main() -> None:
-    arguments = command.parser("compilation", __doc__.split("\n")[0])
-    options = arguments.parse_args()
-    name = options.environment
-    config.load(name, options.scale)  # an environment that is not there is named
-    output = options.output or command.output_path("compilation", name)
-    todo = {"/".join(choices): (choices, text) for choices, text in builds(name, options.scale).items()}
-    asked = {"builds": list(todo)}
-    journal = Journal(output, COLUMNS, "compilation", name, options.scale, asked, options.commit)
-    for label in command.progress([label for label in todo if label not in journal], str, options.deadline):
-        (mode, dtype, obs, target), text = todo[label]
-        same = {"environment": name, "autoreset_mode": mode, "dtype": dtype, "obs": obs}
-        journal.add(label, [same | used for used in compile.resources(text, target)])
-    frame = journal.frame()
-    spilling = frame[(frame.spill_store_bytes > 0) | (frame.spill_load_bytes > 0)]
-    journal.finish(passed=spilling.empty)
-    for used in spilling.itertuples():
-        print(f"SPILLS {used.kernel} {used.autoreset_mode} {used.dtype} {used.obs} {used.target}")
-    if len(spilling):
-        sys.exit("compilation: kernels spill registers (above)")
-    print(f"{len(frame)} kernels compiled, none spills; at most {frame.registers.max()} registers")
+def plan(request: Request) -> Plan:
+    todo = {"/".join(choices): (choices, text) for choices, text in builds(request.environment, request.scale).items()}
+
+    def measure(build: tuple) -> list[dict]:
+        (mode, dtype, obs, target), text = build
+        same = {"environment": request.environment, "autoreset_mode": mode, "dtype": dtype, "obs": obs}
+        return [same | used for used in compile.resources(text, target)]
+
+    return Plan(todo, each(measure), config={"builds": list(todo)})
 
 
-if __name__ == "__main__":
-    command.run(main)
+def spilling(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[(frame.spill_store_bytes > 0) | (frame.spill_load_bytes > 0)]
+
+
+def report(frame: pd.DataFrame, *_) -> str:
+    """The kernels that spill, or one line that says that none does."""
+    found = spilling(frame).itertuples()
+    lines = [f"SPILLS {used.kernel} {used.autoreset_mode} {used.dtype} {used.obs} {used.target}" for used in found]
+    none = f"{len(frame)} kernels compiled, none spills; at most {frame.registers.max()} registers"
+    return "\n".join(lines or [none])
+
+
+EXPERIMENT = Experiment(
+    COLUMNS,
+    plan,
+    report,
+    verdict=lambda frame: spilling(frame).empty,
+    failure="kernels spill registers (above)",
+    needs="nothing",
+    timed=False,
+)

@@ -1,4 +1,4 @@
-"""The settings of an environment: experiments/<environment>.yaml, checked against schema.yaml."""
+"""The settings of an environment: experiments/<family>/<environment>.yaml, checked against the experiments' schemas."""
 
 import difflib
 import sys
@@ -10,6 +10,7 @@ import yaml
 from lockstep.experiments import SCALES, UserError
 
 FOLDER = Path(__file__).parent
+SCHEMA = ".schema.yaml"  # beside an experiment: what its section may hold
 RULES = {"type": "must be of type", "minimum": "must be at least", "exclusiveMinimum": "must be above"}
 
 
@@ -60,6 +61,24 @@ def thawed(value: object) -> object:
     return [thawed(item) for item in value] if isinstance(value, tuple) else value
 
 
+def files(folder: Path = FOLDER) -> dict[str, Path]:
+    """The settings file of every environment by its name: <family>/<environment>.yaml."""
+    return {file.stem: file for file in sorted(folder.glob("*/*.yaml")) if not file.name.endswith(SCHEMA)}
+
+
+def file_of(environment: str, folder: Path = FOLDER) -> Path:
+    """The settings file of an environment; ConfigError names the nearest there is."""
+    known = files(folder)
+    if environment not in known:
+        raise ConfigError(f"there is no experiments/*/{environment}.yaml{nearest(environment, list(known))}")
+    return known[environment]
+
+
+def shown(file: Path) -> str:
+    """A settings file as sentences name it."""
+    return f"experiments/{file.parent.name}/{file.name}"
+
+
 def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
     """The settings of an environment at a scale; ConfigError names file, key and what would be right.
 
@@ -68,12 +87,24 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
     """
     if scale not in SCALES:
         raise ConfigError(f"scale {scale!r} is not one of {', '.join(SCALES)}")
-    known = sorted(file.stem for file in folder.glob("*.yaml") if file.stem != "schema")
-    if environment not in known:
-        raise ConfigError(f"there is no experiments/{environment}.yaml{nearest(environment, known)}")
-    content = parse(folder / f"{environment}.yaml")
-    check(content, parse(folder / "schema.yaml"), f"experiments/{environment}.yaml")
+    file = file_of(environment, folder)
+    content = parse(file)
+    check(content, schema_of(file), shown(file))
     return Settings(at_scale(content, scale))
+
+
+def schema_of(file: Path) -> dict:
+    """What a settings file may hold: schema.yaml, and a section for each <experiment>.schema.yaml.
+
+    A family's own, beside the file, takes the place of a general one.
+    """
+    whole = parse(file.parents[1] / "schema.yaml")
+    for folder in (file.parents[1], file.parent):
+        for section in sorted(folder.glob(f"*{SCHEMA}")):
+            content = parse(section)
+            whole["$defs"] |= content.pop("$defs", {})
+            whole["properties"][section.name.removesuffix(SCHEMA)] = content
+    return whole
 
 
 def check_policy(environment: str, settings: Settings, outputs: int, inputs: int) -> None:
@@ -81,7 +112,7 @@ def check_policy(environment: str, settings: Settings, outputs: int, inputs: int
     policy = settings.throughput.get("fixed_policy")
     if policy is None:
         return
-    where = f"experiments/{environment}.yaml: throughput.fixed_policy"
+    where = f"{shown(file_of(environment))}: throughput.fixed_policy"
     rows = [len(row) for row in policy.weights]
     if rows != [inputs] * outputs:
         raise ConfigError(f"{where}.weights: {outputs} rows of {inputs} numbers are needed, found rows of {rows}")
@@ -93,7 +124,7 @@ def check_options(place: str, options: Mapping, port) -> None:
     """ConfigError unless the options are ones that batches of a port take: a preset, its own, its parameters.
 
     Args:
-        place: of the options, "experiments/cartpole.yaml: throughput.options".
+        place: of the options, "experiments/classic_control/cartpole.yaml: throughput.options".
         port: `envs.Port` of the environment.
     """
     parameters = {name: value for name, value in options.items() if name not in ("preset", *port.own_options)}
@@ -107,9 +138,9 @@ def parse(file: Path) -> object:
     try:
         return yaml.safe_load(file.read_text("utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"experiments/{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise ConfigError(f"{shown(file)} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"experiments/{file.name} is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{shown(file)} is no YAML: {' '.join(str(error).split())}") from error
 
 
 def check(content: object, schema: Mapping, name: str) -> None:
@@ -121,7 +152,7 @@ def check(content: object, schema: Mapping, name: str) -> None:
         print(f"{name} is used unchecked: jsonschema is not installed", file=sys.stderr)
         return
     if content is None:
-        raise ConfigError(f"{name} is empty; schema.yaml says what it may hold")
+        raise ConfigError(f"{name} is empty; {', '.join(schema['required'])} are missing")
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
         steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)

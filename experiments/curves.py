@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lockstep.experiments.statistics import summarise
+from lockstep.experiments.bench.statistics import summarise
+from lockstep.experiments.experiment import MEASURED, MISSING
 
 DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
-MEASURED, PUBLISHED, MISSING = "measured", "published", "not measured"
+PUBLISHED = "published"
 RUN = ["environment", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs", "minibatches"]
 RUN += ["hidden", "members"]
 PHASES = ("rollout", "advantage", "update")

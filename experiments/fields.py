@@ -14,8 +14,8 @@ import torch
 
 from lockstep import envs
 from lockstep.experiments import config, originals
+from lockstep.experiments.bench.rungs import random_actions
 from lockstep.experiments.config import ConfigError, Settings, nearest
-from lockstep.experiments.rungs import random_actions
 from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
 
 DTYPES = {"float32": 1e-5, "float64": 1e-10}  # and tolerances where the YAML has none
@@ -54,7 +54,7 @@ class Walk:
         self.name, self.seed, self.asked = name, settings.seed, settings.correctness
         self.port, self.module = envs.port(name), envs.original(name)
         self.options = dict(self.asked.get("options", {}))
-        where = f"experiments/{name}.yaml: correctness"
+        where = f"{config.shown(config.file_of(name))}: correctness"
         config.check_options(f"{where}.options", self.options, self.port)
         self.one = envs.make(name, 1, seed=self.seed, **self.options)
         self.one.reset()

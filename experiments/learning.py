@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
-from lockstep.experiments import UserError, command, config, curves, learning_workers, results, timing
+from lockstep.experiments import UserError, config, curves, learning_workers
+from lockstep.experiments.bench import timing
+from lockstep.experiments.experiment import MISSING, Experiment, Plan, Request, each
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
-from lockstep.experiments.results import Journal
 
 COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
 COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
@@ -176,7 +177,7 @@ def measure(group: Group, bench: Bench) -> list[dict]:
             warm_up(group, bench, settings)
             found = by_kind(group)(group, bench, settings)
     except NotMeasured as reason:
-        found = [{"status": results.MISSING, "reason": str(reason)}]
+        found = [{"status": MISSING, "reason": str(reason)}]
     return [about(group, bench, settings) | row for row in found]
 
 
@@ -312,17 +313,14 @@ def job(group: Group, bench: Bench, settings) -> Job:
     )
 
 
-def main() -> None:
-    options = command.parser("learning", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    recipe = recipe_of(name)
-    learning = config.at_scale(recipe["learning"], options.scale)
-    present = command.devices(options.devices)
-    todo = groups(learning, present)
+def plan(request: Request) -> Plan:
+    name, recipe = request.environment, recipe_of(request.environment)
+    learning = config.at_scale(recipe["learning"], request.scale)
+    todo = {label(group): group for group in groups(learning, request.devices)}
     from lockstep.agents import ppo
 
     try:
-        resolved = {label(group): dataclasses.asdict(ppo.config_of(name, **group.ppo)) for group in todo}
+        resolved = {named: dataclasses.asdict(ppo.config_of(name, **group.ppo)) for named, group in todo.items()}
     except ValueError as error:
         raise UserError(str(error)) from error
     import torch
@@ -330,22 +328,23 @@ def main() -> None:
     from lockstep import envs
     from lockstep.experiments.scoring import Scorer
 
-    agents = {agent: installed(agent) for agent in dict.fromkeys(group.agent for group in todo) if agent in PEERS}
-    asked = {"recipe": recipe, "ppo": resolved, "agents": agents, "asked": {"devices": present}, "seed": 0}
-    output = options.output or command.output_path("learning", name)
-    with Scorer() as scorer:  # first, because what follows may start CUDA, which no fork survives
-        journal = Journal(output, COLUMNS, "learning", name, options.scale, asked, options.commit)
-        common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
-        bench = Bench(name, envs.port(name).gymnasium_id, *common)
-        left = [group for group in todo if label(group) not in journal]
-        method = {"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"}
-        with journal.leaving(list(map(label, todo)), method):
-            for group in command.progress(left, label, options.deadline):
-                journal.add(label(group), measure(group, bench))
-    frame = journal.frame()
-    journal.finish(method)
-    print(curves.report(frame))
+    agents = {agent: installed(agent) for agent in sorted({group.agent for group in todo.values()}) if agent in PEERS}
+    scorer = request.stack.enter_context(Scorer())  # now, because what follows may start CUDA, which no fork survives
+    common = learning.get("solved"), learning.get("reference"), scorer, set(), torch.get_num_threads()
+    bench = Bench(name, envs.port(name).gymnasium_id, *common)
+    return Plan(
+        todo,
+        each(lambda group: measure(group, bench)),
+        config={
+            "recipe": recipe,
+            "ppo": resolved,
+            "agents": agents,
+            "asked": {"devices": request.devices},
+            "seed": 0,
+        },
+        conditions={"agents": agents},
+        method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, lambda frame, *_: curves.report(frame), in_pieces=True, needs="recipe")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lockstep import envs
-from lockstep.experiments import provenance
+from lockstep.experiments.ledger import provenance
 
 PARTS = 4  # of a task for each core, so that no core waits long for the last one
 

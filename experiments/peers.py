@@ -4,29 +4,33 @@ Each peer (peer_workers/) runs in a process of its own, one after the other, und
 actions, the peer's own resets, live steps only. A peer that cannot run has a row that says why.
 """
 
+import argparse
 import contextlib
+import functools
 import itertools
 import json
 import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from lockstep.experiments import ROOT, UserError, command, config, peer_workers, provenance, results, timing
+from lockstep.experiments import ROOT, UserError, command, peer_workers
+from lockstep.experiments.bench import timing
+from lockstep.experiments.bench.statistics import Ratio, ratio, summarise, with_rates
+from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request
+from lockstep.experiments.ledger import provenance
 from lockstep.experiments.peer_workers import Group, Task
-from lockstep.experiments.results import Journal
-from lockstep.experiments.statistics import Ratio, ratio, summarise, with_rates
 
 KEY = ["environment", "peer", "mode", "num_envs", "threads", "fused_steps"]
 ABOUT = ["version", "how", "dtype", "differences", "status", "reason", "live_share", "first_call_s"]
 COLUMNS = [*KEY, *ABOUT, "block", "steps", "wall_s", "cpu_s"]
-MEASURED = "measured"
 OURS = "Lockstep"
 TARGET_SIZE = 8192  # where rates are compared
 SIZES = {"quick": [TARGET_SIZE], "full": [1, 64, 1024, TARGET_SIZE, 65536]}
@@ -43,6 +47,13 @@ class Wanted(NamedTuple):
     peer: str
     group: Group
     blocks: int
+
+
+class Missing(NamedTuple):
+    """A peer of which nothing can be measured."""
+
+    peer: str
+    reason: str
 
 
 def wanted(peer: str, scale: str) -> list[Wanted]:
@@ -170,7 +181,7 @@ def rows(one: Wanted, answer: dict, task: Task) -> list[dict]:
     """The rows of a group: one per block, or one that says why there are none."""
     same = about(one.peer, task) | asdict(one.group)
     if "reason" in answer:
-        return [same | {"status": results.MISSING, "reason": answer["reason"]}]
+        return [same | {"status": MISSING, "reason": answer["reason"]}]
     same |= {"status": MEASURED} | {name: answer[name] for name in ("how", "dtype", "live_share", "first_call_s")}
     timed = [dict(zip(timing.Block._fields, block, strict=True)) for block in answer["blocks"]]
     return [same | {"block": number} | block for number, block in enumerate(timed)]
@@ -230,7 +241,7 @@ def against_the_fastest(frame: pd.DataFrame) -> tuple[dict, Ratio] | None:
     return (fastest, found) if found else None
 
 
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """The rates of every group and what the port makes of them, as lines to print."""
     lines = ["million live steps per second [95 % interval], per CPU-second, times the port"]
     for row in summary(frame).itertuples():
@@ -253,37 +264,46 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    arguments = command.parser("peers", __doc__.split("\n")[0])
+def options(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("--peers", nargs="+", help="default: all that can run here")
-    options = arguments.parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
-    if "cpu" not in command.devices(options.devices):
+
+
+def plan(request: Request) -> Plan:
+    asked, name, seed, scale = request.options, request.environment, request.settings.seed, request.scale
+    if "cpu" not in request.devices:
         raise UserError("--devices cuda: peers are compared on the cpu; leave the option out")
-    whole = command.output_path("peers", name)
-    if options.peers and not options.output:
+    if asked.peers and not asked.output:
+        whole = command.output_path("peers", name)
         raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
     from lockstep import envs  # here, because the paper reads peers.csv without torch
 
-    task = Task(name, envs.port(name).gymnasium_id, settings.seed)
-    chosen = command.chosen("peer", peer_workers.names(), options.peers)
+    task = Task(name, envs.port(name).gymnasium_id, seed)
+    chosen = command.chosen("peer", peer_workers.names(), asked.peers)
     reasons = {peer: why_not(peer, task) for peer in chosen}
     described = {peer: reason or peer_workers.versions(peer) for peer, reason in reasons.items()}
-    asked = {"seed": settings.seed, "sizes": SIZES[options.scale], "target_size": TARGET_SIZE, "peers": described}
-    journal = Journal(options.output or whole, COLUMNS, "peers", name, options.scale, asked, options.commit)
-    todo = [one for peer in chosen if not reasons[peer] for one in wanted(peer, options.scale)]
-    todo = [one for one in todo if label(one) not in journal]
-    for one, answer in zip(command.progress(todo, label, options.deadline), answers(todo, task), strict=True):
-        journal.add(label(one), rows(one, answer, task))
-    for peer, reason in reasons.items():
-        if reason and peer not in journal:
-            journal.add(peer, [about(peer, task) | {"status": results.MISSING, "reason": reason}])
-    frame = journal.frame()
+    todo = {label(one): one for peer in chosen if not reasons[peer] for one in wanted(peer, scale)}
     elsewhere = {"blocks_elsewhere": BLOCKS_ELSEWHERE, "order": "one peer after the other, each in its own process"}
-    journal.finish(timing.method(BLOCKS[options.scale]) | elsewhere)
-    print(report(frame))
+    return Plan(
+        todo | {peer: Missing(peer, reason) for peer, reason in reasons.items() if reason},
+        functools.partial(asking, task),
+        config={"seed": seed, "sizes": SIZES[scale], "target_size": TARGET_SIZE, "peers": described},
+        method=timing.method(BLOCKS[scale]) | elsewhere,
+        conditions={"peers": described},
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+@contextmanager
+def asking(task: Task, left: Sequence[Wanted | Missing]) -> Iterator[Callable[[Wanted | Missing], list[dict]]]:
+    """Rows of one group after the other, in the order of those left; a peer's process lasts as long as it has some."""
+    answer = answers([one for one in left if isinstance(one, Wanted)], task)
+
+    def measure(one: Wanted | Missing) -> list[dict]:
+        if isinstance(one, Missing):
+            return [about(one.peer, task) | {"status": MISSING, "reason": one.reason}]
+        return rows(one, next(answer), task)
+
+    with contextlib.closing(answer):
+        yield measure
+
+
+EXPERIMENT = Experiment(COLUMNS, plan, report, options=options, needs="peers")

@@ -19,16 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lockstep.experiments import ROOT, SCALES, UserError, command, config, peer_workers, provenance, sources
-from lockstep.experiments.checksums import SUMS, discard, is_signed, sign
-
-OF_THE_MACHINE = ("ceilings",)
-OF_AN_ENVIRONMENT = ("compilation", "correctness", "throughput")
-WITH_A_SECTION = ("transfer", "scaling", "breakdown", "offloading")  # of an environment whose YAML has the section
-WITH_A_RECIPE = ("learning",)  # of an environment whose recipe in agents/recipes/ has that section
-WITH_PEERS = ("peers",)  # of environments that Gymnasium has, where at least one peer is installed
-AGAINST_ORIGINALS = ("correctness",)  # nothing of it can run without the library of the originals
-EVERY = [*OF_THE_MACHINE, *OF_AN_ENVIRONMENT, *WITH_A_SECTION, *WITH_A_RECIPE, *WITH_PEERS]
+from lockstep.experiments import ROOT, SCALES, UserError, catalogue, command, config
+from lockstep.experiments.ledger import fingerprint, provenance, results
+from lockstep.experiments.ledger.checksums import SUMS, discard, is_signed, sign
 
 
 def main() -> None:
@@ -49,7 +42,7 @@ def main() -> None:
     if options.headline:
         steps = headline(environments, present)
     else:
-        steps = every_step(options.experiments or EVERY, environments)
+        steps = every_step(options.experiments or list(catalogue.experiments()), environments)
     if options.dry_run:
         print("\n".join(listing(steps, options.scale, present, options.minutes)))
         return
@@ -71,9 +64,9 @@ def every_step(experiments: Sequence[str], environments: Sequence[str]) -> list[
     """All that the environments take part in; says of the rest why not."""
     steps = []
     for experiment in experiments:
-        for environment in [None] if experiment in OF_THE_MACHINE else environments:
-            if environment and experiment not in experiments_of(environment):
-                print(f"{experiment} {environment}: left out, {why_not(experiment, environment)}")
+        for environment in [None] if catalogue.experiments()[experiment].needs == "machine" else environments:
+            if reason := environment and catalogue.why_not(experiment, environment):
+                print(f"{experiment} {environment}: left out, {reason}")
             else:
                 steps.append(Step(experiment, environment))
     return steps
@@ -86,23 +79,20 @@ def headline(environments: Sequence[str], present: Sequence[str]) -> list[Step]:
 
 def groups_of(step: Step, scale: str, present: list[str]) -> list[tuple[str, float]] | None:
     """The groups of a step with the seconds that each takes by estimate; None where there is none beforehand."""
-    from lockstep.experiments import ceilings, throughput  # here, because whoever verifies a folder needs no torch
-
-    if step.experiment == "ceilings":
-        return ceilings.predicted(scale, present)
-    if step.experiment != "throughput":
+    if not catalogue.experiments()[step.experiment].predicted:
         return None
-    settings = config.load(step.environment, scale)
-    with contextlib.redirect_stdout(io.StringIO()):  # of rungs that are left out it is told when measuring
-        found = throughput.planned(step.environment, settings, present)
-    devices = [step.headline] if step.headline else present
-    found = throughput.in_order(found, settings, devices, headline_only=step.headline is not None)
-    return throughput.predicted(step.environment, settings, found)
+    from lockstep.experiments import run  # here, because whoever verifies a folder needs no torch
+
+    headline = ["--headline", "--devices", step.headline] if step.headline else []
+    words = [step.experiment, *([step.environment] if step.environment else []), "--scale", scale, *headline]
+    options = run.parser(step.experiment).parse_args(words)
+    with contextlib.redirect_stdout(io.StringIO()):  # of what is left out it is told when measuring
+        return list(run.planned(step.experiment, options, present).seconds.items())
 
 
 def listing(steps: Sequence[Step], scale: str, present: list[str], minutes: float) -> list[str]:
     """Lines that tell what would be measured, in order, cut into pieces of so many minutes as measuring would be."""
-    from lockstep.experiments.ladder import START_S
+    from lockstep.experiments.bench.ladder import START_S
 
     lines, pieces, spent_s = [], 1, 0.0
     for step in steps:
@@ -125,48 +115,13 @@ def name_of(step: Step) -> str:
     return f"{step.experiment} {step.environment or ''}".strip()
 
 
-def experiments_of(environment: str) -> list[str]:
-    """The experiments that an environment takes part in: by its YAML's sections, its recipe, the peers installed."""
-    sections = config.parse(config.FOLDER / f"{environment}.yaml")
-    asked = [experiment for experiment in WITH_A_SECTION if experiment in sections]
-    asked += [experiment for experiment in WITH_A_RECIPE if experiment in sections_of_recipe(environment)]
-    peers = WITH_PEERS if sources.in_gymnasium(environment) and peer_workers.installed() else ()
-    return [*OF_AN_ENVIRONMENT, *asked, *peers]
-
-
-def recipe_of(environment: str) -> Path:
-    return ROOT / "agents" / "recipes" / f"{environment}.yaml"
-
-
-def sections_of_recipe(environment: str) -> list[str]:
-    """The sections of its recipe, none where there is no recipe."""
-    file = recipe_of(environment)
-    return re.findall(r"^(\w+):", file.read_text(), re.MULTILINE) if file.exists() else []
-
-
-def why_not(experiment: str, environment: str) -> str:
-    """Why an environment takes no part in an experiment."""
-    if experiment in WITH_PEERS and not sources.in_gymnasium(environment):
-        return "no peer has such an environment"
-    if experiment in WITH_PEERS:
-        return "no peer is installed; make peers installs them"
-    if experiment in WITH_A_RECIPE:
-        file = recipe_of(environment)
-        return (
-            f"{file.relative_to(ROOT)} has no such section"
-            if file.exists()
-            else f"there is no {file.relative_to(ROOT)}"
-        )
-    return f"experiments/{environment}.yaml has no such section"
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lockstep.experiments.record", description=__doc__.split("\n")[0])
     parser.add_argument("--machine", type=machine_name, required=True, help="for example xeon-2core")
     parser.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     parser.add_argument("--environments", nargs="+", help="default: all")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--experiments", nargs="+", choices=EVERY, help="default: all")
+    which.add_argument("--experiments", nargs="+", choices=catalogue.experiments(), help="default: all")
     which.add_argument(
         "--headline", action="store_true", help="only the throughput that targets name; a later run does the rest"
     )
@@ -213,7 +168,7 @@ def run(
     step = Step(experiment, environment, headline)
     output = folder / (environment or "") / f"{experiment}.csv"
     files = [output, output.with_suffix(".json")]
-    library = library_of(environment) if experiment in AGAINST_ORIGINALS else None
+    library = library_of(environment) if catalogue.experiments()[experiment].originals else None
     if library and importlib.util.find_spec(library.lower()) is None:
         print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
         return False
@@ -231,12 +186,12 @@ def run(
     left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise command.OutOfTime(f"{name_of(step)} is next")
-    program = [sys.executable, "-m", f"lockstep.experiments.{experiment}", *([environment] if environment else [])]
+    program = [sys.executable, "-m", "lockstep.experiments.run", experiment, *([environment] if environment else [])]
     program += ["--scale", scale, "--output", str(output.resolve())]
     program += ["--headline", "--devices", headline] if headline else []
     program += ["--commit", commit] if commit else []
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
-    program += ["--strict-minutes"] if begun and left_s < math.inf and experiment == "throughput" else []
+    program += ["--strict-minutes"] if begun and left_s < math.inf else []
     print(name_of(step), flush=True)
     if not ((current and missing) or is_signed(folder, files)):  # such a piece is gone on from
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
@@ -295,10 +250,12 @@ def keep_larger_scale(output: Path, described: dict, scale: str) -> None:
 
 
 def is_current(described: dict, experiment: str, environment: str | None, scale: str) -> bool:
-    """Tells of a result that it is of this scale, this machine and the files as they are now."""
+    """Tells of a result that it is of this scale, this machine, and the code and settings as they are now."""
     return (
         described.get("scale") in (scale, None)
-        and described.get("sources") == provenance.hashes(sources.of(f"lockstep.experiments.{experiment}", environment))
+        and "sources" in described
+        and results.is_of_the_present_code(described | {"scale": scale})
+        and described.get("section") in (fingerprint.section_of(experiment, environment, scale), None)
         and described.get("machine") == provenance.machine()
         and described.get("passed") is not False
     )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from lockstep.agents import evaluation, ppo
-from lockstep.experiments import provenance
+from lockstep.experiments.ledger import provenance
 
 SEED_OF_SAMPLES = 1
 

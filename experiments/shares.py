@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from lockstep.experiments.statistics import summarise
+from lockstep.experiments.bench.statistics import summarise
 
 PARTS = ("up", "policy", "down", "step")  # of one round of a real loop, in this order
 CLOSURE = 0.03  # the parts' sum may differ from the loop by this share

@@ -1,5 +1,6 @@
 """Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
 
+import argparse
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -7,11 +8,13 @@ from dataclasses import asdict, fields
 import pandas as pd
 
 from lockstep import envs
-from lockstep.experiments import UserError, block_rungs, command, config, ladder, provenance, rungs, timing
+from lockstep.experiments import UserError, command, config
+from lockstep.experiments.bench import block_rungs, ladder, rungs, timing
+from lockstep.experiments.bench.ladder import Group, Rung
+from lockstep.experiments.bench.statistics import fitting, targets, throughput_summary
 from lockstep.experiments.config import Settings
-from lockstep.experiments.ladder import Group, Rung
-from lockstep.experiments.results import Journal
-from lockstep.experiments.statistics import fitting, targets, throughput_summary
+from lockstep.experiments.experiment import Experiment, LeftOut, Plan, Request, by_label, each
+from lockstep.experiments.ledger import provenance
 
 COLUMNS = [
     *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
@@ -83,7 +86,7 @@ def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tu
         compiled.add(group.rung)
         compiling_s = ladder.COMPILE_S[group.device] if first else 0.0
         timed_s = timing.expected_s(settings.throughput.blocks)
-        found.append((label(group), rungs_of.set_up_s(group) + compiling_s + timed_s))
+        found.append((group.label, rungs_of.set_up_s(group) + compiling_s + timed_s))
     return found
 
 
@@ -95,7 +98,7 @@ def ladder_of(name: str):
 def check(name: str, settings: Settings) -> None:
     """ConfigError where the YAML does not fit the environment: options, rungs, policies, observations."""
     port, known, scale = envs.port(name), ladder_of(name).RUNGS, settings.throughput
-    where = f"experiments/{name}.yaml: throughput"
+    where = f"{config.shown(config.file_of(name))}: throughput"
     config.check_options(f"{where}.options", scale.get("options", {}), port)
     if "fixed_policy" in scale:
         config.check_policy(name, settings, *port.policy_shape)
@@ -132,12 +135,6 @@ def too_large(name: str, group: Group, settings: Settings) -> str | None:
     return ladder.too_large(rungs_of.memory_needed(name, group, settings))
 
 
-def label(group: Group) -> str:
-    """One line that tells a group, or a summary's row of it, from every other."""
-    fused = f" K={group.fused_steps}" if group.fused_steps > 1 else ""
-    return f"{group.rung} B={group.num_envs} threads={group.threads}{fused} {group.policy} {group.obs}"
-
-
 def report(frame: pd.DataFrame, settings: Settings, missing: Sequence[Mapping] = ()) -> str:
     """The rates of every group, and the environment's targets beside what was reached, as lines to print.
 
@@ -146,7 +143,7 @@ def report(frame: pd.DataFrame, settings: Settings, missing: Sequence[Mapping] =
     lines = ["million steps per second [95 % interval], and per CPU-second"]
     for row in throughput_summary(frame).itertuples():
         rates = [value / 1e6 for value in (row.rate, row.rate_low, row.rate_high, row.cpu_rate)]
-        lines.append("  {:60} {:11.4f} [{:.4f}, {:.4f}] {:11.4f}".format(label(row), *rates))
+        lines.append("  {:60} {:11.4f} [{:.4f}, {:.4f}] {:11.4f}".format(Group.of(row).label, *rates))
     lines.append("figures to reach [95 % interval]")
     for row in targets(frame, settings.throughput.get("targets", ()), missing).itertuples():
         value = f" {row.value:,.5g} [{row.low:,.5g}, {row.high:,.5g}]" if row.value == row.value else ""
@@ -154,67 +151,47 @@ def report(frame: pd.DataFrame, settings: Settings, missing: Sequence[Mapping] =
     return "\n".join(lines)
 
 
-def main() -> None:
-    arguments = command.parser("throughput", __doc__.split("\n")[0])
+def options(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("--rungs", nargs="+", help="default: all that can run here")
     arguments.add_argument(
         "--headline", action="store_true", help="only what the targets name; a run without this option does the rest"
     )
-    arguments.add_argument(
-        "--strict-minutes",
-        action="store_true",
-        help=f"do not begin the first group either if it is predicted to end {command.GRACE_S:.0f} s after --minutes",
-    )
-    options = arguments.parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
+
+
+def plan(request: Request) -> Plan:
+    name, settings, asked = request.environment, request.settings, request.options
     check(name, settings)
-    present = command.devices(options.devices)
-    if options.headline and options.rungs:
+    if asked.headline and asked.rungs:
         raise UserError("--headline chooses the rungs itself; leave --rungs out")
-    whole = command.output_path("throughput", name)
-    if options.rungs and not options.output:
+    if asked.rungs and not asked.output:
+        whole = command.output_path("throughput", name)
         raise UserError(f"--rungs measures a part; say where with --output, since {whole} is for whole runs")
     # The headline's groups are a part of a run on all devices, whichever of them are measured now.
-    of_the_run = command.devices(None) if options.headline else present
-    todo = planned(name, settings, of_the_run, options.rungs)
-    chosen = in_order(todo, settings, present, options.headline)
-    if not chosen:
-        raise UserError("nothing was measured: no rung that was asked for can run here")
-    asked = {"devices": of_the_run, "rungs": options.rungs}
-    journal = Journal(
-        options.output or whole,
-        COLUMNS,
-        "throughput",
-        name,
-        options.scale,
-        settings.plain() | {"asked": asked},
-        options.commit,
+    devices = request.present if asked.headline else request.devices
+    todo = planned(name, settings, devices, asked.rungs)
+    order = in_order(todo, settings, request.devices, asked.headline)
+
+    def measured(group: Group) -> list[dict]:
+        if reason := too_large(name, group, settings):
+            raise LeftOut(reason)
+        return measure(name, group, settings)
+
+    return Plan(
+        by_label(todo),
+        each(measured),
+        config=settings.plain() | {"asked": {"devices": devices, "rungs": asked.rungs}},
+        method=timing.method(settings.throughput.blocks),
+        order=[group.label for group in order],
+        seconds=dict(predicted(name, settings, order)),
     )
 
-    left = [one for one in chosen if label(one) not in journal]
-    seconds, measured = dict(predicted(name, settings, left)), False
 
-    def predicted_s(group: Group) -> float:
-        """Of a group that may wait; where nothing is measured yet, one that always waited would never be."""
-        return seconds[label(group)] if measured or options.strict_minutes else 0.0
-
-    method, whole_run = timing.method(settings.throughput.blocks), {label(one): asdict(one) for one in todo}
-    with journal.leaving(whole_run, method):
-        for group in command.progress(left, label, options.deadline, predicted_s):
-            reason = too_large(name, group, settings)
-            if reason:
-                print(f"{label(group)}: left out, {reason}")
-                del whole_run[label(group)]
-            else:
-                journal.add(label(group), measure(name, group, settings))
-                measured = True
-    if not journal.groups:
-        raise UserError("nothing was measured: no rung that was asked for can run here")
-    frame = journal.frame()
-    journal.finish(method, planned=whole_run)
-    print(report(frame, settings, [about for name, about in whole_run.items() if name not in journal]))
-
-
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(
+    COLUMNS,
+    plan,
+    report,
+    in_pieces=True,
+    options=options,
+    predicted=True,
+    choices=("num_envs", "fused_steps", "rungs", "targets"),
+)

@@ -18,9 +18,10 @@ import pandas as pd
 import torch
 
 from lockstep import envs
-from lockstep.experiments import UserError, command, config, rungs, shares, timing
+from lockstep.experiments import shares
+from lockstep.experiments.bench import rungs, timing
 from lockstep.experiments.config import Settings
-from lockstep.experiments.results import Journal
+from lockstep.experiments.experiment import Experiment, Group, Plan, Request, by_label, each
 from lockstep.experiments.shares import CLOSURE, NEEDS_GPU, PARTS
 
 COLUMNS = [
@@ -34,7 +35,7 @@ COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies be
 
 
 @dataclass(frozen=True)
-class Group:
+class Loop(Group):
     """One measurement: a loop, or a part of the note's procedure, at one size; or the copies in a loop."""
 
     loop: str  # note | real | resident
@@ -45,23 +46,23 @@ class Group:
     counted: bool = False  # count the copies between host and device instead of timing
 
 
-def groups(name: str, settings: Settings, present: list[str]) -> list[Group]:
+def groups(name: str, settings: Settings, present: list[str]) -> list[Loop]:
     """What to measure with the policy on each device present, smallest batch first."""
     sources = [source for source in SOURCES if not rungs.RUNGS[source].missing(name, settings)]
     memories = ("pageable", "pinned")
     timed, counted = [], []
     for num_envs in sorted(settings.transfer.num_envs):
-        timed += [Group("note", source, "cpu", "none", num_envs) for source in sources]
-        timed.append(Group("note", "copy", "cpu", "pageable", num_envs))
+        timed += [Loop("note", source, "cpu", "none", num_envs) for source in sources]
+        timed.append(Loop("note", "copy", "cpu", "pageable", num_envs))
         if "cpu" in present:
-            timed += [Group("real", source, "cpu", "none", num_envs) for source in sources if source != "port-cpu"]
-            timed.append(Group("resident", "port-cpu", "cpu", "none", num_envs))
+            timed += [Loop("real", source, "cpu", "none", num_envs) for source in sources if source != "port-cpu"]
+            timed.append(Loop("resident", "port-cpu", "cpu", "none", num_envs))
         if "cuda" in present:
-            timed += [Group("note", "copy", "cuda", memory, num_envs) for memory in memories]
-            loops = [Group("real", source, "cuda", memory, num_envs) for source in sources for memory in memories]
-            loops.append(Group("resident", "port-cuda-graph", "cuda", "none", num_envs))
+            timed += [Loop("note", "copy", "cuda", memory, num_envs) for memory in memories]
+            loops = [Loop("real", source, "cuda", memory, num_envs) for source in sources for memory in memories]
+            loops.append(Loop("resident", "port-cuda-graph", "cuda", "none", num_envs))
             timed += loops
-            counted += [Group(**{**asdict(loop), "counted": True}) for loop in loops]
+            counted += [Loop(**{**asdict(loop), "counted": True}) for loop in loops]
     return timed + counted  # counting last: a profiler may slow down what runs after it
 
 
@@ -133,7 +134,7 @@ class Round:
 
 
 @contextmanager
-def loop(name: str, group: Group, settings: Settings) -> Iterator[Round]:
+def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
     """A real loop, or the resident one of the CPU."""
     choose = policy(name, group.device, settings.seed)
     with SOURCES[group.source](name, group.num_envs, settings.seed) as source:
@@ -156,7 +157,7 @@ def one_memory(source: Source, choose: Callable) -> Round:
     return Round(run, parts, source.threads, {})
 
 
-def two_memories(source: Source, choose: Callable, group: Group) -> Round:
+def two_memories(source: Source, choose: Callable, group: Loop) -> Round:
     """The environment on the CPU, the policy on the GPU.
 
     The device's own clock ends `up` and `policy`; the host's ends `down`, when the actions have arrived, and `step`.
@@ -205,7 +206,7 @@ def two_memories(source: Source, choose: Callable, group: Group) -> Round:
 
 
 @contextmanager
-def graph(name: str, group: Group, settings: Settings) -> Iterator[tuple[Callable[[], None], int]]:
+def graph(name: str, group: Loop, settings: Settings) -> Iterator[tuple[Callable[[], None], int]]:
     """The resident loop of the GPU: a call that replays policy and step so many times, and how many times."""
     env, steps = (
         envs.make(name, group.num_envs, device="cuda", seed=settings.seed),
@@ -269,14 +270,14 @@ def row(part: str, block: int, calls: int, **found) -> dict:
     return {**empty, "part": part, "block": block, "calls": calls, **found}
 
 
-def note_step(name: str, group: Group, settings: Settings) -> list[dict]:
+def note_step(name: str, group: Loop, settings: Settings) -> list[dict]:
     """The environment's step alone, its actions random and drawn beforehand."""
     with SOURCES[group.source](name, group.num_envs, settings.seed) as source:
         actions = itertools.cycle(source.actions)
         return timed("step", lambda: source.step(next(actions)), settings.transfer.blocks, threads=source.threads)
 
 
-def note_copies(name: str, group: Group, settings: Settings) -> list[dict]:
+def note_copies(name: str, group: Loop, settings: Settings) -> list[dict]:
     """A copy of the observations to the GPU and one back, each followed by a synchronisation, as in the note.
 
     On the CPU one copy to another place in its memory, which is neither.
@@ -301,7 +302,7 @@ def note_copies(name: str, group: Group, settings: Settings) -> list[dict]:
     return [line for part, run in parts.items() for line in timed(part, run, blocks, bytes=near.nbytes)]
 
 
-def count(name: str, group: Group, settings: Settings) -> list[dict]:
+def count(name: str, group: Loop, settings: Settings) -> list[dict]:
     """One row: how often a loop copied between host and device."""
     if group.loop == "resident":
         with graph(name, group, settings) as (replay, steps):
@@ -331,7 +332,7 @@ def copies_in(run: Callable[[], None]) -> int | None:
     return sum(name.startswith(COPIES) for name in names) if names else None
 
 
-def measure(name: str, group: Group, settings: Settings) -> list[dict]:
+def measure(name: str, group: Loop, settings: Settings) -> list[dict]:
     """The rows of one group, one per part and block."""
     torch.set_num_threads(1)  # its waiting threads spin, which a machine that does anything else pays for dearly
     blocks = settings.transfer.blocks
@@ -349,14 +350,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     return [same | line for line in rows]
 
 
-def label(group: Group) -> str:
-    """One line that tells a group from every other."""
-    memory = "" if group.memory == "none" else f" {group.memory}"
-    what = "copies of " if group.counted else ""
-    return f"{what}{group.loop} {group.source} {group.device}{memory} B={group.num_envs}"
-
-
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """Every loop with its parts, and what this machine cannot tell, as lines to print."""
     lines = ["microseconds per batched step; share of up and down in it"]
     summary = shares.transfer_summary(frame)
@@ -379,24 +373,18 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    options = command.parser("transfer", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
-    if "transfer" not in settings:
-        raise UserError(f"experiments/{name}.yaml has no section transfer, which says the sizes to measure")
-    present = command.devices(options.devices)
-    asked = settings.plain() | {"asked": {"devices": present}}
-    output = options.output or command.output_path("transfer", name)
-    journal = Journal(output, COLUMNS, "transfer", name, options.scale, asked, options.commit)
-    waiting = [group for group in groups(name, settings, present) if label(group) not in journal]
-    for group in command.progress(waiting, label, options.deadline):
-        journal.add(label(group), measure(name, group, settings))
-    frame = journal.frame()
-    method = timing.method(settings.transfer.blocks) | {"min_block_s": MIN_BLOCK_S}
-    journal.finish(method, passed=shares.closes(shares.transfer_summary(frame)))
-    print(report(frame))
+def plan(request: Request) -> Plan:
+    name, settings = request.environment, request.settings
+    return Plan(
+        by_label(groups(name, settings, request.devices)),
+        each(lambda group: measure(name, group, settings)),
+        config=request.asked(),
+        method=timing.method(settings.transfer.blocks) | {"min_block_s": MIN_BLOCK_S},
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+def closes(frame: pd.DataFrame) -> bool:
+    return shares.closes(shares.transfer_summary(frame))
+
+
+EXPERIMENT = Experiment(COLUMNS, plan, report, verdict=closes, choices=("num_envs",))

@@ -1,11 +1,11 @@
 """Verdicts on comparisons: the rows of correctness.csv, the same for every environment."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from lockstep.experiments.statistics import ks_two_sample, mean_difference
+from lockstep.experiments.bench.statistics import ks_two_sample, mean_difference
 
 COLUMNS = [
     *("environment", "level", "pair", "device", "dtype", "quantity", "cases", "error", "tolerance"),
@@ -46,10 +46,3 @@ def alike(place: tuple, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict
     p = ks_two_sample(ours, theirs)
     found = {"value": difference, "low": low, "high": high, "p_value": p}
     return row(place, f"{name}: difference of means", len(ours), bool(low <= 0 <= high and p > LEAST_P), **found)
-
-
-def report(rows: list[Mapping]) -> str:
-    """The comparisons that failed, or one line that says that none did."""
-    failed = [found for found in rows if found["passed"] is False]
-    lines = [f"FAILED {f['level']} {f['pair']} {f['device']} {f['dtype']} {f['quantity']}" for f in failed]
-    return "\n".join(lines or [f"all {len(rows)} comparisons passed"])

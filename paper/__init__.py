@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.experiments import ROOT, UserError, record, results
-from lockstep.experiments.results import Dataset
+from lockstep.experiments import ROOT, UserError, catalogue, config
+from lockstep.experiments.experiment import MISSING
+from lockstep.experiments.ledger import results
+from lockstep.experiments.ledger.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
-NOT_MEASURED = results.MISSING
+NOT_MEASURED = MISSING
 # What the paper reads of a provenance.
 KEYS = [
     "environment",
@@ -96,13 +98,13 @@ def rung_order(name: str) -> int:
 
 def environments(root: Path = ROOT) -> list[str]:
     """Environments that have a YAML in experiments/, by name."""
-    return sorted(path.stem for path in (root / "experiments").glob("*.yaml") if path.stem != "schema")
+    return sorted(config.files(root / "experiments"))
 
 
 @functools.cache  # tables ask for every row, and each answer parses YAML
 def experiments_of(environment: str) -> tuple[str, ...]:
     """The experiments that an environment takes part in."""
-    return tuple(record.experiments_of(environment))
+    return tuple(catalogue.experiments_of(environment))
 
 
 def once(summary: Callable) -> Callable:
@@ -128,7 +130,7 @@ def load(root: Path = ROOT) -> list[Dataset]:
     Raises ChecksumError for a recorded file that was edited, UserError for one whose provenance is missing or
     lacks what the paper reads.
     """
-    known = {(None, experiment) for experiment in record.OF_THE_MACHINE}
+    known = {(None, experiment) for experiment in catalogue.of_the_machine()}
     for folder in [root / "results", *(root / "results" / "recorded").glob("*/")]:
         # What runs also leave there: tables without provenance, and the partial files of a run that goes on.
         results_of = (path for path in folder.glob("*/*.csv") if path.with_suffix(".json").exists())

@@ -28,7 +28,7 @@ from traitlets.config import Config
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
-from lockstep.experiments.results import write_whole
+from lockstep.experiments.ledger.results import write_whole
 from lockstep.paper import families
 
 FOLDER = Path(__file__).parent

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from lockstep.experiments import ROOT, sources
+from lockstep.experiments import ROOT
+from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
 

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import results, statistics
+from lockstep.experiments.bench import statistics
+from lockstep.experiments.ledger import results
 from lockstep.paper import families, typeset
 
 NAN = float("nan")

@@ -96,7 +96,7 @@ def require(true: object, otherwise: str) -> None:
 @probe(steps=False)
 def versions(device: str) -> str:
     """Python, libraries, compilers, driver and GPU, and which libraries of the tests cannot be imported, and why."""
-    from lockstep.experiments import provenance
+    from lockstep.experiments.ledger import provenance
 
     machine = provenance.machine()
     found = [f"{name} {version}" for name, version in provenance.packages().items()]
@@ -568,7 +568,7 @@ def compact(device: str) -> str:
 
 def replay(form: Callable, name: str, num_envs: int, device: str) -> tuple[Callable[[], None], int]:
     """A call of a graph of random steps, and how many steps it makes."""
-    from lockstep.experiments import rungs
+    from lockstep.experiments.bench import rungs
 
     env = form(num_envs=num_envs, device=device, obs="view" if envs.port(name).observes_state else "copy")
     env.reset(seed=0)

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lockstep.experiments import provenance
+from lockstep.experiments.ledger import provenance
 from tests import smoke
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ import torch
 
 from lockstep.agents import config as configuration
 from lockstep.agents import evaluation, ppo, training
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import CHECKS, Job, serve
 from lockstep.experiments.scoring import policy_of
 

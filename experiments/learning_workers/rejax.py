@@ -7,7 +7,7 @@ other, values always limited, a truncated episode taken for a terminated one.
 
 import time
 
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "rejax"

@@ -9,7 +9,7 @@ import itertools
 import math
 import time
 
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
 TITLE = "sb3"

@@ -26,7 +26,8 @@ from types import ModuleType
 
 import numpy as np
 
-from lockstep.experiments import ROOT, timing
+from lockstep.experiments import ROOT
+from lockstep.experiments.bench import timing
 
 FOLDER = Path(__file__).parent
 ENVIRONMENTS = ROOT / ".venv-peers"

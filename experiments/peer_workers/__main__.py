@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 from lockstep.experiments.peer_workers import Group, NotMeasured, Task, last_error, worker
 
 

@@ -6,7 +6,7 @@ The differences of its tasks were found by stepping Gymnasium's classes from the
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from lockstep.experiments import provenance
+from lockstep.experiments.ledger import provenance
 from lockstep.experiments.peer_workers import Group, Loop, Task
 
 TITLE = "gymnax"

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from lockstep.agents import recipes
-from lockstep.experiments import SCALES, curves, statistics
+from lockstep.experiments import SCALES, curves
+from lockstep.experiments.bench import statistics
 from lockstep.paper import NOT_MEASURED, once
 from lockstep.paper.typeset import missing
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import statistics
+from lockstep.experiments.bench import statistics
 
 OPERATIONS = {  # parts of a slot that every form has, as the forms call them, in their order
     "offloading": "decode and admit",

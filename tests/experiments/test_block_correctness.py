@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from lockstep.experiments import block_cases, block_correctness, config, originals, verdicts
-from lockstep.experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, settings_of
+from lockstep.experiments import config, originals, verdicts
+from lockstep.experiments.vehicular_edge import cases as block_cases
+from lockstep.experiments.vehicular_edge import correctness as block_correctness
+from lockstep.experiments.vehicular_edge.cases import NUMBERS, POLICIES, Cases, Slots, settings_of
 
 NAME = "vehicular_edge"
 SIZE = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

@@ -8,10 +8,11 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.spaces import Box
-from lockstep.experiments import block_rungs, config, ladder, throughput, timing
-from lockstep.experiments.block_rungs import RUNGS
+from lockstep.experiments import config, throughput
+from lockstep.experiments.bench import block_rungs, ladder, timing
+from lockstep.experiments.bench.block_rungs import RUNGS
+from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.config import Settings
-from lockstep.experiments.ladder import Group
 
 NAME = "vehicular_edge"
 SIZE = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}

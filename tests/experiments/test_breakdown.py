@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.experiments import UserError, breakdown, command, config, results
-from lockstep.experiments.breakdown import Case, Form, Group, Laps, Seconds
+from lockstep.experiments import UserError, command, config
+from lockstep.experiments import run as command_line
 from lockstep.experiments.config import Settings
+from lockstep.experiments.ledger import results
+from lockstep.experiments.vehicular_edge import breakdown
+from lockstep.experiments.vehicular_edge.breakdown import Case, Form, Group, Laps, Seconds
 
 NAME = "vehicular_edge"
 BLOCKS = 6
@@ -32,7 +35,7 @@ def test_every_form_is_measured_at_every_size_and_the_original_alone(settings):
     ]
     both = breakdown.groups(settings, ["cpu", "cuda"])
     assert {group.form for group in both} == set(breakdown.FORMS)
-    assert len({breakdown.label(group) for group in both}) == len(both)
+    assert len({group.label for group in both}) == len(both)
 
 
 def test_the_settings_have_room_for_the_slots_after_the_middle_of_an_episode():
@@ -162,8 +165,8 @@ def test_the_report_divides_the_original_by_every_form():
 
 
 def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr("sys.argv", ["breakdown", *arguments])
-    breakdown.main()
+    monkeypatch.setattr("sys.argv", ["run", "breakdown", *arguments])
+    command_line.main()
     return capsys.readouterr().out
 
 

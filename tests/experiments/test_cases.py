@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lockstep.experiments import config
-from lockstep.experiments.cases import Cases, tolerance
+from lockstep.experiments.classic_control.cases import Cases, tolerance
 from tests.envs.batches import NAMES
 
 

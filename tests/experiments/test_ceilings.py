@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from lockstep.envs.kernels import compile
-from lockstep.experiments import ceilings, command, provenance, results
-from lockstep.experiments.ceilings import Group
+from lockstep.experiments import ceilings, command, run
+from lockstep.experiments.ceilings import Ceiling
+from lockstep.experiments.ledger import provenance, results
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -16,7 +17,7 @@ def test_copy_copies_everything_and_counts_bytes_read_and_written(threads, monke
     zeros_like = torch.zeros_like
     monkeypatch.setattr(torch, "zeros_like", lambda tensor: made.append(zeros_like(tensor)) or made[-1])
     monkeypatch.setattr(ceilings, "COPIED_PER_CALL", 2**20)
-    run, amount = ceilings.copy(Group("copy", "cpu", 2**18, threads))
+    run, amount = ceilings.copy(Ceiling("copy", "cpu", 2**18, threads))
     run()
     (destination,) = made
     assert destination.numel() * 4 == 2**17  # half of the bytes; the source has the other half
@@ -50,7 +51,7 @@ def test_fma_chains_of_the_gpu_compute_what_they_count(rounds):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_fp32_counts_two_operations_per_fma(threads):
-    run, amount = ceilings.fp32(Group("fp32", "cpu", None, threads))
+    run, amount = ceilings.fp32(Ceiling("fp32", "cpu", None, threads))
     lanes = amount / (2 * threads * ceilings.CHAINS["cpu"] * ceilings.ROUNDS["cpu"])
     assert lanes in (4, 8, 16)
     run()
@@ -101,17 +102,19 @@ def test_copies_leave_a_fifth_of_the_memory_free(monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("quantity", list(ceilings.CEILINGS))
 def test_every_ceiling_of_the_gpu_runs(quantity):
-    rows = ceilings.measure(Group(quantity, "cuda", 2**24 if quantity == "copy" else None, 1), 6)
+    rows = ceilings.measure(Ceiling(quantity, "cuda", 2**24 if quantity == "copy" else None, 1), 6)
     assert len(rows) == 6
     assert all(row["amount"] > 0 for row in rows)
 
 
 def test_the_command_line_writes_rows_and_prints_rates(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(sys, "argv", ["ceilings", "--devices", "cpu", "--output", str(tmp_path / "ceilings.csv")])
-    small = [Group("copy", "cpu", 2**16, 1), Group("fp32", "cpu", None, 1)]
+    monkeypatch.setattr(
+        sys, "argv", ["run", "ceilings", "--devices", "cpu", "--output", str(tmp_path / "ceilings.csv")]
+    )
+    small = [Ceiling("copy", "cpu", 2**16, 1), Ceiling("fp32", "cpu", None, 1)]
     monkeypatch.setattr(ceilings, "groups", lambda scale, present: small)
     monkeypatch.setattr(ceilings, "BLOCKS", {"quick": 6})
-    command.run(ceilings.main)
+    command.run(run.main)
     frame, described = results.read(tmp_path / "ceilings.csv")
     assert list(frame.columns) == ceilings.COLUMNS
     assert list(zip(frame["quantity"], frame["unit"], strict=True)) == [("copy", "byte")] * 6 + [("fp32", "flop")] * 6

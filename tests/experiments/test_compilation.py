@@ -7,7 +7,8 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
-from lockstep.experiments import command, compilation, results
+from lockstep.experiments import command, compilation, run
+from lockstep.experiments.ledger import results
 
 
 @pytest.mark.parametrize("name", ["cartpole", "vehicular_edge"])
@@ -43,12 +44,12 @@ def test_the_rows_name_the_build_and_an_interrupted_run_goes_on(monkeypatch, tmp
     monkeypatch.setattr(compilation, "builds", lambda name, scale: todo)
     monkeypatch.setattr(compile, "resources", resources)
     output = tmp_path / "compilation.csv"
-    monkeypatch.setattr(sys, "argv", ["compilation", "cartpole", "--output", str(output)])
+    monkeypatch.setattr(sys, "argv", ["run", "compilation", "cartpole", "--output", str(output)])
     with pytest.raises(SystemExit) as stopped:
-        command.run(compilation.main)
+        command.run(run.main)
     del stopped  # and with it the frames that hold the journal's lock, as the end of a process would
     gc.collect()
-    command.run(compilation.main)
+    command.run(run.main)
     frame, described = results.read(output)
     assert compiled == ["copy", "view", "view"]
     assert list(frame["obs"]) == ["copy", "copy", "view", "view"]
@@ -60,8 +61,8 @@ def test_spills_end_the_run_with_the_kernels_that_have_them(monkeypatch, tmp_pat
     used = {"registers": 255, "stack_bytes": 8, "shared_bytes": 0, "spill_store_bytes": 4, "spill_load_bytes": 4}
     monkeypatch.setattr(compilation, "builds", lambda name, scale: {("SameStep", "float32", "copy", "sm_90"): ""})
     monkeypatch.setattr(compile, "resources", lambda text, target: [used | {"kernel": "step", "target": target}])
-    monkeypatch.setattr(sys, "argv", ["compilation", "cartpole", "--output", str(tmp_path / "compilation.csv")])
+    monkeypatch.setattr(sys, "argv", ["run", "compilation", "cartpole", "--output", str(tmp_path / "compilation.csv")])
     with pytest.raises(SystemExit, match="compilation: kernels spill registers"):
-        command.run(compilation.main)
+        command.run(run.main)
     assert "SPILLS step SameStep float32 copy sm_90" in capsys.readouterr().out
     assert results.read(tmp_path / "compilation.csv")[1]["passed"] is False

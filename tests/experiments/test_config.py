@@ -2,6 +2,7 @@ import copy
 import json
 import pickle
 import re
+import shutil
 import sys
 
 import pytest
@@ -12,36 +13,36 @@ from lockstep.experiments import ROOT, config
 
 @pytest.fixture
 def folder(tmp_path):
-    """experiments/ with CartPole's settings, for a test to change."""
-    for name in ("schema.yaml", "cartpole.yaml"):
-        (tmp_path / name).write_text((ROOT / "experiments" / name).read_text())
-    return tmp_path
+    """experiments/ with all settings, for a test to change."""
+    shutil.copytree(
+        ROOT / "experiments", tmp_path / "experiments", ignore=shutil.ignore_patterns("*.py", "[!_]*_workers")
+    )
+    return tmp_path / "experiments"
 
 
 @pytest.fixture
 def change(folder):
-    """Set (or with None remove) one value, given by its keys, in the settings of CartPole, and load them."""
+    """Set (or with None remove) one value, given by its keys, in an environment's settings, and load them."""
 
-    def changed(*keys, value):
-        content = yaml.safe_load((folder / "cartpole.yaml").read_text())
-        section = content
+    def changed(*keys, value, name="cartpole"):
+        file = config.file_of(name, folder)
+        content = section = yaml.safe_load(file.read_text())
         for key in keys[:-1]:
             section = section[key]
         if value is None:
             del section[keys[-1]]
         else:
             section[keys[-1]] = value
-        (folder / "cartpole.yaml").write_text(yaml.safe_dump(content))
-        return config.load("cartpole", "quick", folder)
+        file.write_text(yaml.safe_dump(content))
+        return config.load(name, "quick", folder)
 
     return changed
 
 
 def test_every_environment_with_settings_loads_at_both_scales():
-    for file in (ROOT / "experiments").glob("*.yaml"):
-        if file.stem != "schema":
-            for scale in ("quick", "full"):
-                assert config.load(file.stem, scale).throughput.blocks == {"quick": 10, "full": 30}[scale]
+    for name in config.files():
+        for scale, blocks in {"quick": 10, "full": 30}.items():
+            assert config.load(name, scale).throughput.blocks == blocks
 
 
 def test_the_scale_stands_in_its_sections_place():
@@ -88,17 +89,17 @@ def test_settings_survive_json_pickle_and_copy():
         (
             ["throughput", "quick", "num_env"],
             [1],
-            "experiments/cartpole.yaml: throughput.quick: unknown key 'num_env'; did you mean 'num_envs'?",
+            "classic_control/cartpole.yaml: throughput.quick: unknown key 'num_env'; did you mean 'num_envs'?",
         ),
         (
             ["sede"],
             1,
-            "experiments/cartpole.yaml: unknown key 'sede'; did you mean 'seed'? Known: breakdown, correctness",
+            "cartpole.yaml: unknown key 'sede'; did you mean 'seed'? Known: correctness, seed, throughput, transfer",
         ),
         (
             ["wibble"],
             1,
-            "experiments/cartpole.yaml: unknown key 'wibble'. Known: breakdown, correctness",
+            "cartpole.yaml: unknown key 'wibble'. Known: correctness, seed, throughput, transfer",
         ),
         (
             ["throughput", "full", "rungs", "port-cdua"],
@@ -120,7 +121,8 @@ def test_settings_survive_json_pickle_and_copy():
         (["throughput", "quick", "num_envs"], [8, 8], "[8, 8] has non-unique elements"),
         (["correctness", "tolerances", "float32", "default"], 0, "0 is not allowed: must be above 0"),
         (["correctness", "threshold_band"], "1e-6", "'1e-6' is text to YAML; write the number as in 1.0e-6"),
-        (["seed"], None, "experiments/cartpole.yaml: the key 'seed' is missing"),
+        (["breakdown"], {}, "cartpole.yaml: unknown key 'breakdown'"),  # of another family
+        (["seed"], None, "experiments/classic_control/cartpole.yaml: the key 'seed' is missing"),
         (["correctness", "episodes", "played", "full"], None, "episodes.played: 'full' must stand beside 'quick'"),
         (["correctness", "regions", "thresholds", "box"], None, "regions.thresholds: 'box' must stand beside 'bands'"),
     ],
@@ -146,40 +148,42 @@ def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, 
             "scaling.full.sweeps[0]: the key 'sizes' is missing",
         ),
         (["correctness", "sizes", "small", "episodes", "zeros"], 1, "unknown key 'zeros'; did you mean 'zero'?"),
-        (["correctness"], {}, "correctness: the key 'states' is missing"),
-        (["correctness"], {"states": 9, "episode": 9}, "correctness: unknown key 'episode'; did you mean 'episodes'?"),
+        (["correctness"], {}, "correctness: the key 'presets' is missing"),
+        (["correctness", "map"], [], "correctness: unknown key 'map'; did you mean 'maps'?"),
     ],
 )
-def test_mistakes_in_settings_of_the_vehicular_edge_are_named(tmp_path, keys, value, message):
-    for name in ("schema.yaml", "vehicular_edge.yaml"):
-        (tmp_path / name).write_text((ROOT / "experiments" / name).read_text())
-    content = section = yaml.safe_load((tmp_path / "vehicular_edge.yaml").read_text())
-    for key in keys[:-1]:
-        section = section[key]
-    section.pop(keys[-1], None) if value is None else section.update({keys[-1]: value})
-    (tmp_path / "vehicular_edge.yaml").write_text(yaml.safe_dump(content))
+def test_mistakes_in_settings_of_the_vehicular_edge_are_named(change, keys, value, message):
     with pytest.raises(config.ConfigError, match=re.escape(message)):
-        config.load("vehicular_edge", "quick", tmp_path)
+        change(*keys, value=value, name="vehicular_edge")
 
 
 def test_broken_yaml_names_the_file_and_the_line(folder):
-    (folder / "cartpole.yaml").write_text("seed: 0\nthroughput: [1\n")
-    with pytest.raises(config.ConfigError, match=r"experiments/cartpole.yaml is no YAML: .*line 3"):
+    config.file_of("cartpole", folder).write_text("seed: 0\nthroughput: [1\n")
+    with pytest.raises(config.ConfigError, match=r"experiments/classic_control/cartpole.yaml is no YAML: .*line 3"):
         config.load("cartpole", "quick", folder)
 
 
 def test_an_empty_file_is_no_settings(folder):
-    (folder / "cartpole.yaml").write_text("")
-    with pytest.raises(config.ConfigError, match="is empty; schema.yaml says what it may hold"):
+    config.file_of("cartpole", folder).write_text("")
+    with pytest.raises(config.ConfigError, match="cartpole.yaml is empty; throughput, correctness, seed are missing"):
         config.load("cartpole", "quick", folder)
 
 
 def test_an_environment_without_settings_is_named_with_the_nearest():
-    with pytest.raises(config.ConfigError, match=r"no experiments/cartpol.yaml; did you mean 'cartpole'\? Known: "):
+    with pytest.raises(config.ConfigError, match=r"no experiments/\*/cartpol.yaml; did you mean 'cartpole'\? Known: "):
         config.load("cartpol", "quick")
 
 
-@pytest.mark.parametrize("name", ["schema", "../cartpole"])
+def test_the_general_comparison_is_that_of_a_family_without_one_of_its_own(folder):
+    (folder / "harbour").mkdir()
+    content = yaml.safe_load(config.file_of("cartpole", folder).read_text())
+    content["correctness"] = {"states": 9, "episode": 9}
+    (folder / "harbour" / "ferries.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(config.ConfigError, match="correctness: unknown key 'episode'; did you mean 'episodes'?"):
+        config.load("ferries", "quick", folder)
+
+
+@pytest.mark.parametrize("name", ["schema", "throughput.schema", "../cartpole"])
 def test_no_other_file_is_taken_for_settings(name):
     with pytest.raises(config.ConfigError, match="there is no experiments"):
         config.load(name, "quick")
@@ -193,7 +197,7 @@ def test_unknown_scale():
 def test_a_machine_without_jsonschema_goes_on_and_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     assert config.load("cartpole", "quick").seed == 0
-    assert "experiments/cartpole.yaml is used unchecked" in capsys.readouterr().err
+    assert "experiments/classic_control/cartpole.yaml is used unchecked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import config, originals, thread_correctness, verdicts
-from lockstep.experiments.cases import Cases
-from lockstep.experiments.statistics import ks_two_sample, mean_difference
+from lockstep.experiments import config, originals, verdicts
+from lockstep.experiments.bench.statistics import ks_two_sample, mean_difference
+from lockstep.experiments.classic_control import correctness as thread_correctness
+from lockstep.experiments.classic_control.cases import Cases
 from tests.envs.batches import NAMES
 
 EPISODES = {"random": 40, "fixed": 40}

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -8,17 +9,9 @@ import pandas as pd
 import pytest
 
 from lockstep.agents import evaluation, ppo, recipes
-from lockstep.experiments import (
-    ROOT,
-    command,
-    config,
-    curves,
-    learning,
-    learning_workers,
-    peer_workers,
-    sources,
-    timing,
-)
+from lockstep.experiments import ROOT, command, config, curves, learning, learning_workers, peer_workers
+from lockstep.experiments import run as command_line
+from lockstep.experiments.bench import timing
 from lockstep.experiments.learning import Bench, Group
 from lockstep.experiments.learning_workers import (
     Job,
@@ -29,6 +22,7 @@ from lockstep.experiments.learning_workers import (
     lockstep,
     rejax,
 )
+from lockstep.experiments.ledger import sources
 from lockstep.experiments.scoring import Scorer, policy_of
 
 TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
@@ -348,8 +342,8 @@ def asked(monkeypatch, tmp_path):
     output = tmp_path / "learning.csv"
 
     def run():
-        monkeypatch.setattr(sys, "argv", ["learning", "cartpole", "--devices", "cpu", "--output", str(output)])
-        command.run(learning.main)
+        monkeypatch.setattr(sys, "argv", ["run", "learning", "cartpole", "--devices", "cpu", "--output", str(output)])
+        command.run(command_line.main)
         return pd.read_csv(output)
 
     run.output = output
@@ -401,7 +395,7 @@ def test_a_run_that_was_killed_goes_on_after_its_last_group(asked, short_blocks,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cartpol", "error: there is no agents/recipes/cartpol.yaml; did you mean 'cartpole'?"),
+        ("cartpol", "error: there is no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
         ("cartpole", "error: Config has no field 'lrr'; did you mean 'lr'?"),
     ],
 )
@@ -409,9 +403,9 @@ def test_mistakes_are_answered_in_a_sentence(monkeypatch, name, message):
     if name == "cartpole":
         wrong = RECIPE | {"ppo": {"recipe": "solve", "lrr": 1}}
         monkeypatch.setattr(recipes, "load", lambda name: wrong)
-    monkeypatch.setattr(sys, "argv", ["learning", name])
-    with pytest.raises(SystemExit, match="^" + message[:40]) as ended:
-        command.run(learning.main)
+    monkeypatch.setattr(sys, "argv", ["run", "learning", name])
+    with pytest.raises(SystemExit, match="^" + re.escape(message[:40])) as ended:
+        command.run(command_line.main)
     assert message in str(ended.value)
 
 

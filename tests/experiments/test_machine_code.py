@@ -9,8 +9,8 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
-from lockstep.experiments import machine_code
-from lockstep.experiments.machine_code import MACHINES, Region
+from lockstep.experiments.bench import machine_code
+from lockstep.experiments.bench.machine_code import MACHINES, Region
 
 H200, A100 = MACHINES["sm_90"], MACHINES["sm_80"]
 README = Path(envs.__file__).parent / "kernels" / "README.md"

@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 
 from lockstep.envs.vehicular_edge import delays
-from lockstep.experiments import UserError, command, config, offloading, offloading_episodes
+from lockstep.experiments import command, config, run
 from lockstep.experiments.config import Settings
-from lockstep.experiments.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
-from lockstep.experiments.offloading_episodes import Job, in_port, play
+from lockstep.experiments.vehicular_edge import offloading, offloading_episodes
+from lockstep.experiments.vehicular_edge.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
+from lockstep.experiments.vehicular_edge.offloading_episodes import Job, in_port, play
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def rows(settings):
 def test_every_policy_is_played_on_every_map_in_the_original_and_the_simple_ones_in_the_port(scale):
     settings = config.load("vehicular_edge", scale)
     found = offloading.groups(settings, ["cpu", "cuda"])
-    labels = [offloading.label(group) for group in found]
+    labels = [group.label for group in found]
     assert len(set(labels)) == len(labels)
     for traffic in settings.offloading.maps:
         for policy in (*SIMPLE, *SEARCHING):
@@ -138,8 +139,6 @@ def test_longer_delays_are_counted_in_the_last_place(rows):
 
 
 def test_an_environment_without_offloading_says_so(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["offloading", "cartpole"])
-    with pytest.raises(UserError, match="cartpole.yaml has no section offloading"):
-        offloading.main()
-    with pytest.raises(SystemExit, match="no section offloading"):
-        command.run(offloading.main)
+    monkeypatch.setattr("sys.argv", ["run", "offloading", "cartpole"])
+    with pytest.raises(SystemExit, match="error: experiments/classic_control/cartpole.yaml has no section offloading"):
+        command.run(run.main)

@@ -15,7 +15,10 @@ import pandas as pd
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import ROOT, command, peer_workers, peers, provenance, results, timing
+from lockstep.experiments import ROOT, command, peer_workers, peers
+from lockstep.experiments import run as command_line
+from lockstep.experiments.bench import timing
+from lockstep.experiments.ledger import provenance, results
 from lockstep.experiments.peer_workers import Group, NextStep, Task, drawn_actions
 from lockstep.experiments.peers import Wanted
 from tests.envs.batches import NAMES
@@ -359,8 +362,8 @@ def run(monkeypatch, tmp_path, no_environments):
     monkeypatch.setattr(peers, "answers", answers)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["peers", *arguments])
-        command.run(peers.main)
+        monkeypatch.setattr(sys, "argv", ["run", "peers", *arguments])
+        command.run(command_line.main)
         return seen
 
     return run
@@ -413,7 +416,7 @@ def test_a_part_goes_where_it_is_told(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cartpol"], "there is no experiments/cartpol.yaml; did you mean 'cartpole'?"),
+        (["cartpol"], "there is no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
         (["cartpole", "--peers", "gymnaks", "--output", "a.csv"], "there is no peer 'gymnaks'; did you mean 'gymnax'?"),
         (["cartpole", "--peers", "gymnax"], "--peers measures a part; say where with --output, since results/cartpole"),
         (["cartpole", "--devices", "cuda"], "--devices cuda: peers are compared on the cpu; leave the option out"),

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.experiments import ROOT, provenance, timing
+from lockstep.experiments import ROOT
+from lockstep.experiments.bench import timing
+from lockstep.experiments.ledger import provenance
 
 KEYS = {
     *("format", "experiment", "environment", "scale", "command", "commit", "dirty", "started", "finished"),

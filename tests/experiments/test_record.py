@@ -9,17 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import (
-    ROOT,
-    UserError,
-    checksums,
-    command,
-    peer_workers,
-    provenance,
-    record,
-    results,
-    sources,
-)
+from lockstep.experiments import ROOT, UserError, catalogue, command, peer_workers, record
+from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
 
 
 def sign_all(folder):
@@ -188,7 +179,8 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
     assert [program[1:] for program in started] == [
         [
             "-m",
-            "lockstep.experiments.throughput",
+            "lockstep.experiments.run",
+            "throughput",
             "cartpole",
             "--scale",
             "full",
@@ -197,7 +189,7 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
             "--commit",
             "0123abc",
         ],
-        ["-m", "lockstep.experiments.ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
+        ["-m", "lockstep.experiments.run", "ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
     ]
 
 
@@ -205,7 +197,7 @@ def test_without_gymnasium_correctness_is_left_out_and_nothing_else(started, tmp
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     record.run("correctness", "cartpole", "quick", tmp_path, None)
     record.run("throughput", "cartpole", "quick", tmp_path, None)
-    assert [program[2] for program in started] == ["lockstep.experiments.throughput"]
+    assert [program[3] for program in started] == ["throughput"]
     assert "correctness cartpole: left out, Gymnasium is not installed" in capsys.readouterr().out
 
 
@@ -214,12 +206,15 @@ def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, t
     arguments = ["--machine", "a", "--environments", "cartpole", "pendulum", "--experiments", "transfer"]
     monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
     record.main()
-    assert [program[2:4] for program in started] == [["lockstep.experiments.transfer", "cartpole"]]
-    assert "transfer pendulum: left out, experiments/pendulum.yaml has no such section" in capsys.readouterr().out
+    assert [program[3:5] for program in started] == [["transfer", "cartpole"]]
+    assert (
+        "transfer pendulum: left out, experiments/classic_control/pendulum.yaml has no section transfer"
+        in capsys.readouterr().out
+    )
 
 
 def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(record, "recipe_of", lambda name: ROOT / "agents" / "recipes" / f"no_{name}.yaml")
+    monkeypatch.setattr(catalogue, "recipe_of", lambda name: ROOT / "agents" / "recipes" / f"no_{name}.yaml")
     arguments = ["--machine", "a", "--environments", "cartpole", "--experiments", "learning"]
     monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
     record.main()
@@ -229,20 +224,16 @@ def test_learning_is_left_out_where_there_is_no_recipe(started, tmp_path, monkey
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_learning_is_kept_while_its_recipe_is_the_same(started, tmp_path, changed):
-    described = {
-        "scale": "quick",
-        "sources": provenance.hashes(sources.of("lockstep.experiments.learning", "cartpole")),
-        "machine": {"label": "this one"},
-    }
-    assert "agents/recipes/cartpole.yaml" in described["sources"]
+    described = current("learning", "cartpole")
+    assert described["section"]["learning"]
     if changed:
-        described["sources"]["agents/recipes/cartpole.yaml"] = "another"
+        described["settings"]["learning"] = "another"
     (tmp_path / "cartpole").mkdir()
     (tmp_path / "cartpole" / "learning.json").write_text(json.dumps(described))
     (tmp_path / "cartpole" / "learning.csv").write_text("")
     sign_all(tmp_path)
     record.run("learning", "cartpole", "quick", tmp_path, None)
-    assert [program[2:4] for program in started] == [["lockstep.experiments.learning", "cartpole"]] * changed
+    assert [program[3:5] for program in started] == [["learning", "cartpole"]] * changed
 
 
 @pytest.mark.parametrize("installed", [[], ["gymnax"]])
@@ -251,7 +242,7 @@ def test_peers_are_recorded_where_at_least_one_is_installed(started, tmp_path, m
     arguments = ["--machine", "a", "--environments", "pendulum", "--experiments", "peers"]
     monkeypatch.setattr(sys, "argv", ["record", *arguments, "--output", str(tmp_path)])
     record.main()
-    assert [program[2:4] for program in started] == [["lockstep.experiments.peers", "pendulum"]] * len(installed)
+    assert [program[3:5] for program in started] == [["peers", "pendulum"]] * len(installed)
     left_out = "peers pendulum: left out, no peer is installed; make peers installs them"
     assert (left_out in capsys.readouterr().out) == (not installed)
 
@@ -260,8 +251,8 @@ def test_no_peer_has_an_environment_that_gymnasium_has_not(monkeypatch):
     monkeypatch.setattr(peer_workers, "installed", lambda: ["gymnax"])
     for name in envs.names():
         has = envs.port(name).gymnasium_id is not None
-        assert ("peers" in record.experiments_of(name)) == has
-        assert has or record.why_not("peers", name) == "no peer has such an environment"
+        assert ("peers" in catalogue.experiments_of(name)) == has
+        assert has or catalogue.why_not("peers", name) == "no peer has such an environment"
 
 
 @pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).agents])
@@ -282,8 +273,9 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
 
 def current(experiment, environment):
     """The provenance of a result of the present code."""
-    names = provenance.hashes(sources.of(f"lockstep.experiments.{experiment}", environment))
-    return {"scale": "quick", "sources": names, "machine": {"label": "this one"}}
+    section = fingerprint.section_of(experiment, environment, "quick")
+    meaning = results.meaning(experiment, environment, "quick")
+    return meaning | {"section": section, "sources": {}, "machine": {"label": "this one"}}
 
 
 def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_from(started, tmp_path, monkeypatch):
@@ -306,7 +298,7 @@ def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_f
     checksums.verify(tmp_path)
 
 
-@pytest.mark.parametrize("change", ["sources", "machine", "scale"])
+@pytest.mark.parametrize("change", ["fingerprint", "settings", "section", "machine", "scale"])
 @pytest.mark.parametrize("status", [75, 3])
 def test_what_is_measured_anew_stays_signed_until_something_takes_its_place(
     started, tmp_path, monkeypatch, change, status
@@ -371,9 +363,9 @@ def recorded(monkeypatch, folder, *arguments):
 def test_headlines_are_the_gpu_s_of_all_environments_and_then_the_cpu_s(started, tmp_path, monkeypatch):
     monkeypatch.setattr(envs, "cuda_available", lambda: True)
     recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole", "pendulum")
-    asked = [(program[2:4], program[-3:]) for program in started]
+    asked = [(program[3:5], program[-3:]) for program in started]
     assert asked == [
-        (["lockstep.experiments.throughput", name], ["--headline", "--devices", device])
+        (["throughput", name], ["--headline", "--devices", device])
         for device in ("cuda", "cpu")
         for name in ("cartpole", "pendulum")
     ]
@@ -382,13 +374,15 @@ def test_headlines_are_the_gpu_s_of_all_environments_and_then_the_cpu_s(started,
 def test_headlines_that_are_there_are_kept_and_the_rest_is_done_without_the_option(started, tmp_path, monkeypatch):
     """Here without a GPU, and with all else of the ladder missing."""
     monkeypatch.setattr(envs, "cuda_available", lambda: False)
-    started.described = current("throughput", "cartpole") | {"missing": ["arrays-numpy B=8192 threads=1 random copy"]}
+    started.described = current("throughput", "cartpole") | {
+        "missing": ["arrays-numpy cpu B=8192 threads=1 K=1 random copy"]
+    }
     for _ in range(2):
         recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole")
     assert len(started) == 1
     recorded(monkeypatch, tmp_path, "--environments", "cartpole", "--experiments", "throughput")
     assert len(started) == 2 and "--headline" not in started[1]
-    started.described["missing"] = ["original B=1 threads=1 random copy"]
+    started.described["missing"] = ["original cpu B=1 threads=1 K=1 random copy"]
     recorded(monkeypatch, tmp_path, "--environments", "cartpole", "--experiments", "throughput")
     recorded(monkeypatch, tmp_path, "--headline", "--environments", "cartpole")
     assert len(started) == 4 and "--headline" in started[3]
@@ -467,13 +461,11 @@ def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path,
     assert (tmp_path / "ceilings.json").read_text() == '{"scale": "quick"}'
 
 
-@pytest.mark.parametrize("change", [None, "scale", "sources", "machine", "csv", "edited", "unsigned", "passed"])
+@pytest.mark.parametrize(
+    "change", [None, "scale", "fingerprint", "section", "machine", "csv", "edited", "unsigned", "passed"]
+)
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
-    described = {
-        "scale": "quick",
-        "sources": provenance.hashes(sources.of("lockstep.experiments.ceilings")),
-        "machine": {"label": "this one"},
-    }
+    described = current("ceilings", None)
     if change == "passed":
         described["passed"] = False
     elif change in described:

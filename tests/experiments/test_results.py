@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import ROOT, UserError, checksums, command, provenance, results
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
 
 COLUMNS = ["name", "value", "note"]
 
 
-def journal(path, config=None, commit=None):
-    return results.Journal(path, COLUMNS, "timing", None, "quick", config or {"seed": 0}, commit)
+def journal(path, config=None, commit=None, conditions=None):
+    return results.Journal(path, COLUMNS, "ceilings", None, "quick", config or {"seed": 0}, commit, conditions)
 
 
 def rows(name, count=3):
@@ -41,9 +42,11 @@ def test_a_finished_journal_is_a_csv_and_its_provenance_and_nothing_else(path):
     assert list(frame["name"]) == ["a", "a", "a", '"b"']
     assert list(frame["value"]) == [0, 1 / 7, 2 / 7, 0]  # floats come back equal
     assert frame["note"].isna().all()
-    assert described["experiment"] == "timing"
+    assert described["experiment"] == "ceilings"
     assert described["timing"] == {"blocks": 10}
-    assert described["sources"]["experiments/timing.py"] == provenance.hashes(["experiments/timing.py"]).popitem()[1]
+    assert (
+        described["sources"]["experiments/ceilings.py"] == provenance.hashes(["experiments/ceilings.py"]).popitem()[1]
+    )
 
 
 def test_a_journal_goes_on_after_the_groups_that_are_there(path, capsys):
@@ -71,13 +74,17 @@ def test_time_spent_before_a_kill_counts(path):
     assert results.read(path)[1]["wall_s"] >= 0.3
 
 
-@pytest.mark.parametrize("change", ["config", "machine"])
+@pytest.mark.parametrize("change", ["settings", "conditions", "machine"])
 def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change, monkeypatch):
     journal(path).add("a", rows("a"))
     if change == "machine":
         monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
-    second = journal(path, config={"seed": 1 if change == "config" else 0})
-    assert "speed.partial.csv is of another code, configuration or machine: discarded" in capsys.readouterr().err
+    if change == "settings":
+        monkeypatch.setattr(fingerprint, "settings_of", lambda *of: {"blocks": 7})
+    second = journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
+    assert (
+        "speed.partial.csv is of another code, other settings or another machine: discarded" in capsys.readouterr().err
+    )
     assert "a" not in second
     second.add("b", rows("b"))
     second.finish()
@@ -86,9 +93,24 @@ def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change,
 
 def test_a_journal_goes_on_only_with_the_same_code(path, monkeypatch, capsys):
     journal(path).add("a", rows("a"))
-    monkeypatch.setattr(provenance, "hashes", lambda paths: dict.fromkeys(paths, "edited"))
+    monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
     assert "a" not in journal(path)
     assert "discarded" in capsys.readouterr().err
+
+
+def test_groups_stay_where_others_are_asked_for(path, capsys):
+    """Another choice of groups in the settings is none of the key; what is no longer asked for is forgotten."""
+    journal(path, {"sizes": [1, 2]}).add("a", rows("a"))
+    first = journal(path, {"sizes": [1]})
+    first.add("b", rows("b"))
+    first.close()
+    second = journal(path, {"sizes": [2, 3]})
+    second.keep(["b", "c"])
+    assert "a" not in second and "b" in second
+    second.add("c", rows("c"))
+    second.finish()
+    frame, described = results.read(path)
+    assert set(frame["name"]) == {"b", "c"} and described["config"] == {"sizes": [2, 3]}
 
 
 def test_a_finished_run_leaves_nothing_to_go_on_from(path):
@@ -134,16 +156,18 @@ def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
     assert "a" not in journal(path)
 
 
-@pytest.mark.parametrize("change", ["config", "machine", "sources", "rows"])
+@pytest.mark.parametrize("change", ["settings", "conditions", "machine", "code", "rows"])
 def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, change, monkeypatch):
     piece_of(path)
     if change == "machine":
         monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
-    elif change == "sources":
-        monkeypatch.setattr(provenance, "hashes", lambda paths: dict.fromkeys(paths, "edited"))
+    elif change == "code":
+        monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
+    elif change == "settings":
+        monkeypatch.setattr(fingerprint, "settings_of", lambda *of: {"blocks": 7})
     elif change == "rows":
         path.write_text(path.read_text().replace("a,0.0", "a,9.9"))
-    assert "a" not in journal(path, {"seed": 1} if change == "config" else None)
+    assert "a" not in journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
 
 
 def test_what_is_measured_when_the_time_is_over_is_left_whole(path):
@@ -196,8 +220,8 @@ def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, 
 
 WRITER = """
 import pathlib, sys
-from lockstep.experiments import results
-made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "timing", None, "quick", {})
+from lockstep.experiments.ledger import results
+made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "ceilings", None, "quick", {})
 for number in range(len(made.groups), 10**6):
     made.add(str(number), [{"group": number, "row": row} for row in range(50)])
 """
@@ -277,6 +301,22 @@ def test_datasets_carry_machine_origin_and_status(root):
     assert all(entry.frame["value"].tolist() == [1.5] for entry in found)
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [(None, "RECORDED"), ("fingerprint", "CHANGED"), ("settings", "CHANGED"), ("config", "RECORDED")],
+)
+def test_a_result_with_a_fingerprint_is_of_the_present_code_by_it(path, tmp_path, change, status):
+    folder = tmp_path / "results" / "recorded" / "old"
+    made = journal(folder / "ceilings.csv")
+    made.add("a", rows("a"))
+    made.finish()
+    file = folder / "ceilings.json"
+    described = json.loads(file.read_text())
+    described |= {"sources": {"gone.py": "0" * 64}} | ({change: {"another": 1}} if change else {})
+    file.write_text(json.dumps(described))
+    assert results.is_of_the_present_code(described) == (status == "RECORDED")
+
+
 def test_recorded_becomes_code_changed_since_with_an_edit(root):
     (root / "code.py").write_text("later\n")
     assert [entry.status for entry in results.datasets("cartpole", "throughput", root)[1:]] == [results.CHANGED] * 2
@@ -285,7 +325,6 @@ def test_recorded_becomes_code_changed_since_with_an_edit(root):
 def test_what_was_never_measured_has_no_dataset(root):
     assert results.datasets("cartpole", "correctness", root) == []
     assert results.datasets(None, "ceilings", root) == []
-    assert results.MISSING == "not measured"
 
 
 def test_an_edited_recorded_file_is_not_used(root):

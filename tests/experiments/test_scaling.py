@@ -7,8 +7,11 @@ import pandas as pd
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import command, config, ladder, provenance, results, scaling, timing
+from lockstep.experiments import command, config, run
+from lockstep.experiments.bench import ladder, timing
 from lockstep.experiments.config import Settings
+from lockstep.experiments.ledger import provenance, results
+from lockstep.experiments.vehicular_edge import scaling
 
 NAME = "vehicular_edge"
 TINY = {"vehicles": 20, "edges": 4, "slots": 8, "components": 3}
@@ -43,7 +46,7 @@ def test_an_original_is_one_environment_and_rungs_of_absent_devices_are_left_out
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_the_settings_ask_for_cells_that_are_told_apart(scale):
     found = scaling.cells(config.load(NAME, scale).scaling, ["cpu", "cuda"])
-    labels = [scaling.label(cell) for cell in found]
+    labels = [cell.label for cell in found]
     assert len(set(labels)) == len(labels)
     vehicles = {dict(cell.parameters)["vehicles"] for cell in found}
     assert vehicles == ({30, 150} if scale == "quick" else {30, 70, 150, 300, 500, 1000})
@@ -118,13 +121,13 @@ def test_the_command_line_writes_rows_and_goes_on_where_it_was_killed(monkeypatc
     measured = []
 
     def fake(name, cell, settings):
-        measured.append(scaling.label(cell))
+        measured.append(cell.label)
         return by_hand(environment=name, rung=cell.rung, vehicles=dict(cell.parameters)["vehicles"])
 
     monkeypatch.setattr(scaling, "measure", fake)
     output = tmp_path / "scaling.csv"
-    monkeypatch.setattr(sys, "argv", ["scaling", NAME, "--devices", "cpu", "--output", str(output)])
-    command.run(scaling.main)
+    monkeypatch.setattr(sys, "argv", ["run", "scaling", NAME, "--devices", "cpu", "--output", str(output)])
+    command.run(run.main)
     frame, described = results.read(output)
     assert list(frame.columns) == scaling.COLUMNS
     assert len(frame) == 6 * len(measured) and len(measured) == len(set(measured))
@@ -133,6 +136,6 @@ def test_the_command_line_writes_rows_and_goes_on_where_it_was_killed(monkeypatc
 
 
 def test_an_environment_without_the_section_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["scaling", "cartpole"])
-    with pytest.raises(SystemExit, match="error: experiments/cartpole.yaml has no section scaling"):
-        command.run(scaling.main)
+    monkeypatch.setattr(sys, "argv", ["run", "scaling", "cartpole"])
+    with pytest.raises(SystemExit, match="error: experiments/classic_control/cartpole.yaml has no section scaling"):
+        command.run(run.main)

@@ -1,7 +1,8 @@
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import ROOT, sources
+from lockstep.experiments import ROOT
+from lockstep.experiments.ledger import sources
 
 TREE = {
     "experiments/__init__.py": "",
@@ -12,14 +13,19 @@ TREE = {
     "experiments/steps.py": "def main():\n    from lockstep import envs\n",
     "experiments/heat.py": "from lockstep.experiments import clock\n",
     "experiments/heat.cuh": "",
-    "experiments/schema.yaml": "",
+    "experiments/steps.schema.yaml": "",
+    "experiments/poles/steps.py": "from lockstep.experiments.poles import cases\n",
+    "experiments/poles/cases.py": "",
+    "experiments/poles/own.py": "",
     "experiments/rivals.py": "from lockstep.experiments import peer_workers\n",
     "experiments/peer_workers/__init__.py": "import importlib\n",
     "experiments/peer_workers/__main__.py": "",
     "experiments/peer_workers/one.py": "def loop():\n    from lockstep.experiments import clock\n",
     "experiments/peer_workers/one.txt": "",
     "experiments/peer_workers/notes.txt": "",
-    "experiments/pole.yaml": "",
+    "experiments/poles/__init__.py": "",
+    "experiments/poles/pole.yaml": "",
+    "experiments/poles/long_pole.yaml": "",
     "experiments/lessons.py": "def main():\n    from lockstep.agents import recipes\n",
     "agents/__init__.py": "",
     "agents/ppo.py": "from lockstep.agents.replay import Replay\n",
@@ -89,23 +95,32 @@ def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root)
         "envs/poles/pole/original.py",
         "envs/poles/pole/port.py",
         "experiments/__init__.py",
-        "experiments/pole.yaml",
-        "experiments/schema.yaml",
+        "experiments/poles/__init__.py",
+        "experiments/poles/cases.py",
+        "experiments/poles/pole.yaml",
+        "experiments/poles/steps.py",
         "experiments/steps.py",
+        "experiments/steps.schema.yaml",
     ]
+
+
+def test_an_experiment_is_found_by_its_name_and_the_environment_s_family(root):
+    of_family = sources.of_experiment("own", "pole", root)
+    assert "experiments/poles/own.py" in of_family
+    assert sources.of_experiment("steps", "pole", root) == sources.of("lockstep.experiments.steps", "pole", root)
 
 
 def test_without_an_environment_no_environment_folder_counts(root):
     found = sources.of("lockstep.experiments.steps", root=root)
     assert "envs/kernels/batch.cuh" in found
-    assert not [path for path in found if path.startswith(("envs/pole", "envs/car")) or path.endswith("yaml")]
+    assert not [path for path in found if path.startswith(("envs/pole", "envs/car")) or path.endswith("pole.yaml")]
 
 
 def test_what_runs_no_environment_does_not_depend_on_one(root):
     """Its YAML counts all the same, because every command of an environment reads it."""
     found = sources.of("lockstep.experiments.speed", "pole", root)
     assert not [path for path in found if path.startswith("envs")]
-    assert "experiments/pole.yaml" in found
+    assert "experiments/poles/pole.yaml" in found and "experiments/poles/cases.py" not in found
 
 
 def test_a_kernel_beside_a_module_of_its_name_counts(root):
@@ -157,8 +172,7 @@ def test_every_experiment_of_cartpole_depends_on_its_kernel_and_on_no_other_envi
         "envs/kernels/philox.cuh",
         "envs/batch/environment.py",
         f"experiments/{experiment}.py",
-        "experiments/cartpole.yaml",
-        "experiments/schema.yaml",
+        "experiments/classic_control/cartpole.yaml",
     } <= set(found)
     others = [folder for name, folder in sources.environments().items() if name != "cartpole"]
     assert not [path for path in found if any((ROOT / path).is_relative_to(folder) for folder in others)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import statistics
+from lockstep.experiments.bench import statistics
 
 POSITIVE = st.floats(1e-3, 1e12)
 

@@ -5,6 +5,7 @@ import itertools
 import re
 import sys
 import weakref
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -13,22 +14,13 @@ import torch
 import yaml
 
 from lockstep import envs
-from lockstep.experiments import (
-    ROOT,
-    block_rungs,
-    command,
-    config,
-    ladder,
-    provenance,
-    results,
-    rungs,
-    statistics,
-    throughput,
-    timing,
-)
+from lockstep.experiments import ROOT, command, config, throughput
+from lockstep.experiments import run as command_line
+from lockstep.experiments.bench import block_rungs, ladder, rungs, statistics, timing
+from lockstep.experiments.bench.ladder import Group
+from lockstep.experiments.bench.rungs import RUNGS
 from lockstep.experiments.config import Settings
-from lockstep.experiments.ladder import Group
-from lockstep.experiments.rungs import RUNGS
+from lockstep.experiments.ledger import provenance, results
 
 ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
@@ -216,7 +208,7 @@ def test_the_fixed_policy_balances_the_original(settings):
 
 
 def test_the_schema_knows_every_rung():
-    schema = yaml.safe_load((ROOT / "experiments" / "schema.yaml").read_text())
+    schema = yaml.safe_load((ROOT / "experiments" / "throughput.schema.yaml").read_text())
     assert set(schema["$defs"]["rung"]["enum"]) == {*rungs.RUNGS, *block_rungs.RUNGS}
 
 
@@ -247,7 +239,7 @@ def test_the_schema_knows_every_rung():
 def test_what_a_ladder_has_not_is_named(name, change, message):
     plain = config.load(name, "quick").plain()
     plain["throughput"] |= change
-    with pytest.raises(config.ConfigError, match=re.escape(f"experiments/{name}.yaml: throughput.{message}")):
+    with pytest.raises(config.ConfigError, match=re.escape(f"{name}.yaml: throughput.{message}")):
         throughput.check(name, Settings(plain))
 
 
@@ -401,8 +393,8 @@ def run(monkeypatch, tmp_path):
 
     def run(*arguments):
         output = ["--output", "part.csv"] if "--rungs" in arguments else []
-        monkeypatch.setattr(sys, "argv", ["throughput", *arguments, *output])
-        command.run(throughput.main)
+        monkeypatch.setattr(sys, "argv", ["run", "throughput", *arguments, *output])
+        command.run(command_line.main)
         return list(measured)
 
     run.measured = measured
@@ -454,8 +446,8 @@ def with_gpu(monkeypatch):
 
 def measured_of(path):
     frame, described = results.read(path)
-    keys = ["rung", "num_envs", "threads", "fused_steps", "policy", "obs"]
-    return [Group(*row[:1], "", *row[1:]) for row in frame[keys].drop_duplicates().itertuples(index=False)], described
+    keys = [field.name for field in fields(Group)]
+    return [Group(*row) for row in frame[keys].drop_duplicates().itertuples(index=False)], described
 
 
 @pytest.mark.usefixtures("with_gpu")
@@ -468,15 +460,13 @@ def test_headlines_are_a_part_that_a_later_run_completes(run, tmp_path, capsys):
         run("cartpole", "--headline", "--devices", device)
         found, described = measured_of(output)
         sizes.append(len(found))
-        assert list(map(throughput.label, found)) == [
-            throughput.label(one) for one in every if throughput.label(one) not in described["missing"]
-        ]
+        assert [one.label for one in found] == [one.label for one in every if one.label not in described["missing"]]
     first = run.measured[: sizes[0]]
     assert set(first) == {"port-cuda-graph", "port-cuda-fused", "port-cuda-trajectory", "port-cuda-mlp"}
     assert not any("cuda" in rung for rung in run.measured[sizes[0] :])
     run("cartpole")
     found, described = measured_of(output)
-    assert list(map(throughput.label, found)) == list(map(throughput.label, every))
+    assert [one.label for one in found] == [one.label for one in every]
     assert "missing" not in described and "groups" not in described
     assert len(run.measured) == len(every)
     assert f"continuing after {sizes[1]} groups, {len(every) - sizes[1]} are missing" in capsys.readouterr().err
@@ -513,11 +503,11 @@ def test_no_group_is_begun_that_is_predicted_to_end_too_late(run, tmp_path, monk
     took = {}
 
     def measure(name, wanted, settings):
-        now[0] += took[throughput.label(wanted)]
+        now[0] += took[wanted.label]
         return fake(name, wanted, settings)
 
     def predicted(name, settings, groups):
-        took.update(zip(map(throughput.label, groups), seconds, strict=True))
+        took.update(zip([one.label for one in groups], seconds, strict=True))
         return list(took.items())
 
     monkeypatch.setattr(throughput, "planned", lambda *options: planned(*options)[: len(seconds)])
@@ -546,7 +536,7 @@ def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypat
     found, described = measured_of(output)
     assert len(found) == 3 == len(described["groups"]) and described["missing"]
     absent = [Group(**fields) for fields in results.missing_groups(described)]
-    assert list(map(throughput.label, absent)) == described["missing"]
+    assert [one.label for one in absent] == described["missing"]
     assert not list(output.parent.glob("*partial*"))
     monkeypatch.undo()
 
@@ -555,7 +545,7 @@ def test_out_of_time_what_is_measured_is_a_whole_result(run, tmp_path, monkeypat
     ("arguments", "message"),
     [
         (["pendulum", "--headline", "--rungs", "original"], "--headline chooses the rungs itself; leave --rungs out"),
-        (["cartpol"], "there is no experiments/cartpol.yaml; did you mean 'cartpole'?"),
+        (["cartpol"], "there is no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
         (
             ["cartpole", "--rungs", "port-gpu"],
             "--rungs: there is no rung 'port-gpu'; did you mean 'port-cpu'?",
@@ -619,9 +609,9 @@ def test_without_gymnasium_the_originals_are_left_out(run, monkeypatch, capsys):
 
 def test_a_part_does_not_take_the_place_of_a_whole_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["throughput", "cartpole", "--rungs", "port-cpu"])
+    monkeypatch.setattr(sys, "argv", ["run", "throughput", "cartpole", "--rungs", "port-cpu"])
     with pytest.raises(SystemExit, match="--rungs measures a part; say where with --output, since results/cartpole"):
-        command.run(throughput.main)
+        command.run(command_line.main)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import timing
+from lockstep.experiments.bench import timing
 
 
 class Machine:

@@ -7,9 +7,12 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.spaces import Box
-from lockstep.experiments import command, config, results, shares, timing, transfer
+from lockstep.experiments import command, config, shares, transfer
+from lockstep.experiments import run as command_line
+from lockstep.experiments.bench import timing
 from lockstep.experiments.config import Settings
-from lockstep.experiments.transfer import Group
+from lockstep.experiments.ledger import results
+from lockstep.experiments.transfer import Loop
 
 BLOCKS = 6
 
@@ -36,20 +39,20 @@ def check_rows(rows, group, parts):
 
 
 ON_CPU = {
-    Group("note", "gymnasium-vector", "cpu", "none", 64): ["step"],
-    Group("note", "port-cpu", "cpu", "none", 64): ["step"],
-    Group("note", "copy", "cpu", "pageable", 64): ["host-copy"],
-    Group("real", "gymnasium-vector", "cpu", "none", 64): ["loop", "policy", "step"],
-    Group("resident", "port-cpu", "cpu", "none", 64): ["loop", "policy", "step"],
+    Loop("note", "gymnasium-vector", "cpu", "none", 64): ["step"],
+    Loop("note", "port-cpu", "cpu", "none", 64): ["step"],
+    Loop("note", "copy", "cpu", "pageable", 64): ["host-copy"],
+    Loop("real", "gymnasium-vector", "cpu", "none", 64): ["loop", "policy", "step"],
+    Loop("resident", "port-cpu", "cpu", "none", 64): ["loop", "policy", "step"],
 }
 ON_CUDA = {
-    **{Group("note", "copy", "cuda", memory, 64): ["up", "down"] for memory in ("pageable", "pinned")},
+    **{Loop("note", "copy", "cuda", memory, 64): ["up", "down"] for memory in ("pageable", "pinned")},
     **{
-        Group("real", source, "cuda", memory, 64): ["loop", "up", "policy", "down", "step"]
+        Loop("real", source, "cuda", memory, 64): ["loop", "up", "policy", "down", "step"]
         for source in transfer.SOURCES
         for memory in ("pageable", "pinned")
     },
-    Group("resident", "port-cuda-graph", "cuda", "none", 64): ["loop"],
+    Loop("resident", "port-cuda-graph", "cuda", "none", 64): ["loop"],
 }
 
 
@@ -62,7 +65,7 @@ def test_with_a_gpu_every_loop_is_also_counted_after_all_are_timed(settings):
     timed = [group for group in found if not group.counted]
     assert set(timed) == set(ON_CPU) | set(ON_CUDA)
     assert found[len(timed) :] == [replace(group, counted=True) for group in ON_CUDA if group.source != "copy"]
-    assert len({transfer.label(group) for group in found}) == len(found)
+    assert len({group.label for group in found}) == len(found)
 
 
 def test_an_environment_without_a_vectorised_class_has_the_port_alone(settings, monkeypatch):
@@ -72,7 +75,7 @@ def test_an_environment_without_a_vectorised_class_has_the_port_alone(settings, 
     assert {group.source for group in found} == {"port-cpu", "copy"}
 
 
-@pytest.mark.parametrize("group", ON_CPU, ids=transfer.label)
+@pytest.mark.parametrize("group", ON_CPU, ids=lambda group: group.label)
 @pytest.mark.usefixtures("short_blocks")
 def test_every_part_on_the_cpu_has_its_rows(settings, group):
     rows = transfer.measure("cartpole", group, settings)
@@ -82,7 +85,7 @@ def test_every_part_on_the_cpu_has_its_rows(settings, group):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("group", ON_CUDA, ids=transfer.label)
+@pytest.mark.parametrize("group", ON_CUDA, ids=lambda group: group.label)
 @pytest.mark.usefixtures("short_blocks")
 def test_every_part_on_the_gpu_has_its_rows(settings, group):
     rows = transfer.measure("cartpole", group, settings)
@@ -94,7 +97,7 @@ def test_every_part_on_the_gpu_has_its_rows(settings, group):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("group", [group for group in ON_CUDA if group.source != "copy"], ids=transfer.label)
+@pytest.mark.parametrize("group", [group for group in ON_CUDA if group.source != "copy"], ids=lambda group: group.label)
 def test_a_real_loop_copies_twice_a_step_and_a_resident_one_never(settings, group):
     (row,) = transfer.measure("cartpole", replace(group, counted=True), settings)
     assert row["copies"] == (0 if group.loop == "resident" else 2 * row["calls"])
@@ -107,7 +110,7 @@ def test_what_arrives_is_what_was_sent(memory, order):
     """Each round the policy sees the present observation, in whatever order its numbers lie, and acts on it."""
     batch = torch.arange(12.0).reshape(3, 4)
     source = sent(batch if order == "rows" else batch.T.contiguous().T)
-    group = Group("real", "port-cpu", "cuda", memory, 3)
+    group = Loop("real", "port-cpu", "cuda", memory, 3)
     found = transfer.two_memories(source, lambda observation: observation.sum(dim=1).long(), group)
     for run in (found.run, found.parts, found.run):
         run()
@@ -186,7 +189,7 @@ def test_parts_of_a_real_loop_are_what_the_clocks_say(clock):
         clock.now += 20
 
     found = transfer.two_memories(
-        Slow(batch, step, [], threads=1), choose, Group("real", "port-cpu", "cpu", "pageable", 3)
+        Slow(batch, step, [], threads=1), choose, Loop("real", "port-cpu", "cpu", "pageable", 3)
     )
     assert found.parts() == {"up": 30, "policy": 40, "down": 10, "step": 20}
     assert found.bytes == {"up": 48, "down": 24}
@@ -283,8 +286,8 @@ def run(monkeypatch, tmp_path, settings):
 
     def run(*arguments, given=settings):
         monkeypatch.setattr(config, "load", lambda name, scale: given)
-        monkeypatch.setattr(sys, "argv", ["transfer", *arguments])
-        command.run(transfer.main)
+        monkeypatch.setattr(sys, "argv", ["run", "transfer", *arguments])
+        command.run(command_line.main)
 
     return run
 
@@ -322,5 +325,5 @@ def test_parts_that_do_not_sum_to_the_loop_are_told_and_recorded(run, monkeypatc
 
 
 def test_an_environment_without_the_section_ends_in_one_sentence(run):
-    with pytest.raises(SystemExit, match="error: experiments/cartpole.yaml has no section transfer"):
-        run("cartpole", given=Settings({"seed": 0}))
+    with pytest.raises(SystemExit, match="error: experiments/classic_control/pendulum.yaml has no section transfer"):
+        run("pendulum")

@@ -14,7 +14,9 @@ import pandas as pd
 
 from lockstep import envs
 from lockstep.agents import ppo, recipes
-from lockstep.experiments import ROOT, breakdown, ceilings, checksums, config, learning, scaling, throughput, transfer
+from lockstep.experiments import ROOT, ceilings, config, learning, throughput, transfer
+from lockstep.experiments.ledger import checksums
+from lockstep.experiments.vehicular_edge import breakdown, scaling
 
 MACHINE = "made-up-gpu"
 GPU = {"gpu": "Made-up GPU", "gpu_memory_gib": 100.0, "driver": "500.00", "cuda": "12.9"}

@@ -5,7 +5,8 @@ import itertools
 import json
 from pathlib import Path
 
-from lockstep.experiments import checksums, peers, provenance
+from lockstep.experiments import peers
+from lockstep.experiments.ledger import checksums, provenance
 
 BLOCKS = 6  # the fewest that have an interval of the median
 B = 8192

@@ -11,7 +11,7 @@ import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError
-from lockstep.experiments.checksums import ChecksumError
+from lockstep.experiments.ledger.checksums import ChecksumError
 from lockstep.paper import build, figures, report, tables
 from tests.paper import handwritten
 

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from lockstep import paper
-from lockstep.experiments import ROOT, checksums, config, provenance, throughput
+from lockstep.experiments import ROOT, config, throughput
+from lockstep.experiments.bench.ladder import Group
+from lockstep.experiments.ledger import checksums, provenance
 from lockstep.paper import families, figures, readme, sentences, tables, typeset
 from lockstep.paper.common.tables import claims as tables_of_claims
 from lockstep.paper.quantities import find
@@ -74,12 +76,12 @@ def first_piece(tree, tmp_path_factory):
         name, described = file.parent.name, json.loads(described_by.read_text())
         settings = config.load(name, "full")
         every = throughput.planned(name, settings, ["cpu", "cuda"])
-        named = {throughput.label(group) for group in throughput.headline(every, settings, ["cuda"])}
+        named = {group.label for group in throughput.headline(every, settings, ["cuda"])}
         frame = pd.read_csv(file)
-        frame[[throughput.label(row) in named for row in frame.itertuples()]].to_csv(file, index=False)
+        frame[[Group.of(row).label in named for row in frame.itertuples()]].to_csv(file, index=False)
         described["rows_sha256"] = provenance.hashes([file.name], file.parent)[file.name]
-        absent = [group for group in every if throughput.label(group) not in named]
-        described |= {"missing": list(map(throughput.label, absent)), "missing_groups": list(map(asdict, absent))}
+        absent = [group for group in every if group.label not in named]
+        described |= {"missing": [group.label for group in absent], "missing_groups": list(map(asdict, absent))}
         described_by.write_text(json.dumps(described))
         checksums.sign(folder, [file, described_by])
     return root

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lockstep.experiments import sources
+from lockstep.experiments import config
+from lockstep.experiments.ledger import sources
 
 ROOT = Path(__file__).parents[2]
 ON_REQUEST = {"transfer", "scaling", "breakdown", "offloading"}  # of an environment whose YAML has the section
@@ -34,13 +35,13 @@ def add_environment(copy: Path, name: str) -> None:
     shutil.copytree(family / "cartpole", family / name)
     port = family / name / "port.py"
     port.write_text(port.read_text().replace('title="CartPole-v1"', f'title="{name}"'))
-    shutil.copy(copy / "experiments" / "cartpole.yaml", copy / "experiments" / f"{name}.yaml")
+    settings = copy / "experiments" / family.name
+    shutil.copy(settings / "cartpole.yaml", settings / f"{name}.yaml")
 
 
 def environments(copy: Path) -> list[str]:
     """Those with settings and a port."""
-    stems = {settings.stem for settings in (copy / "experiments").glob("*.yaml")}
-    return sorted(name for name in stems if name in sources.environments(copy))
+    return sorted(name for name in config.files(copy / "experiments") if name in sources.environments(copy))
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
@@ -49,7 +50,7 @@ def experiments(copy: Path, environment: str) -> list[str]:
     def sections(file: Path) -> set[str]:
         return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE)) if file.exists() else set()
 
-    asked = sections(copy / "experiments" / f"{environment}.yaml") & ON_REQUEST
+    asked = sections(config.file_of(environment, copy / "experiments")) & ON_REQUEST
     asked |= sections(copy / "agents" / "recipes" / f"{environment}.yaml") & {"learning"}
     return ["throughput", "correctness", "compilation", *sorted(asked)]
 

@@ -27,7 +27,7 @@ def test_the_rules_take_it_up(copy):
     assert NAME in snakemake(copy, "--list-target-rules").split()
     plan = snakemake(copy, "--dry-run", NAME)
     for experiment in ("throughput", "correctness", "compilation", "transfer"):
-        assert f"python -m lockstep.experiments.{experiment} {NAME} " in plan
+        assert f"python -m lockstep.experiments.run {experiment} {NAME} " in plan
 
 
 def test_the_tests_take_it_up(copy):
@@ -44,7 +44,7 @@ def test_the_tests_take_it_up(copy):
 
 def test_the_report_takes_it_up(copy):
     results = copy / "results"
-    output(copy, "lockstep.experiments.compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
+    output(copy, "lockstep.experiments.run", "compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
     show = copy / "show.py"
     show.write_text("from lockstep.paper.report import Report\nReport().others()\n")
     output(copy, "show")

@@ -32,7 +32,9 @@ FAULTS = {  # what is wrong: where, what is written there, what in its place
 def copy(tmp_path_factory):
     copy = copy_of_the_code(tmp_path_factory.mktemp("third"))
     shutil.copytree(TOY / FAMILY.name, copy / FAMILY)
-    shutil.copy(TOY / f"{NAME}.yaml", copy / "experiments")
+    settings = copy / "experiments" / FAMILY.name
+    settings.mkdir()
+    shutil.copy(TOY / f"{NAME}.yaml", settings)
     return copy
 
 
@@ -43,7 +45,7 @@ def output(folder: Path, module: str, *arguments: str) -> str:
 
 
 def correctness(folder: Path):
-    return run(folder, "lockstep.experiments.correctness", NAME, "--scale", "quick", timeout=LONG)
+    return run(folder, "lockstep.experiments.run", "correctness", NAME, "--scale", "quick", timeout=LONG)
 
 
 def test_it_is_listed_and_not_in_gymnasiums_registry(copy):
@@ -62,7 +64,7 @@ def test_rules_take_it_up(copy):
     assert NAME in snakemake(copy, "--list-target-rules").split()
     plan = snakemake(copy, "--dry-run", NAME)
     for experiment in ("throughput", "correctness", "compilation"):
-        assert f"python -m lockstep.experiments.{experiment} {NAME} " in plan
+        assert f"python -m lockstep.experiments.run {experiment} {NAME} " in plan
 
 
 @pytest.mark.slow
@@ -99,8 +101,8 @@ def test_planted_fault_fails_the_comparison(copy, tmp_path, fault):
 
 @pytest.mark.slow
 def test_its_speed_and_its_registers_are_measured_and_reported(copy):
-    output(copy, "lockstep.experiments.throughput", NAME, "--scale", "quick")
-    output(copy, "lockstep.experiments.compilation", NAME)
+    output(copy, "lockstep.experiments.run", "throughput", NAME, "--scale", "quick")
+    output(copy, "lockstep.experiments.run", "compilation", NAME)
     (copy / "report.py").write_text("from lockstep.paper.report import Report\nReport().others()\n")
     output(copy, "report")
     results = copy / "results"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from lockstep.experiments import statistics
+from lockstep.experiments.bench import statistics
 from lockstep.paper import typeset
 from lockstep.paper.quantities import (
     NAN,

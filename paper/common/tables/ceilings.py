@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lockstep.experiments import statistics
+from lockstep.experiments.bench import statistics
 from lockstep.paper import quantities
 from lockstep.paper.families import told_at
 from lockstep.paper.tables import RUN, SETTING, in_ladder_order, label, of_runs, on_cpu, source, table

@@ -6,7 +6,9 @@ import re
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import config, results, statistics
+from lockstep.experiments import config
+from lockstep.experiments.bench import statistics
+from lockstep.experiments.ledger import results
 from lockstep.paper import families, quantities
 from lockstep.paper.common import learning
 from lockstep.paper.tables import NO_FIGURE, STATUS, not_measured, source, table
@@ -63,7 +65,7 @@ def learning_targets() -> list[dict]:
 
 @functools.cache
 def declared(environment: str) -> list[dict]:
-    return config.parse(config.FOLDER / f"{environment}.yaml")["throughput"].get("targets", [])
+    return config.parse(config.file_of(environment))["throughput"].get("targets", [])
 
 
 def throughput_targets(datasets: list, environment: str) -> list[dict]:

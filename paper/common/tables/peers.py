@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep.experiments import peers as experiment
-from lockstep.experiments import sources
+from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper import NOT_MEASURED
 from lockstep.paper.common.quantities.loops import peer_rates

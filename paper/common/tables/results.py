@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import record
+from lockstep.experiments import catalogue
 from lockstep.paper import families, quantities, rung
 from lockstep.paper.tables import plain, table
 from lockstep.paper.typeset import DASH, Column, count, missing, number, seconds, text
@@ -24,7 +24,8 @@ NAN = float("nan")
     text("environments", "environments", kind="long"),
 )
 def status(datasets):
-    known = {(None, experiment): [] for experiment in record.OF_THE_MACHINE}
+    of_the_machine = catalogue.of_the_machine()
+    known = {(None, experiment): [] for experiment in of_the_machine}
     for name in paper.environments():
         known |= {(name, experiment): [] for experiment in paper.experiments_of(name)}
     for run in paper.in_order(datasets):
@@ -41,7 +42,7 @@ def status(datasets):
 
     def order(row: tuple) -> tuple:
         experiment, _, machine, *others = row
-        return experiment in record.OF_THE_MACHINE, experiment, machine != "here", machine, *map(str, others)
+        return experiment in of_the_machine, experiment, machine != "here", machine, *map(str, others)
 
     return pd.DataFrame(
         dict(zip(columns, row, strict=True))

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments import results
+from lockstep.experiments.ledger import results
 from lockstep.paper import quantities
 from lockstep.paper.families import told_at
 from lockstep.paper.tables import (

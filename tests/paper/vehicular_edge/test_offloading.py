@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep import paper
-from lockstep.experiments.offloading import COLUMNS
+from lockstep.experiments.vehicular_edge.offloading import COLUMNS
 from lockstep.paper import figures, tables
 from lockstep.paper.vehicular_edge import policies
 from tests.paper import handwritten

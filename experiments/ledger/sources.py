@@ -19,10 +19,11 @@ RECIPES = "agents/recipes"  # a package that reads one file per environment
 def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[str]:
     """Paths, relative to the repository, of every file that `module` runs for `environment`; sorted.
 
-    These are the module, all it imports of ours, and files beside such a module that share its name
-    (ceilings.cuh, gymnax.txt). A package of BY_FOLDER comes with all its modules. `envs` finds its environments
-    by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no other
-    environment's. With an environment come its YAML and schema.yaml, and where recipes are read its recipe.
+    These are the module, all it imports of ours, and files beside such a module that share its name (ceilings.cuh,
+    gymnax.txt, throughput.schema.yaml). A package of BY_FOLDER comes with all its modules. `envs` finds its
+    environments by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no
+    other environment's. With an environment come its YAML and its family's own modules of the same names, and where
+    recipes are read its recipe.
     """
     files = imported(module, root)
     if not files:
@@ -36,12 +37,28 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
             for file in code(folder):
                 files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
     if environment:
-        files |= {root / "experiments" / f"{environment}.yaml", root / "experiments" / "schema.yaml"}
+        family = family_of(environment, root)
+        own = (family / file.name for file in files if file.parent == root / "experiments" and file.stem != "__init__")
+        files |= set().union(*(imported(name_of(file, root), root) for file in own if file.is_file()))
+        files.add(family / f"{environment}.yaml")
         recipe = root / RECIPES / f"{environment}.yaml"
         files |= {recipe} if root / RECIPES / "__init__.py" in files and recipe.is_file() else set()
-    beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt"))
+    beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
+
+
+def of_experiment(name: str, environment: str | None = None, root: Path = ROOT) -> list[str]:
+    """The same of an experiment by its name: a general one, or one of the environment's family."""
+    general = root / "experiments" / f"{name}.py"
+    return of(
+        name_of(general if general.is_file() else family_of(environment, root) / f"{name}.py", root), environment, root
+    )
+
+
+def family_of(environment: str, root: Path = ROOT) -> Path:
+    """The folder in experiments/ of an environment's family."""
+    return root / "experiments" / environments(root)[environment].relative_to(root / "envs").parts[0]
 
 
 def environments(root: Path = ROOT) -> dict[str, Path]:

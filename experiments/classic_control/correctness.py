@@ -11,7 +11,7 @@ import torch
 
 from lockstep import envs
 from lockstep.experiments import originals
-from lockstep.experiments.cases import Cases, tolerance
+from lockstep.experiments.classic_control.cases import Cases, tolerance
 from lockstep.experiments.config import Settings
 from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
 

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from lockstep import envs
-from lockstep.experiments import rungs
+from lockstep.experiments.bench import rungs
+from lockstep.experiments.bench.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 from lockstep.experiments.config import Settings
-from lockstep.experiments.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 
 LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_BYTES = 2**24  # of random actions

@@ -8,7 +8,7 @@ import torch
 from lockstep import envs
 from lockstep.agents import ppo
 from lockstep.envs.vehicular_edge.params import AGENTS
-from lockstep.experiments.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
+from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 
 class Run(NamedTuple):

@@ -8,19 +8,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from lockstep.experiments import ROOT, UserError, provenance, sources
-from lockstep.experiments.checksums import verify
+from lockstep.experiments import ROOT, UserError
+from lockstep.experiments.bench.timing import cpu_seconds
 from lockstep.experiments.command import OutOfTime
-from lockstep.experiments.timing import cpu_seconds
+from lockstep.experiments.ledger import fingerprint, provenance, sources
+from lockstep.experiments.ledger.checksums import verify
 
-HERE, RECORDED, MISSING = "measured here", "recorded", "not measured"
+HERE, RECORDED = "measured here", "recorded"
 CHANGED = "recorded, code changed since"
 BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s"]  # columns of the partial file before the rows' own
 
@@ -29,7 +30,7 @@ class Journal:
     """The rows of one experiment while it runs: X.partial.csv, until `finish` makes X.csv and X.json of it.
 
     A group of rows is added in one piece and is then on disk; a run that is killed loses the group it was in,
-    and the next one with the same code, configuration, scale and machine goes on after the last group:
+    and the next one with an equal key (see `current_key`) goes on after the last group:
 
         journal = Journal(path, columns, "throughput", "cartpole", "quick", config)
         for group in groups:
@@ -40,7 +41,8 @@ class Journal:
     A run that ends on purpose before all is measured says so in `finish`, and what it leaves is a whole result whose
     provenance names the groups that are missing; the next such run goes on from there.
 
-    columns: of the CSV, in order. config: what provenance shows, a mapping that JSON can hold.
+    columns: of the CSV, in order. config: what provenance shows, a mapping that JSON can hold. conditions: see
+    `current_key`.
     """
 
     def __init__(
@@ -52,11 +54,14 @@ class Journal:
         scale: str | None,
         config: Mapping,
         commit: str | None = None,
+        conditions: Mapping | None = None,
     ):
-        self.path, self.columns, self.commit = Path(path), list(columns), commit
+        self.path, self.columns, self.commit, self.config = Path(path), list(columns), commit, config
         self.partial = self.path.with_suffix(".partial.csv")
         self.partial_key = self.path.with_suffix(".partial.json")
-        self.key = current_key(experiment, environment, scale, config)
+        self.key = current_key(experiment, environment, scale, conditions or {})
+        self.section = fingerprint.section_of(experiment, environment, scale)
+        self.sources = provenance.hashes(sources.of_experiment(experiment, environment))
         self.started = provenance.now()
         self.groups: dict[str, list[list[str]]] = {}
         try:
@@ -77,7 +82,7 @@ class Journal:
                 if self.groups:
                     say(f"{self.path}: continuing after {len(self.groups)} finished groups")
             else:
-                say(f"{self.partial} is of another code, configuration or machine: discarded")
+                say(f"{self.partial} is of another code, other settings or another machine: discarded")
                 self.partial.unlink()  # at once: a kill must not leave it beside the new key
         if not self.groups:
             self._take_over_piece()
@@ -104,6 +109,10 @@ class Journal:
             rows = rows[count:]
         self.started = described["started"]
         say(f"{self.path}: continuing after {len(self.groups)} groups, {len(described['missing'])} are missing")
+
+    def keep(self, planned: Collection[str]) -> None:
+        """Forget groups that are no longer asked for."""
+        self.groups = {name: rows for name, rows in self.groups.items() if name in planned}
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -162,11 +171,10 @@ class Journal:
             round(earlier + end - start, 2)
             for earlier, start, end in zip(self._earlier, self._start, clocks(), strict=True)
         )
-        names = ("experiment", "environment", "scale", "config", "sources")
-        described = {name: self.key[name] for name in names}
-        collected = provenance.collect(
-            **described, commit=self.commit, started=self.started, wall_s=wall_s, cpu_s=cpu_s, timing=timing
-        )
+        about = {name: self.key[name] for name in ("experiment", "environment", "scale")}
+        about |= {"config": self.config, "sources": self.sources, "commit": self.commit, "started": self.started}
+        described = provenance.collect(**about, wall_s=wall_s, cpu_s=cpu_s, timing=timing)
+        collected = self.key | {"section": self.section} | described
         if passed is not None:
             collected["passed"] = passed
         if missing:
@@ -207,11 +215,38 @@ def locked(path: Path) -> io.TextIOBase:
     return file
 
 
-def current_key(experiment: str, environment: str | None, scale: str | None, config: Mapping) -> dict:
-    """The key (see provenance.key) that a run of the experiment would have now."""
-    paths = sources.of(f"lockstep.experiments.{experiment}", environment)
-    # Through JSON, so that it compares equal to one that was read from a file.
-    return json.loads(json.dumps(provenance.key(experiment, environment, scale, config, provenance.hashes(paths))))
+def current_key(experiment: str, environment: str | None, scale: str, conditions: Mapping) -> dict:
+    """What makes a group of one run that of another: rows of runs with equal keys may stand together.
+
+    conditions: what the groups depend on beside code, machine and settings.
+    """
+    key = meaning(experiment, environment, scale) | {"conditions": conditions, "machine": provenance.machine()}
+    return json.loads(json.dumps(key))  # so that it compares equal to one that was read from a file
+
+
+def meaning(experiment: str, environment: str | None, scale: str, root: Path = ROOT) -> dict:
+    """What every row of an experiment depends on, wherever it runs."""
+    return {
+        "experiment": experiment,
+        "environment": environment,
+        "scale": scale,
+        "fingerprint": fingerprint.of(experiment, environment, root),
+        "settings": fingerprint.settings_of(experiment, environment, scale),
+    }
+
+
+def is_of_the_present_code(described: Mapping, root: Path = ROOT) -> bool:
+    """Tells of a result that code and settings that determine it are what they were.
+
+    Of one that was written before there were fingerprints: that its sources are, byte for byte.
+    """
+    if "fingerprint" not in described:
+        return not provenance.changed(described["sources"], root)
+    try:
+        now = meaning(*(described[name] for name in ("experiment", "environment", "scale")), root)
+    except (UserError, ValueError, KeyError):  # it is gone, or asks for what is refused
+        return False
+    return {name: described[name] for name in now} == json.loads(json.dumps(now))
 
 
 def complete_groups(content: bytes, header: Sequence[str]) -> dict[str, list[list[str]]]:
@@ -335,6 +370,6 @@ def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> lis
         if path.exists():
             verify(folder)
             frame, described = read(path)
-            status = CHANGED if provenance.changed(described["sources"], root) else RECORDED
+            status = RECORDED if is_of_the_present_code(described, root) else CHANGED
             found.append(Dataset(frame, described, folder.name, "recorded", status, path))
     return found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lockstep import envs
-from lockstep.experiments import originals
+from lockstep.experiments import config, originals
 from lockstep.experiments.config import ConfigError, Settings, nearest
 
 POLICIES = ("uniform", "cloud", "zero", "clustered", "scattered")  # what each does: `raw_actions`, `scattered`
@@ -48,7 +48,7 @@ def settings_of(name: str, settings: Settings) -> list[Setting]:
     known = list(envs.port(name).presets)
     for preset in asked.presets:
         if preset not in known:
-            where = f"experiments/{name}.yaml: correctness.presets"
+            where = f"{config.shown(config.file_of(name))}: correctness.presets"
             raise ConfigError(f"{where}: unknown preset {preset!r}{nearest(preset, known)}")
         for size, section in asked.sizes.items():
             parameters, episodes = (tuple(section.get(key, {}).items()) for key in ("parameters", "episodes"))

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from lockstep.experiments import UserError, provenance
+from lockstep.experiments import UserError
+from lockstep.experiments.ledger import provenance
 
 SUMS = "SHA256SUMS"
 

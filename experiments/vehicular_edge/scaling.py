@@ -1,19 +1,19 @@
 """Rates and memory over the number of vehicles: environment steps per second of chosen rungs, gains stored or drawn."""
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import pandas as pd
 
 from lockstep import envs
-from lockstep.experiments import UserError, block_rungs, command, config, ladder, provenance, results, timing
+from lockstep.experiments import experiment
+from lockstep.experiments.bench import block_rungs, ladder, timing
+from lockstep.experiments.bench.ladder import Group
+from lockstep.experiments.bench.statistics import summarise
 from lockstep.experiments.config import Settings
-from lockstep.experiments.ladder import Group
-from lockstep.experiments.results import Journal
-from lockstep.experiments.statistics import summarise
+from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request, by_label, each
+from lockstep.experiments.ledger import provenance
 
-MEASURED = "measured"
 FUSED_STEPS = 10  # of port-*-fused
 COLUMNS = [
     *("environment", "rung", "device", "preset", "traffic", "vehicles", "clients", "servers", "edges", "gains"),
@@ -23,7 +23,7 @@ COLUMNS = [
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(experiment.Group):
     """One measurement: a rung at one number of vehicles."""
 
     rung: str
@@ -73,7 +73,7 @@ def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     except MemoryError as error:  # one environment is already more than a block of this GPU shares
         reason = str(error)
     if reason:
-        return [same | {"status": results.MISSING, "reason": reason}]
+        return [same | {"status": MISSING, "reason": reason}]
     found = ladder.clocked(rung.loop(name, group, own), cell.device, settings.scaling.blocks)
     same |= {"dtype": found.dtype, "memory_mib": found.memory_mib}
     same |= {"first_call_s": found.first_call_s, "status": MEASURED}
@@ -96,12 +96,6 @@ def bytes_of_one(name: str, cell: Cell, own: Settings) -> dict[str, int]:
     return {"bytes_per_env": one.bytes_per_env, "bytes_per_scenario": one.bytes_per_scenario}
 
 
-def label(cell: Cell) -> str:
-    """One line that tells a cell from every other."""
-    size = " ".join(f"{name}={value}" for name, value in cell.parameters)
-    return f"{cell.rung} {size} B={cell.num_envs} threads={cell.threads} {cell.gains}"
-
-
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per cell that was measured: median rates with their 95 % interval, and memory.
 
@@ -118,7 +112,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """Rates and memory of every cell, as lines to print."""
     lines = [
         "vehicles, rung, environments: steps/s [95 % interval], vehicle-steps/s, KiB of an environment, of a scenario"
@@ -131,25 +125,14 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    options = command.parser("scaling", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
-    if "scaling" not in settings:
-        raise UserError(f"experiments/{name}.yaml has no section scaling")
-    present = command.devices(options.devices)
-    todo = cells(settings.scaling, present)
-    asked: Mapping = settings.plain() | {"asked": {"devices": present}}
-    output = options.output or command.output_path("scaling", name)
-    journal = Journal(output, COLUMNS, "scaling", name, options.scale, asked, options.commit)
-    left, method = [cell for cell in todo if label(cell) not in journal], timing.method(settings.scaling.blocks)
-    with journal.leaving(list(map(label, todo)), method):
-        for cell in command.progress(left, label, options.deadline):
-            journal.add(label(cell), measure(name, cell, settings))
-    frame = journal.frame()
-    journal.finish(method)
-    print(report(frame))
+def plan(request: Request) -> Plan:
+    name, settings = request.environment, request.settings
+    return Plan(
+        by_label(cells(settings.scaling, request.devices)),
+        each(lambda cell: measure(name, cell, settings)),
+        config=request.asked(),
+        method=timing.method(settings.scaling.blocks),
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, choices=("sweeps",))

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 
 from lockstep.envs.checks import available_memory
-from lockstep.experiments import timing
+from lockstep.experiments import experiment
+from lockstep.experiments.bench import timing
 from lockstep.experiments.config import Settings
 
 ON_CPU = {"threaded": True}
@@ -30,7 +31,7 @@ START_S, SET_UP_S, COMPILE_S = 8.0, 1.0, {"cpu": 10.0, "cuda": 5.0}
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(experiment.Group):
     """One measurement: a rung at one size and setting."""
 
     rung: str

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from lockstep import envs
-from lockstep.experiments.block_cases import NUMBERS, POLICIES, Cases, Slots, play, reached, settings_of
 from lockstep.experiments.config import Settings
+from lockstep.experiments.vehicular_edge.cases import NUMBERS, POLICIES, Cases, Slots, play, reached, settings_of
 from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
 
 DTYPES = ("float32", "float64")

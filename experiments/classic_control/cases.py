@@ -27,7 +27,7 @@ class Cases:
     def _check(self):
         """ConfigError where the YAML does not fit the environment: fields, intervals, tolerances, parameters."""
         config.check_policy(self.name, self.settings, *self.port.policy_shape)
-        where = f"experiments/{self.name}.yaml: correctness"
+        where = f"{config.shown(config.file_of(self.name))}: correctness"
         named = {"tolerances": self.asked.tolerances}
         for name, region in self.asked.regions.items():
             inside = f"regions.{name}"

@@ -1,6 +1,6 @@
 """Predicted speed of the GPU kernels from their machine code; needs no GPU, and nothing it says was run on one.
 
-    python -m lockstep.experiments.machine_code [--target sm_90] [--write envs/kernels/README.md]
+    python -m lockstep.experiments.bench.machine_code [--target sm_90] [--write envs/kernels/README.md]
 
 A kernel is compiled with the numbers of its lines and disassembled by nvdisasm. Instructions between two jumps run
 together; how often they do in a warp and step follows from the lines that most of them come from, by REGIONS. The issue
@@ -489,7 +489,7 @@ def around(file: Path) -> tuple[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m lockstep.experiments.machine_code", description=__doc__.split("\n")[0]
+        prog="python -m lockstep.experiments.bench.machine_code", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--target", choices=MACHINES, default="sm_90", help="the GPU architecture (default: sm_90)")
     parser.add_argument("--write", type=Path, metavar="README", help="put the table between its marks in this file")

@@ -1,16 +1,17 @@
 """What policies of the vehicular edge reach: cost, delays against deadlines, backlogs; and an agent beside them."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 
-from lockstep.experiments import UserError, command, config, originals, provenance
+from lockstep.experiments import experiment, originals
 from lockstep.experiments.config import Settings
-from lockstep.experiments.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
-from lockstep.experiments.results import Journal
+from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
+from lockstep.experiments.ledger import provenance
+from lockstep.experiments.vehicular_edge.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
 
 COLUMNS = [
     *("environment", "level", "form", "device", "traffic", "policy", "trained_on", "penalty_weight"),
@@ -30,7 +31,7 @@ MANY = 8  # episodes from which it is worth it to start processes
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(experiment.Group):
     """Rows that are measured and journalled in one piece."""
 
     form: str  # original | port
@@ -58,13 +59,6 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     return list(dict.fromkeys(found))
 
 
-def label(group: Group) -> str:
-    """One line that tells a group from every other."""
-    weight = "" if group.penalty_weight == 1.0 else f" omega={group.penalty_weight:g}"
-    agent = "" if group.trained_on is None else f" trained on {group.trained_on}"
-    return f"{group.policy} on {group.traffic}, {group.form} {group.device}{weight}{agent}"
-
-
 def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, Episode]]:
     """(policy, seed, scenario, episode) of a group."""
     if group.policy == AGENT:
@@ -76,7 +70,7 @@ def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, 
 
 def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Episode]]:
     """The same of an agent of each seed; on the CPU side by side."""
-    from lockstep.experiments.offloading_agent import (  # only here are networks needed
+    from lockstep.experiments.vehicular_edge.offloading_agent import (  # only here are networks needed
         Run,
         trained,
         trained_beside_others,
@@ -136,7 +130,7 @@ def cells(backlogs: np.ndarray) -> Iterator[dict]:
         yield {"family": EDGE_FAMILIES[place], "slot": slot, "node": node, "backlog_mbit": value}
 
 
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """Means over episodes on unseen scenarios, as lines to print."""
     keys = ["form", "traffic", "policy", "trained_on", "penalty_weight"]
     lines = [f"{'':58} {'return':>8} {'cost':>7} {'success':>8} {'on time':>8}"]
@@ -148,23 +142,10 @@ def report(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    options = command.parser("offloading", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
-    if "offloading" not in settings:
-        raise UserError(f"experiments/{name}.yaml has no section offloading: this experiment is of the vehicular edge")
-    present = command.devices(options.devices)
-    asked: Mapping = settings.plain() | {"asked": {"devices": present}}
-    output = options.output or command.output_path("offloading", name)
-    journal = Journal(output, COLUMNS, "offloading", name, options.scale, asked, options.commit)
-    todo = [group for group in groups(settings, present) if label(group) not in journal]
-    for group in command.progress(todo, label, options.deadline):
-        journal.add(label(group), measure(name, group, settings))
-    frame = journal.frame()
-    journal.finish()
-    print(report(frame))
+def plan(request: Request) -> Plan:
+    name, settings = request.environment, request.settings
+    todo = by_label(groups(settings, request.devices))
+    return Plan(todo, each(lambda group: measure(name, group, settings)), config=request.asked())
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, report)

@@ -41,21 +41,6 @@ def is_file_with(path: Path, digest: str) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 
-def key(
-    experiment: str, environment: str | None, scale: str | None, config: Mapping, sources: Mapping[str, str]
-) -> dict:
-    """What makes two runs of an experiment the same one: rows of runs with equal keys may stand together."""
-    return {
-        "format": FORMAT,
-        "experiment": experiment,
-        "environment": environment,
-        "scale": scale,
-        "config": dict(config),
-        "sources": dict(sources),
-        "machine": machine(),
-    }
-
-
 def collect(
     experiment: str,
     environment: str | None,
@@ -74,8 +59,14 @@ def collect(
     sources: sha256 by path, taken before the run. commit: what to note down where git cannot tell.
     """
     found, dirty = git_commit(sources)
-    described = key(experiment, environment, scale, config, sources)
-    return described | {
+    return {
+        "format": FORMAT,
+        "experiment": experiment,
+        "environment": environment,
+        "scale": scale,
+        "config": dict(config),
+        "sources": dict(sources),
+        "machine": machine(),
         "command": command(),
         "commit": found or commit,
         "dirty": dirty,

@@ -19,9 +19,10 @@ import pandas as pd
 import torch
 
 from lockstep import envs
-from lockstep.experiments import UserError, command, config, statistics, timing
+from lockstep.experiments import experiment
+from lockstep.experiments.bench import statistics, timing
 from lockstep.experiments.config import Settings
-from lockstep.experiments.results import Journal
+from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
 
 COLUMNS = [
     *("environment", "vehicles", "operation", "form", "device", "num_envs", "threads", "dtype"),
@@ -43,7 +44,7 @@ METHOD = "whole steps and single operations in turn; operations of the port by i
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(experiment.Group):
     """One measurement: a form at one size."""
 
     form: str
@@ -302,12 +303,7 @@ def clock_block(form: Form, rounds: int, synchronize: Callable[[], None]) -> dic
     return spent
 
 
-def label(group: Group) -> str:
-    """One line that tells a group from every other."""
-    return f"{group.form} vehicles={group.vehicles} B={group.num_envs}"
-
-
-def report(frame: pd.DataFrame) -> str:
+def report(frame: pd.DataFrame, *_) -> str:
     """Microseconds of every operation per slot of one environment, and how many times faster than the original."""
     lines = ["microseconds per slot of one environment, and times faster than the original"]
     seconds = frame["wall_s"] / frame["steps"]
@@ -319,29 +315,19 @@ def report(frame: pd.DataFrame) -> str:
             base = groups.get((vehicles, "original", 1, operation))
             times = "" if base is None or form == "original" else f" {statistics.ratio(base, spent).ratio:.1f}x"
             words.append(f"{operation} {1e6 * spent.median():.1f}{times}")
-        lines.append(f"  {label(Group(form, vehicles, num_envs)):40} {', '.join(words)}")
+        lines.append(f"  {Group(form, vehicles, num_envs).label:40} {', '.join(words)}")
     return "\n".join(lines)
 
 
-def main() -> None:
-    options = command.parser("breakdown", __doc__.split("\n")[0]).parse_args()
-    name = options.environment
-    settings = config.load(name, options.scale)
-    if "breakdown" not in settings:
-        raise UserError(f"experiments/{name}.yaml has no section breakdown, which says the sizes to measure")
-    present = command.devices(options.devices)
-    asked = settings.plain() | {"asked": {"devices": present}}
-    output = options.output or command.output_path("breakdown", name)
-    journal = Journal(output, COLUMNS, "breakdown", name, options.scale, asked, options.commit)
-    todo, scale = groups(settings, present), settings.breakdown
-    method = timing.method(scale.blocks) | {"min_block_s": scale.block_s, "operations": METHOD}
-    with journal.leaving(list(map(label, todo)), method):
-        for group in command.progress([one for one in todo if label(one) not in journal], label, options.deadline):
-            journal.add(label(group), measure(name, group, settings))
-    frame = journal.frame()
-    journal.finish(method)
-    print(report(frame))
+def plan(request: Request) -> Plan:
+    name, settings = request.environment, request.settings
+    scale = settings.breakdown
+    return Plan(
+        by_label(groups(settings, request.devices)),
+        each(lambda group: measure(name, group, settings)),
+        config=request.asked(),
+        method=timing.method(scale.blocks) | {"min_block_s": scale.block_s, "operations": METHOD},
+    )
 
 
-if __name__ == "__main__":
-    command.run(main)
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, choices=("num_envs", "vehicles"))

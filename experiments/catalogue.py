@@ -1,0 +1,92 @@
+"""The experiments there are and the environments that take part in each; nothing of theirs is imported.
+
+The folder is the list: an experiment is a module with an EXPERIMENT (experiment.py), a family's own in its folder.
+"""
+
+import ast
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.experiments import ROOT, config, peer_workers
+from lockstep.experiments.ledger import sources
+
+FOLDER = Path(__file__).parent
+FACTS = ("needs", "timed", "predicted", "originals", "choices")  # constants of an EXPERIMENT that are read here
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An experiment as its file declares it."""
+
+    name: str
+    file: Path
+    needs: str = "section"  # of whom: section | recipe (that have one of its name) | peers | nothing | machine
+    timed: bool = True  # so that it takes every core, and the GPU
+    predicted: bool = False  # the seconds of its groups are, before it runs
+    originals: bool = False  # nothing of it can run without the library of the originals
+    choices: tuple[str, ...] = ()  # keys of its section that say which groups there are, and nothing of their rows
+
+    @property
+    def module(self) -> str:
+        return sources.name_of(self.file, FOLDER.parent)
+
+    @property
+    def family(self) -> str | None:
+        """The folder of whose environments it is, None of a general one."""
+        return None if self.file.parent == FOLDER else self.file.parent.name
+
+
+@functools.cache
+def experiments() -> dict[str, Listed]:
+    """All experiments by name: the machine's own first, the others as they are sorted."""
+    files = [*FOLDER.glob("*.py"), *FOLDER.glob("*/*.py")]
+    found = [Listed(file.stem, file, **facts) for file in files if (facts := declared(file)) is not None]
+    return {one.name: one for one in sorted(found, key=lambda one: (one.needs != "machine", one.name))}
+
+
+def declared(file: Path) -> dict | None:
+    """What a module's EXPERIMENT says of the FACTS, None of a module without one."""
+    text = file.read_text()
+    for node in ast.parse(text).body if "EXPERIMENT = " in text else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPERIMENT":
+            return {word.arg: ast.literal_eval(word.value) for word in node.value.keywords if word.arg in FACTS}
+    return None
+
+
+def of_the_machine() -> list[str]:
+    """The experiments that know no environment."""
+    return [one.name for one in experiments().values() if one.needs == "machine"]
+
+
+def experiments_of(environment: str) -> list[str]:
+    """The experiments that an environment takes part in: by its YAML's sections, its recipe, the peers installed."""
+    every = (one for one in experiments().values() if one.needs != "machine")
+    return [one.name for one in every if why_not(one.name, environment) is None]
+
+
+def why_not(experiment: str, environment: str) -> str | None:
+    """Why an environment takes no part in an experiment, None where it does."""
+    needs, settings = experiments()[experiment].needs, config.file_of(environment)
+    if needs == "section" and not sections(settings).intersection([experiment]):
+        return f"{config.shown(settings)} has no section {experiment}"
+    if needs == "recipe":
+        recipe = recipe_of(environment)
+        where = recipe.relative_to(ROOT)
+        if not recipe.is_file():
+            return f"there is no {where}"
+        return None if experiment in sections(recipe) else f"{where} has no section {experiment}"
+    if needs == "peers" and not sources.in_gymnasium(environment):
+        return "no peer has such an environment"
+    if needs == "peers" and not peer_workers.installed():
+        return "no peer is installed; make peers installs them"
+    return None
+
+
+def sections(file: Path) -> set[str]:
+    return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE))
+
+
+def recipe_of(environment: str) -> Path:
+    return ROOT / "agents" / "recipes" / f"{environment}.yaml"

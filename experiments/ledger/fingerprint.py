@@ -1,0 +1,75 @@
+"""A fingerprint of what determines measured rows: the code that makes them, without comments, docstrings and imports.
+
+Kernels count as the compiler sees them. A file that is moved, renamed or reformatted leaves the fingerprint as it is.
+"""
+
+import ast
+import functools
+import hashlib
+import re
+from pathlib import Path
+
+from lockstep.experiments import ROOT, catalogue, config
+from lockstep.experiments.ledger import sources
+
+# What writes down, asks, and finds, and what only shows: no row depends on it.
+ASIDE = ("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py")
+DRAWING = "render.py"
+C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
+
+
+def of(experiment: str, environment: str | None = None, root: Path = ROOT) -> str:
+    """The fingerprint of the code that measures an experiment of an environment, 64 hexadecimal digits."""
+    paths = sources.of_experiment(experiment, environment, root)
+    counted = [root / path for path in paths if not path.startswith(ASIDE) and not path.endswith((".yaml", DRAWING))]
+    return digest("".join(sorted(digest_of_meaning(file.suffix, file.read_text()) for file in counted)))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache  # experiments share most files
+def digest_of_meaning(suffix: str, text: str) -> str:
+    return digest(meaning(suffix, text))
+
+
+def meaning(suffix: str, text: str) -> str:
+    """What a file says but for what may change without changing what it does."""
+    if suffix == ".py":
+        return ast.dump(Bare().visit(ast.parse(text)))
+    if suffix in (".cuh", ".cpp"):
+        return " ".join(C_TEXT.sub(lambda found: found[1] or " ", text).split())
+    return text
+
+
+class Bare(ast.NodeTransformer):
+    """Drops imports, whose files count themselves, and statements that are nothing but a text."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    visit_ImportFrom = visit_Import
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if text else self.generic_visit(node)
+
+
+def section_of(experiment: str, environment: str | None, scale: str) -> dict:
+    """The section of an experiment in its settings or its recipe, resolved; empty where it has none."""
+    needs = catalogue.experiments()[experiment].needs
+    if environment is None or needs not in ("section", "recipe"):
+        return {}
+    recipe = needs == "recipe"
+    file = catalogue.recipe_of(environment) if recipe else config.file_of(environment)
+    content = config.at_scale(config.parse(file), scale)
+    return content if recipe else content.get(experiment, {})
+
+
+def settings_of(experiment: str, environment: str | None, scale: str) -> dict:
+    """The settings that every group depends on: what only chooses groups is left out of the section."""
+    section, choices = section_of(experiment, environment, scale), catalogue.experiments()[experiment].choices
+    shared = {key: value for key, value in section.items() if key not in choices}
+    whole = config.at_scale(config.parse(config.file_of(environment)), scale) if environment else {}
+    return shared | {"seed": whole.get("seed"), "fixed_policy": whole.get("throughput", {}).get("fixed_policy")}

@@ -1,0 +1,148 @@
+"""One command line for every experiment: python -m lockstep.experiments.run <experiment> [<environment>] [options].
+
+An experiment is a module with an EXPERIMENT, here or in a family's folder; catalogue.py finds it by that.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from lockstep.experiments import SCALES, UserError, catalogue, command, config
+from lockstep.experiments.config import Settings, nearest
+from lockstep.experiments.experiment import Experiment, Group, LeftOut, Plan, Request
+from lockstep.experiments.ledger.results import Journal
+
+
+def experiment_of(name: str) -> Experiment:
+    """The experiment of a name; UserError names the nearest there is."""
+    listed = catalogue.experiments()
+    if name not in listed:
+        raise UserError(f"there is no experiment {name!r}{nearest(name, list(listed))}")
+    return importlib.import_module(listed[name].module).EXPERIMENT
+
+
+def parser(name: str | None = None) -> argparse.ArgumentParser:
+    """The options of an experiment, or, without its name, the list of all."""
+    listed = catalogue.experiments()
+    words = [f"  {one.name:14}{sentence_of(one.file)}" for one in listed.values()]
+    arguments = argparse.ArgumentParser(
+        prog="python -m lockstep.experiments.run",
+        description=sentence_of(listed[name].file) if name else "\n".join(["The experiments:", *words]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_argument("experiment", help="followed by --help: its options")
+    if name is None:
+        return arguments
+    of_machine = listed[name].needs == "machine"
+    if not of_machine:
+        arguments.add_argument("environment", help="a folder of envs/, for example cartpole")
+    default = command.output_path(name, None if of_machine else "<environment>")
+    arguments.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
+    arguments.add_argument("--output", type=command.csv_path, help=f"where the rows go (default: {default})")
+    arguments.add_argument("--devices", nargs="+", choices=command.DEVICES, help="default: all that are present")
+    arguments.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
+    command.add_minutes(arguments)
+    arguments.add_argument(
+        "--strict-minutes",
+        action="store_true",
+        help=f"do not begin the first group either if it is predicted to end {command.GRACE_S:.0f} s after --minutes",
+    )
+    if add := experiment_of(name).options:
+        add(arguments)
+    return arguments
+
+
+def sentence_of(file: Path) -> str:
+    return file.read_text().split('"""')[1].splitlines()[0]
+
+
+def request_of(name: str, options: argparse.Namespace, present: list[str] | None = None) -> Request:
+    """What the options ask for, of the devices present; UserError where the environment takes no part."""
+    environment, settings = getattr(options, "environment", None), Settings({})
+    if environment:
+        settings = config.load(environment, options.scale)
+        reason = catalogue.why_not(name, environment)
+        if reason and catalogue.experiments()[name].needs != "peers":  # one that is missing has a row that says so
+            raise UserError(reason)
+    there = present or command.devices(None)
+    chosen = (
+        [one for one in there if one in (options.devices or there)] if present else command.devices(options.devices)
+    )
+    return Request(environment, options.scale, settings, chosen, there, options)
+
+
+def planned(name: str, options: argparse.Namespace, present: list[str]) -> Plan:
+    """What a command line with these options would measure with these devices."""
+    return experiment_of(name).plan(request_of(name, options, present))
+
+
+def measure(name: str, request: Request) -> None:
+    """Measure what is asked for and is not there yet, group by group; write it and print the report."""
+    experiment, options = experiment_of(name), request.options
+    with request.stack:
+        plan = experiment.plan(request)
+        output = options.output or command.output_path(name, request.environment)
+        place = name, request.environment, request.scale
+        journal = Journal(output, experiment.columns, *place, plan.config, options.commit, plan.conditions)
+        journal.keep(plan.groups)
+        planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
+        left = [label for label in plan.order or plan.groups if label not in journal]
+        with leaving(experiment, journal, planned, plan.method):
+            measure_groups(plan, left, journal, planned, options)
+    if not journal.groups:
+        raise UserError("nothing was measured: none of what was asked for can run here")
+    frame = journal.frame()
+    passed = experiment.verdict(frame) if experiment.verdict else None
+    journal.finish(plan.method, passed, planned)
+    print(
+        experiment.report(
+            frame, request.settings, [fields for label, fields in planned.items() if label not in journal]
+        )
+    )
+    if passed is False and experiment.failure:
+        sys.exit(f"{name}: {experiment.failure}")
+
+
+def measure_groups(plan: Plan, left: list[str], journal: Journal, planned: dict, options: argparse.Namespace) -> None:
+    """Put the groups that are left into the journal; one that is left out is no longer planned."""
+    measured = options.strict_minutes
+
+    def predicted_s(label: str) -> float:
+        """Of a group that may wait; where nothing is measured yet, one that always waited would never be."""
+        return plan.seconds.get(label, 0.0) if measured else 0.0
+
+    with plan.measuring([plan.groups[label] for label in left]) as rows_of:
+        for label in command.progress(left, str, options.deadline, predicted_s):
+            try:
+                journal.add(label, rows_of(plan.groups[label]))
+                measured = True
+            except LeftOut as reason:
+                print(f"{label}: left out, {reason}")
+                del planned[label]
+
+
+@contextmanager
+def leaving(experiment: Experiment, journal: Journal, planned: Mapping, method: Mapping | None) -> Iterator[None]:
+    """Finish what there is where the time given is over in here, if that is a result."""
+    try:
+        yield
+    except command.OutOfTime:
+        if experiment.in_pieces and journal.groups:
+            journal.finish(method, planned=planned)
+        raise
+
+
+def main() -> None:
+    named = next((word for word in sys.argv[1:2] if not word.startswith("-")), None)
+    if named:
+        experiment_of(named)
+    options = parser(named).parse_args()
+    measure(options.experiment, request_of(options.experiment, options))
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,120 @@
+"""A fingerprint changes with what the code does and with nothing else."""
+
+import shutil
+
+import pytest
+
+from lockstep.experiments import ROOT, catalogue, config
+from lockstep.experiments.ledger import fingerprint
+
+KERNEL = "envs/classic_control/cartpole/kernel.cuh"
+TIMING = "experiments/bench/timing.py"
+OURS = ("throughput", "cartpole")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("root")
+    for folder in ("envs", "experiments", "agents"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("*.pyc"))
+    return copy
+
+
+@pytest.fixture
+def edited(root):
+    """Changes a file of the copy, tells if CartPole's throughput has another fingerprint then, and changes it back."""
+
+    def change(path, old, new):
+        file, before = root / path, fingerprint.of(*OURS, root)
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        try:
+            return fingerprint.of(*OURS, root) != before
+        finally:
+            file.write_text(text)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        (KERNEL, "real(4.0 / 3.0)", "real(1.3)"),
+        ("envs/kernels/batch.cuh", "struct", "struct Unused; struct"),
+        (TIMING, "MIN_BLOCK_S = 0.2", "MIN_BLOCK_S = 0.3"),
+        ("experiments/throughput.py", '"block": number', '"block": number + 1'),
+    ],
+)
+def test_what_changes_what_is_done_changes_it(edited, path, old, new):
+    assert edited(path, old, new)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        (KERNEL, "\n", "  // a word\n/* and\nmore */\n"),
+        (TIMING, '"""', '"""Another word. '),
+        (TIMING, "AGREEING_BLOCKS = 3\n", "AGREEING_BLOCKS = 3  # of them\n\n"),
+        (TIMING, "import math\n", "import math as math\n"),
+        ("experiments/ledger/results.py", "def say", "def tell"),
+        ("envs/classic_control/pendulum/kernel.cuh", "struct", "struct Unused; struct"),
+        ("experiments/vehicular_edge/cases.py", "SCENARIOS = 2", "SCENARIOS = 3"),
+        ("experiments/classic_control/cartpole.yaml", "seed: 0", "seed: 1"),
+    ],
+)
+def test_what_does_not_leaves_it(edited, path, old, new):
+    assert not edited(path, old, new)
+
+
+def test_a_file_may_move(tmp_path):
+    """The import of it changes as well, and the order of the files."""
+
+    def fingerprint_of(root, clock, package, answer):
+        for path, text in {
+            clock: f"def now():\n    return {answer}\n",
+            "speed.py": f"from {package} import timing\ndef measure():\n    return timing.now()\n",
+        }.items():
+            file = tmp_path / root / "experiments" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return fingerprint.of("speed", root=tmp_path / root)
+
+    before = fingerprint_of("before", "timing.py", "lockstep.experiments", 1)
+    assert fingerprint_of("after", "clocks/timing.py", "lockstep.experiments.clocks", 1) == before
+    assert fingerprint_of("edited", "clocks/timing.py", "lockstep.experiments.clocks", 2) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("a // b\nc", "a c"),
+        ("a /* b\nb */ c", "a c"),
+        ('f("//", 1) // "x"', 'f("//", 1)'),
+        ("a\n\n   b", "a b"),
+    ],
+)
+def test_comments_of_a_kernel_are_told_from_its_texts(text, meant):
+    assert fingerprint.meaning(".cuh", text) == meant
+
+
+def test_a_function_of_nothing_but_a_text_still_parses():
+    bare = fingerprint.meaning(".py", 'def f():\n    """Words."""\n\nx = "kept"\n')
+    assert "Words" not in bare and "kept" in bare
+
+
+def test_settings_are_those_that_every_group_depends_on(monkeypatch):
+    whole = fingerprint.section_of("throughput", "cartpole", "quick")
+    shared = fingerprint.settings_of("throughput", "cartpole", "quick")
+    assert set(shared) == {"blocks", "constant_action", "fixed_policy", "seed"}
+    assert {"num_envs", "rungs", "targets"} <= set(whole)
+    assert fingerprint.settings_of("throughput", "cartpole", "full")["blocks"] == 30
+    assert fingerprint.settings_of("correctness", "cartpole", "quick")["regions"]
+    assert fingerprint.section_of("ceilings", None, "quick") == {}
+    assert "learning" in fingerprint.section_of("learning", "cartpole", "quick")
+
+
+def test_choices_are_keys_of_the_sections():
+    for name, listed in catalogue.experiments().items():
+        sections = [fingerprint.section_of(name, of, "quick") for of in config.files() if listed.needs == "section"]
+        assert set(listed.choices) <= set().union(*sections)
