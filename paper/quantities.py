@@ -5,7 +5,7 @@ it; whatever divides two rates takes both from the same run. common/quantities/ 
 quantities themselves; this file has what they share, and what tables and figures take from it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,14 @@ def estimate(row: pd.Series, name: str) -> tuple[float, float, float]:
     """A figure of a row and the two ends of its interval, from the columns `name`, `name`_low and `name`_high."""
     value, low, high = row[[name, f"{name}_low", f"{name}_high"]].astype(float)
     return value, low, high
+
+
+def extreme(datasets: list, select: Mapping, summary: Callable, name: str, which: str = "max") -> Iterator[tuple]:
+    """(dataset, a figure, the ends of its interval): the largest, or "min", that fits of each run's summary."""
+    for dataset in of(datasets, select):
+        rows = matching(summary(dataset), select).dropna(subset=[name])
+        if len(rows):
+            yield dataset, *estimate(rows.loc[getattr(rows[name], f"idx{which}")()], name)
 
 
 def with_interval(write: Callable[[float], str]) -> Callable:

@@ -73,11 +73,14 @@ def of_runs(datasets: list, experiment: str, rows_of: Callable, by_machine: bool
     return pd.concat(frames, ignore_index=True)
 
 
-def of_asked(datasets: list, experiment: str, rows_of: Callable) -> pd.DataFrame:
-    """of_runs; an environment that takes no part in the experiment has no row that says so."""
+def of_asked(datasets: list, experiment: str, rows_of: Callable, asked: Callable | None = None) -> pd.DataFrame:
+    """of_runs; an environment that is not asked for has no row that says so.
+
+    asked: tells it of an environment; without it those that take part in the experiment are asked for.
+    """
     found = of_runs(datasets, experiment, rows_of)
-    asked = found["environment"].map(lambda name: experiment in paper.experiments_of(name))
-    return found[asked | (found["status"] != paper.NOT_MEASURED)]
+    asked = asked or (lambda name: experiment in paper.experiments_of(name))
+    return found[(found["status"] != paper.NOT_MEASURED) | found["environment"].map(asked)]
 
 
 def worded_status(row) -> str:

@@ -1,26 +1,20 @@
-"""Of the operations of a step, and of fleets."""
+"""Quantities of the operations of a step, and of fleets."""
 
 from lockstep.paper import typeset
-from lockstep.paper.quantities import NAN, alone, estimate, matching, of, quantity, rate_words, with_interval
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, rate_words, with_interval
 from lockstep.paper.vehicular_edge import summaries
 
 
 @quantity(with_interval(typeset.short_time))
 def operation_time(datasets, select, against):
     """Seconds that an operation takes of a step of one environment; of several settings the shortest."""
-    for dataset in of(datasets, select):
-        rows = matching(summaries.operations(dataset), select)
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["seconds"].idxmin()], "seconds")
+    return extreme(datasets, select, summaries.operations, "seconds", "min")
 
 
 @quantity(with_interval(typeset.times))
 def operation_ratio(datasets, select, against):
     """Times faster than in the original that an operation is; of several settings the fastest."""
-    for dataset in of(datasets, select):
-        rows = matching(summaries.operations(dataset), select).dropna(subset=["ratio"])
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["ratio"].idxmax()], "ratio")
+    return extreme(datasets, select, summaries.operations, "ratio")
 
 
 @quantity(alone(typeset.percent))
@@ -35,7 +29,4 @@ def operation_share(datasets, select, against):
 @quantity(rate_words("steps/s"))
 def fleet_rate(datasets, select, against):
     """Environment steps per second at a number of vehicles; of several settings the fastest."""
-    for dataset in of(datasets, select):
-        rows = matching(summaries.scaling(dataset), select).dropna(subset=["rate"])
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["rate"].idxmax()], "rate")
+    return extreme(datasets, select, summaries.scaling, "rate")

@@ -7,25 +7,19 @@ import pandas as pd
 from lockstep.experiments import curves
 from lockstep.paper import typeset
 from lockstep.paper.common import learning
-from lockstep.paper.quantities import NAN, alone, estimate, matching, of, out_of, quantity, rate_words, with_interval
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, out_of, quantity, rate_words, with_interval
 
 
 @quantity(rate_words("steps/s"))
 def training_rate(datasets, select, against):
     """Environment steps per second of training, from end to end; of several settings the fastest."""
-    for dataset in of(datasets, select):
-        rows = matching(learning.rates(dataset), select)
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["rate"].idxmax()], "rate")
+    return extreme(datasets, select, learning.rates, "rate")
 
 
 @quantity(with_interval(typeset.times))
 def training_ratio(datasets, select, against):
     """Our rate of training over that of another agent in the same work; of several settings the smallest."""
-    for dataset in of(datasets, select):
-        rows = matching(learning.rates(dataset), select).dropna(subset=["ratio"])
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["ratio"].idxmin()], "ratio")
+    return extreme(datasets, select, learning.rates, "ratio", "min")
 
 
 @quantity(with_interval(typeset.significant))
@@ -34,11 +28,7 @@ def final_return(datasets, select, against):
 
     Fewer than learning.FEW seeds are an illustration, and no answer.
     """
-    for dataset in of(datasets, select):
-        rows = matching(learning.final(dataset), select)
-        rows = rows[rows["seeds"] >= learning.FEW]
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["score"].idxmin()], "score")
+    return extreme(datasets, select, lambda run: learning.final(run).query(f"seeds >= {learning.FEW}"), "score", "min")
 
 
 @quantity(with_interval(typeset.significant))

@@ -6,7 +6,7 @@ import pandas as pd
 
 from lockstep.experiments import peers, shares
 from lockstep.paper import once, typeset
-from lockstep.paper.quantities import NAN, estimate, matching, of, quantity, with_interval
+from lockstep.paper.quantities import NAN, extreme, matching, of, quantity, with_interval
 
 
 @once
@@ -24,10 +24,7 @@ def shares_of(run) -> pd.DataFrame:
 @quantity(with_interval(typeset.times))
 def peer_ratio(datasets, select, against):
     """The port's rate over that of a peer in the same mode, one run; of several that fit over the fastest."""
-    for dataset in of(datasets, select):
-        rows = matching(peer_rates(dataset), select).dropna(subset=["ratio"])
-        if len(rows):
-            yield dataset, *estimate(rows.loc[rows["ratio"].idxmin()], "ratio")
+    return extreme(datasets, select, peer_rates, "ratio", "min")
 
 
 def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:

@@ -8,7 +8,7 @@ from lockstep.experiments import curves
 from lockstep.paper import NOT_MEASURED
 from lockstep.paper.common import learning as sums
 from lockstep.paper.common.tables.transfer import DEVICES
-from lockstep.paper.tables import RUN, of_runs, on_cpu, table
+from lockstep.paper.tables import RUN, of_asked, on_cpu, table
 from lockstep.paper.typeset import (
     DASH,
     GREATER,
@@ -31,7 +31,7 @@ EMPTY = "No recipe asks for it, and nothing was measured."
 
 
 def of_parts(datasets: list, asked: str, rows_of: Callable) -> pd.DataFrame:
-    """of_runs of learning; an environment whose recipe does not ask for such a part is left out unless measured.
+    """of_asked of learning; an environment whose recipe does not ask for such a part is left out unless measured.
 
     A run without the part has one row that says so.
     """
@@ -42,9 +42,7 @@ def of_parts(datasets: list, asked: str, rows_of: Callable) -> pd.DataFrame:
             rows = pd.DataFrame([{"open": True}])
         return rows.drop(columns="environment", errors="ignore")
 
-    found = of_runs(datasets, "learning", without_source)
-    wanted = found["environment"].map(lambda name: sums.asked(name, asked))
-    return found[wanted | (found["status"] != NOT_MEASURED)]
+    return of_asked(datasets, "learning", without_source, lambda name: sums.asked(name, asked))
 
 
 def with_open(run, rows: pd.DataFrame, part: str) -> pd.DataFrame:

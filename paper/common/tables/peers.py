@@ -7,9 +7,8 @@ import pandas as pd
 from lockstep.experiments import peers as experiment
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
-from lockstep.paper import NOT_MEASURED
 from lockstep.paper.common.quantities.loops import peer_rates
-from lockstep.paper.tables import RUN, of_runs, table
+from lockstep.paper.tables import RUN, of_asked, table
 from lockstep.paper.typeset import (
     DASH,
     GREATER,
@@ -31,10 +30,8 @@ MODES = {"step": "one step per call", "fused": "fused"}
 
 
 def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
-    """of_runs; an environment that is not Gymnasium's, and so of no peer, is left out unless it was measured."""
-    found = of_runs(datasets, "peers", rows_of)
-    unmeasured = found.loc[found["status"] == NOT_MEASURED, "environment"]
-    return found.drop(unmeasured.index[[not sources.in_gymnasium(name) for name in unmeasured]])
+    """of_asked; an environment that is not Gymnasium's is of no peer."""
+    return of_asked(datasets, "peers", rows_of, sources.in_gymnasium)
 
 
 def name(row) -> str:
