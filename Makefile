@@ -47,7 +47,7 @@ sanitize: $(READY)
 lint: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m snakefmt --check Snakefile
+	$(RUN) -m snakefmt --check Snakefile rules
 	$(RUN) -m snakemake --lint
 
 record: $(READY)

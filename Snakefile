@@ -130,3 +130,6 @@ rule report:
         "environment.yml"
     shell:
         "python -m lockstep.paper.build --output {output.page} 2>&1 | tee {log}"
+
+
+include: "rules/paper.smk"

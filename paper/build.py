@@ -1,25 +1,24 @@
-"""The paper as one HTML file: runs the notebook, shows its tables and figures, numbers what it shows.
+"""The paper as one HTML file: joins the chapters, runs them, numbers what they show.
 
     python -m lockstep.paper.build --output results/report.html
 
-Beside the page it writes every table as tables/<name>.csv and .md, every figure as figures/<name>.svg and
-.png; CSV and SVG are also inside the page, so that a page that was mailed still has them. The page loads
-nothing: no script, no font, no image from elsewhere. Equal results give equal bytes.
+Chapters are notebooks in the order of their names; those in a family's folder fall into place among them. Beside the
+page it writes every table as tables/<name>.csv and .md, every figure as figures/<name>.svg and .png. CSV and SVG are
+inside the page too, so that a page that was mailed still has them. It loads nothing: no script, no font, no image from
+elsewhere. Equal results give equal bytes.
 """
 
 import argparse
-import base64
 import errno
 import html
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from IPython.display import HTML
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbconvert.exporters import HTMLExporter
@@ -30,104 +29,11 @@ from traitlets.config import Config
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger.results import write_whole
-from lockstep.paper import figures, quantities, tables, typeset
+from lockstep.paper import families
 
-NOTEBOOK = Path(__file__).with_name("report.ipynb")
-CONTENTS = "<!-- contents -->"  # in the notebook: where the title ends and the table of contents belongs
+FOLDER = Path(__file__).parent
+CONTENTS = "<!-- contents -->"  # in the first chapter: where the title ends and the table of contents belongs
 TIMEOUT_S = 600  # of one cell
-EMBEDDED = 150_000  # bytes; a larger file is linked to, so that the page stays below about 2 MB
-SHORT = 12  # rows that a table may have without being folded
-
-
-class Report:
-    """What the notebook's cells show. Each table and figure that is shown is also written to a file.
-
-    root: the repository that holds results/. folder: where tables/ and figures/ go.
-    """
-
-    def __init__(self, root: Path | None = None, folder: Path | None = None):
-        self.datasets = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
-        self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
-        self.shown: dict[str, list[str]] = {"table": [], "figure": []}
-
-    def table(self, name: str) -> HTML:
-        """A table of paper/tables.py under its caption, numbered in the order of appearance."""
-        about = tables.TABLES[name]
-        frame = about.frame(self.datasets)
-        columns, rows = about.seen(frame)
-        write(self.folder / "tables" / f"{name}.csv", typeset.csv(frame))
-        write(self.folder / "tables" / f"{name}.md", f"{about.caption}\n\n{typeset.markdown(columns, rows)}")
-        body = typeset.html_table(columns, rows, about.empty)
-        box = f'<div class="scroll" tabindex="0" role="region" aria-label="table {name}">{body}</div>'
-        if about.folded and len(rows) > SHORT:
-            box = f"<details><summary>{len(rows):,} rows: show them</summary>{box}</details>"
-        caption = self.caption("table", name, about.caption, f"tables/{name}.csv")
-        return HTML(f'<figure class="table" id="table-{name}">{caption}{box}</figure>')
-
-    def figure(self, name: str) -> HTML:
-        """A figure of paper/figures/ above its caption, numbered in the order of appearance."""
-        about, drawn = figures.module(name), figures.draw(name, self.datasets)
-        drawing = figures.svg(drawn)
-        drawn.set_layout_engine("none")  # everything has its place by now; to find it again takes seconds
-        write(self.folder / "figures" / f"{name}.svg", drawing)
-        write(self.folder / "figures" / f"{name}.png", figures.png(drawn))
-        caption = self.caption("figure", name, about.caption, f"figures/{name}.svg")
-        box = f'<div class="scroll">{inline(drawing, name, about.alt)}</div>'
-        return HTML(f'<figure class="drawing" id="figure-{name}">{box}{caption}</figure>')
-
-    def caption(self, kind: str, name: str, words: str, file: str) -> str:
-        self.shown[kind].append(name)
-        number = len(self.shown[kind])
-        link = f'<a class="file" {reference(self.folder, file)}>{file.rpartition(".")[2].upper()}</a>'
-        return f"<figcaption><b>{kind.title()}&nbsp;{number}.</b> {html.escape(words)} {link}</figcaption>"
-
-    def others(self) -> HTML:
-        """The tables and figures that no cell has shown."""
-        parts = [self.figure(name).data for name in figures.names() if name not in self.shown["figure"]]
-        parts += [self.table(name).data for name in tables.TABLES if name not in self.shown["table"]]
-        return HTML("\n".join(parts))
-
-    def machines(self) -> list[str]:
-        """The machines that have measured anything, "here" first, then those with a GPU."""
-        with_gpu = {paper.machine(run) for run in self.datasets if run.provenance["machine"].get("gpu")}
-        names = {paper.machine(run) for run in self.datasets}
-        return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
-
-    def hardware(self, machine: str) -> str:
-        """What a machine is."""
-        label = next(d.provenance["machine"]["label"] for d in self.datasets if paper.machine(d) == machine)
-        return tables.plain(label)
-
-    def on(self, machine: str, quantity: str, against: Mapping | None = None, **select) -> str:
-        """A machine's figure without its interval, asked for as in claims.yaml; else "not measured"."""
-        item = {"quantity": quantity, "select": select, "against": against}
-        found = [finding.shown for finding in quantities.find(self.datasets, item) if finding.machine == machine]
-        return found[0] if found else paper.NOT_MEASURED
-
-
-def write(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def reference(folder: Path, file: str) -> str:
-    """The attributes of a link to a file beside the page, the file itself in them if it is not too large."""
-    content = (folder / file).read_bytes()
-    if len(content) > EMBEDDED:
-        return f'href="{file}"'
-    kind = {"csv": "text/csv", "svg": "image/svg+xml"}[file.rpartition(".")[2]]
-    encoded = base64.b64encode(content).decode()
-    return f'download="{Path(file).name}" href="data:{kind};base64,{encoded}"'
-
-
-def inline(drawing: str, name: str, alt: str) -> str:
-    """An SVG file as an element of the page: ids made the page's own, width left to the page."""
-    drawing = drawing[drawing.index("<svg") :]
-    drawing = re.sub(r'\bid="', f'id="{name}-', drawing)
-    drawing = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{name}-", drawing)
-    tag, rest = drawing.split(">", 1)
-    tag = re.sub(r' (width|height)="[^"]*"', "", tag)
-    return f'{tag} role="img" aria-label="{html.escape(alt)}">{rest}'
 
 
 class Kernel(AsyncKernelManager):
@@ -138,9 +44,29 @@ class Kernel(AsyncKernelManager):
         return KernelSpecManager(kernel_dirs=[])
 
 
-def executed(notebook: Path, root: Path, folder: Path) -> nbformat.NotebookNode:
+def chapters() -> list[Path]:
+    """The notebooks of the report in their order; of two with one name that of all families first."""
+    files = [file for place in ("chapters", "*/chapters") for file in sorted(FOLDER.glob(f"{place}/*.ipynb"))]
+    return sorted(files, key=lambda file: file.name)
+
+
+def joined() -> nbformat.NotebookNode:
+    """All chapters as one notebook; `<!-- families: limits -->` becomes what the families' about.yaml say of limits."""
+
+    def said(mark: re.Match) -> str:
+        return "\n".join(about[mark[1]] for about in map(families.about, families.names()) if mark[1] in about)
+
+    first, *others = [nbformat.read(file, as_version=4) for file in chapters()]
+    first.cells += [cell for notebook in others for cell in notebook.cells]
+    for place, cell in enumerate(first.cells):
+        cell.id = f"cell-{place}"
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"<!-- families: (\w+) -->", said, cell.source)
+    return first
+
+
+def executed(nb: nbformat.NotebookNode, root: Path, folder: Path) -> nbformat.NotebookNode:
     """The notebook with outputs, run by this Python in the repository, whatever the reader's own settings."""
-    nb = nbformat.read(notebook, as_version=4)
     with tempfile.TemporaryDirectory() as empty:
         settings = {
             "LOCKSTEP_ROOT": str(root),
@@ -166,11 +92,11 @@ def page(nb: nbformat.NotebookNode) -> str:
     """The HTML of an executed notebook."""
     exporter = HTMLExporter(
         template_name="template",
-        extra_template_basedirs=[str(Path(__file__).parent)],
+        extra_template_basedirs=[str(FOLDER)],
         exclude_input=True,
         exclude_anchor_links=True,
     )
-    css = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    css = (FOLDER / "report.css").read_text(encoding="utf-8")
     body, _ = exporter.from_notebook_node(nb, resources={"paper_css": css})
     return with_contents(with_citations(with_references(body)))
 
@@ -190,7 +116,7 @@ def with_references(body: str) -> str:
 
 def with_citations(body: str) -> str:
     """`[@key]` becomes the number of an entry of references.bib; the cited ones are listed at the end."""
-    works, cited = bibliography(Path(__file__).with_name("references.bib").read_text(encoding="utf-8")), []
+    works, cited = bibliography((FOLDER / "references.bib").read_text(encoding="utf-8")), []
 
     def link(match: re.Match) -> str:
         key = match[1]
@@ -242,7 +168,7 @@ def with_contents(body: str) -> str:
 
     start, mark, rest = body.partition(CONTENTS)
     if not mark:
-        raise ValueError(f"the notebook has no {CONTENTS}")
+        raise ValueError(f"no chapter has {CONTENTS}")
     rest = re.sub(r"<h([23])[^>]*>(.*?)</h\1>", numbered, rest)
     listed = "\n".join(entries)
     contents = f'<nav class="contents" aria-label="Contents"><p>Contents</p><ol>\n{listed}\n</ol></nav>'
@@ -255,7 +181,7 @@ def build(output: Path, root: Path = ROOT) -> None:
     """Write the page, and tables/ and figures/ beside it, from what lies under root/results/.
 
     UserError where a result cannot be used or the page not be written; nbclient's CellExecutionError where a
-    cell of the notebook fails.
+    cell of a chapter fails.
     """
     if output.suffix != ".html":
         raise UserError(f"--output {output}: the page must be called something.html")
@@ -264,10 +190,10 @@ def build(output: Path, root: Path = ROOT) -> None:
         folder = output.resolve().parent
         for place in (folder, folder / "tables", folder / "figures"):
             place.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=place).close()  # now, not after the notebook has run
+            tempfile.TemporaryFile(dir=place).close()  # now, not after the chapters have run
         if output.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    written = page(executed(NOTEBOOK, root.resolve(), folder))
+    written = page(executed(joined(), root.resolve(), folder))
     with writing(output):
         write_whole(output, written)
 

@@ -9,15 +9,15 @@ A generated part lies between `<!-- generated: headline -->` and `<!-- end gener
 import argparse
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
-from lockstep.paper import figures, quantities, rung, tables, typeset
-from lockstep.paper.learning import OURS
+from lockstep.paper import families, figures, quantities, rung, tables, typeset
+from lockstep.paper.common.learning import OURS
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE = Path("results", "recorded", "headline.svg")
@@ -36,28 +36,33 @@ def recorded(root: Path) -> list:
 
 def headline(datasets: list) -> str:
     """The table and the figure; one sentence where nothing is recorded."""
-    batch = tables.declared()["headline"]["num_envs"]
+    batch = families.headline()["num_envs"]
     if not quantities.of(datasets, {}):
         return f"Environment steps per second on recorded machines: {ABSENT}. `make report` measures yours.\n"
     words = (
         f"Environment steps per second with {batch:,} environments; in brackets, how many times "
         "the rate of the original on the same machine."
     )
-    drawing = f"![{figures.module('ladder').alt}]({FIGURE.as_posix()})"
-    ladder = ladder_table(datasets, tables.declared()["headline"])
+    drawing = f"![{figures.every()['ladder'].alt}]({FIGURE.as_posix()})"
+    ladder = ladder_table(datasets, families.headline())
     return "\n\n".join(filter(None, [words, ladder, drawing, family_table(datasets)])) + "\n"
 
 
-def edge(datasets: list) -> str:
-    """The same table of the environment with a large state."""
-    asked = tables.declared()["edge"]
-    if not quantities.of(datasets, {"environment": asked["environment"]}):
-        return f"Vehicular edge computing on recorded machines: {ABSENT}.\n"
-    words = (
-        f"Slots per second of {asked['num_envs']:,} environments together; in brackets, how many times the rate of the "
-        "original on the same machine."
-    )
-    return f"{words}\n\n{ladder_table(datasets, asked)}\n"
+def of_family(family: str) -> Callable[[list], str]:
+    """The same table of the environment that stands for a family."""
+    about = families.about(family)
+    asked, steps = about["headline"], about.get("steps", "steps")
+
+    def part(datasets: list) -> str:
+        if not quantities.of(datasets, {"environment": asked["environment"]}):
+            return f"{about['title']} on recorded machines: {ABSENT}.\n"
+        words = (
+            f"{steps.capitalize()} per second of {asked['num_envs']:,} environments together; in brackets, how many "
+            "times the rate of the original on the same machine."
+        )
+        return f"{words}\n\n{ladder_table(datasets, asked)}\n"
+
+    return part
 
 
 def family_table(datasets: list) -> str:
@@ -82,13 +87,13 @@ def learning(datasets: list) -> str:
 
 def measured(name: str, datasets: list) -> pd.DataFrame:
     """A table's rows that hold something."""
-    frame = tables.TABLES[name].frame(datasets)
+    frame = tables.frame(name, datasets)
     return frame[frame["status"] != paper.NOT_MEASURED]
 
 
 def captioned(name: str, frame: pd.DataFrame) -> str:
     """Rows of a table as Markdown under its caption, without columns that hold nothing."""
-    about = tables.TABLES[name]
+    about = tables.every()[name]
     columns, rows = about.seen(frame)
     full = [j for j in range(len(columns)) if any(row[j] != typeset.DASH for row in rows)]
     shown = typeset.markdown([columns[j] for j in full], [[row[j] for j in full] for row in rows])
@@ -98,9 +103,9 @@ def captioned(name: str, frame: pd.DataFrame) -> str:
 def ladder_table(datasets: list, asked: Mapping) -> str:
     """Markdown: a row per rung of an environment, a column per recorded machine, ratios within each.
 
-    asked: the part of claims.yaml that names the environment and its rungs.
+    asked: the headline of a family, which names the environment and its rungs.
     """
-    ladder = tables.ladder(datasets)
+    ladder = tables.frame("ladder", datasets)
     runs = quantities.of(datasets, {"environment": asked["environment"]})
     machines = {paper.machine(run): paper.date(run) for run in runs}
     columns = [typeset.text("environment", "environment"), typeset.text("rung", "rung")]
@@ -128,7 +133,7 @@ def figure(found, any_other: bool) -> str:
 
 def cost(datasets: list) -> str:
     """What all experiments together took on each recorded machine, by scale."""
-    frame = tables.cost(datasets)
+    frame = tables.frame("cost", datasets)
     whole = frame["experiment"] == "all"
     if not whole.any():
         return f"On recorded machines: {ABSENT}.\n"
@@ -140,7 +145,8 @@ def cost(datasets: list) -> str:
     return typeset.markdown(columns, rows)
 
 
-PARTS = {"headline": headline, "edge": edge, "cost": cost, "learning": learning}
+PARTS = {"headline": headline, "cost": cost, "learning": learning}
+PARTS |= {family: of_family(family) for family in families.headlines()}
 
 
 def filled(text: str, datasets: list) -> str:

@@ -33,7 +33,7 @@ OPTIONAL = {
     "envs/adapters/torchrl.py": EXTRAS["torchrl"],
     "envs/classic_control/render.py": EXTRAS["render"],
     "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
-    "paper/animation.py": EXTRAS["render"],
+    "paper/classic_control/animation.py": EXTRAS["render"],
     "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
 ADAPTED = EXTRAS["sb3"] + EXTRAS["torchrl"] + EXTRAS["render"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lockstep.experiments import ROOT
 
-BY_FOLDER = ("experiments/peer_workers",)  # packages that find their modules by folder, and import none of them
+BY_FOLDER = ("experiments/peer_workers", "paper")  # packages that find their modules by folder, and import none
 PACKAGE = "lockstep"  # whose modules are the folders of the repository
 RECIPES = "agents/recipes"  # a package that reads one file per environment
 

@@ -5,6 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
+from lockstep.experiments import peers
 from lockstep.experiments.ledger import checksums, provenance
 
 BLOCKS = 6  # the fewest that have an interval of the median
@@ -32,6 +33,11 @@ COLUMNS = {
     "dropped_cap dropped_coverage family node slot backlog_mbit rate_mbps delay_s",
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
     "spill_load_bytes stack_bytes shared_bytes",
+    "peers": " ".join(peers.COLUMNS),
+    "transfer": "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies",
+    "learning": "environment part agent variant recipe device threads num_envs horizon epochs minibatches hidden "
+    "members seed block env_steps wall_s cpu_s rollout_s advantage_s update_s first_call_s gpu_memory_mib score "
+    "score_sampled solved parameters version status reason",
 }
 
 
@@ -67,7 +73,7 @@ def write(
     environment = None if experiment == "ceilings" else environment
     folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
     folder.mkdir(parents=True, exist_ok=True)
-    columns = COLUMNS[experiment].split() if experiment in COLUMNS else list(rows[0])
+    columns = COLUMNS[experiment].split()
     with open(folder / f"{experiment}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
@@ -137,6 +143,64 @@ def bare(root: Path) -> None:
     """A recorded GPU machine without Gymnasium, measured with other code."""
     rows = rates("port-cuda-graph", 4_000_000, device="cuda") + rates("port-cuda-constant", 819_200, device="cuda")
     write(root, "bare", "throughput", rows, BIG, changed=True)
+
+
+def learnt(part, agent="lockstep", **about):
+    """A row of learning.csv; what is not said is that of CleanRL's recipe on one thread."""
+    work = {"recipe": "cleanrl", "device": "cpu", "threads": 1, "num_envs": 1024, "horizon": 32, "hidden": "64 64"}
+    work |= {"epochs": 4, "minibatches": 4, "members": 1}
+    return {"environment": "cartpole", "part": part, "agent": agent, "status": "measured"} | work | about
+
+
+def training(part, agent, rate, **about):
+    """Six blocks of two seconds of wall time each; two threads spend four CPU-seconds."""
+    timed = {"env_steps": 2 * rate, "wall_s": 2.0, "cpu_s": 2.0 * about.get("threads", 1)}
+    return [learnt(part, agent, block=block, **timed | about) for block in range(6)]
+
+
+def seeds(part, scores, agent="lockstep", **about):
+    return [learnt(part, agent, seed=seed, score=score, **about) for seed, score in enumerate(scores)]
+
+
+def solved(agent, seconds, limit=100.0, **about):
+    """A row for each seed's seconds; None was not solved within the limit. A thousand steps take one second."""
+    return [
+        learnt("solve", agent, seed=seed, env_steps=1000 * (taken or limit), wall_s=taken or limit, **about)
+        | {"solved": int(taken is not None), "score": 500.0 if taken else 20.0}
+        for seed, taken in enumerate(seconds)
+    ]
+
+
+PHASES = {"rollout_s": 0.5, "advantage_s": 0.1, "update_s": 1.3}
+LEARNING = [
+    *(
+        learnt("curve", seed=seed, env_steps=1000 * k, wall_s=k / 2, score=100.0 * k)
+        for seed in range(5)
+        for k in (1, 2)
+    ),
+    *seeds("final", [0, 480, 490, 500, 500], score_sampled=400, env_steps=131_072, wall_s=1.5),
+    *seeds("final", [22], "random"),
+    *solved("lockstep", [1.0, 2.0, 3.0, 4.0, 5.0] * 2, variant="warm"),
+    *solved("lockstep", [7.0], variant="first"),
+    *solved("sb3", [30.0, None], variant="warm", version="2.9.0", reason="Gymnasium's environments"),
+    *training("rate", "lockstep", 200_000, **PHASES),
+    *training("rate", "lockstep", 400_000, threads=2, **PHASES),
+    *training("rate", "sb3", 10_000, version="2.9.0"),
+    *training("rate", "sb3-adapter", 40_000, num_envs=8),
+    learnt("rate", "rejax", status="not measured", reason="rejax is not installed"),
+    *training("scaling", "lockstep", 100_000, num_envs=64, **PHASES),
+    *training("scaling", "lockstep", 300_000, num_envs=4096, **PHASES),
+    *seeds("scaling", [490, 500, 495], variant="equal steps", num_envs=64, env_steps=262_144, wall_s=2.0),
+    *seeds("scaling", [90, 100, 80], variant="equal steps", num_envs=4096, env_steps=262_144, wall_s=0.8),
+    *seeds("scaling", [300, 320, 310], variant="equal seconds", num_envs=4096, env_steps=600_000, wall_s=2.0),
+    *training("ablation", "lockstep", 100_000, variant="gradient by autograd"),
+    *seeds("ablation", [100, 200, 300, 400, 500], variant="no bootstrap"),
+]
+
+
+def learning(root: Path) -> None:
+    """Training of CartPole on the reader's machine."""
+    write(root, None, "learning", LEARNING, HERE)
 
 
 EDGE = "vehicular_edge"

@@ -1,41 +1,38 @@
-from pathlib import Path
-
 import matplotlib as mpl
 import pytest
 
 from lockstep import paper
-from lockstep.paper import figures
+from lockstep.paper import figures, report
 from tests.paper import handwritten
 
-FOLDER = Path(figures.__file__).parent
 
-
-def test_the_folder_is_the_list():
-    assert {f"{name}.py" for name in figures.names()} == {path.name for path in FOLDER.glob("*.py")} - {"__init__.py"}
-
-
-@pytest.mark.parametrize("name", figures.names())
-def test_every_figure_has_words_and_is_short(name):
-    about = figures.module(name)
+@pytest.mark.parametrize("name", figures.every())
+def test_every_figure_has_words(name):
+    about = figures.every()[name]
     assert about.caption.endswith(".")
     assert about.alt.endswith(".")
-    assert len((FOLDER / f"{name}.py").read_text().splitlines()) <= 90
 
 
-@pytest.mark.parametrize("name", figures.names())
-@pytest.mark.parametrize("tree", ["everything", "only_recorded", "with_edge", "nothing"])
-def test_every_figure_draws_whatever_was_measured(name, tree, request):
-    drawing = figures.svg(figures.draw(name, paper.load(request.getfixturevalue(tree))))
+@pytest.mark.parametrize("name", figures.every())
+@pytest.mark.parametrize("tree", [pytest.param("only_recorded", marks=pytest.mark.slow), "with_edge"])
+def test_every_figure_draws_whatever_was_measured(name, tree, loaded):
+    """Everything, and nothing, is drawn in pages."""
+    drawing = figures.svg(figures.draw(name, loaded[tree]))
     assert drawing.rstrip().endswith("</svg>")
 
 
-@pytest.mark.parametrize("name", figures.names())
-def test_figures_are_equal_byte_for_byte_under_any_settings_of_the_reader(name, datasets):
-    first = figures.draw(name, datasets)
+@pytest.fixture(scope="module")
+def again(trees, tmp_path_factory):
+    """The report of the page once more, in this process."""
+    return report.Report(trees["page"], tmp_path_factory.mktemp("again"))
+
+
+@pytest.mark.parametrize("name", figures.every())
+def test_figures_are_equal_byte_for_byte_under_any_settings_of_the_reader(name, again, page):
     with mpl.rc_context({"font.size": 20, "font.family": "serif", "svg.hashsalt": "other", "savefig.dpi": 30}):
-        second = figures.draw(name, datasets)
-        assert figures.svg(first) == figures.svg(second)
-        assert figures.png(first) == figures.png(second)
+        again.figure(name)
+    for file in (f"figures/{name}.svg", f"figures/{name}.png"):
+        assert (again.folder / file).read_bytes() == (page / file).read_bytes()
 
 
 def test_files_tell_neither_date_nor_software(datasets):

@@ -5,21 +5,17 @@ import pytest
 
 from lockstep import paper
 from lockstep.paper import figures, tables
-from lockstep.paper.tables import gains
+from lockstep.paper.common.tables import gains
 from lockstep.paper.typeset import DASH, LESS, SPACE, TIMES
 from tests.paper import handwritten
 from tests.paper.handwritten import B, rates
+from tests.paper.reading import seen
 
 
 def run_of(tmp_path, *rows):
     """One throughput run with these rows."""
     handwritten.write(tmp_path, None, "throughput", [row for part in rows for row in part], handwritten.BIG)
     return paper.load(tmp_path)
-
-
-def seen(name, datasets):
-    columns, rows = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in rows]
 
 
 CPU = (
@@ -52,7 +48,7 @@ def test_each_step_multiplies_the_rate_by_what_divides_the_two(tmp_path):
 
 
 def test_the_factors_of_a_way_multiply_to_its_whole_gain(tmp_path):
-    frame = tables.breakdown(run_of(tmp_path, *CPU, *GPU))
+    frame = tables.frame("breakdown", run_of(tmp_path, *CPU, *GPU))
     assert frame[frame["way"] == "CPU"]["factor"].prod() == pytest.approx(300_000 / 100)
     assert frame[frame["way"] == "GPU"]["factor"].prod() == pytest.approx(10_000_000 / 100)
 
@@ -62,7 +58,7 @@ def test_an_interval_holds_its_factor(tmp_path):
     for row, factor in zip(noisy, (0.9, 1, 1.1, 0.95, 1.05, 1), strict=True):
         row["steps"] = int(row["steps"] * factor)
     (row,) = seen("breakdown", run_of(tmp_path, CPU[0], noisy))
-    frame = tables.breakdown(paper.load(tmp_path)).iloc[0]
+    frame = tables.frame("breakdown", paper.load(tmp_path)).iloc[0]
     assert 450 <= frame["low"] < frame["factor"] == 500 < frame["high"] <= 550
     assert row["95 % interval"] != DASH
 
@@ -134,9 +130,9 @@ def test_a_port_that_never_catches_up_says_up_to_where(tmp_path):
 
 
 def test_nothing_measured_is_said(nothing):
-    (row,) = seen("break_even", paper.load(nothing))
+    (row,) = seen("break_even", nothing)
     assert set(row.values()) == {"cartpole", "not measured"}
-    (row,) = seen("breakdown", paper.load(nothing))
+    (row,) = seen("breakdown", nothing)
     assert row["status"] == "not measured"
 
 

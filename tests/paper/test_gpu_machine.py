@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import asdict
 
 import pandas as pd
@@ -11,11 +12,14 @@ from lockstep import paper
 from lockstep.experiments import ROOT, config, throughput
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.ledger import checksums, provenance
-from lockstep.paper import build, figures, readme, tables, typeset
+from lockstep.paper import families, figures, readme, sentences, tables, typeset
+from lockstep.paper.common.tables import claims as tables_of_claims
 from lockstep.paper.quantities import find
+from lockstep.paper.report import Report
 from tests.paper import gpu_machine
 from tests.paper.gpu_machine import MACHINE
 from tests.paper.handwritten import HERE
+from tests.paper.reading import seen as shown
 
 ENVIRONMENTS = ["cartpole", "pendulum", "vehicular_edge"]
 BARE = "tiny"  # the machine without a GPU
@@ -44,8 +48,13 @@ def write(root, experiment, rows, described):
 
 
 @pytest.fixture(scope="module")
-def datasets(tree):
-    return paper.load(tree)
+def report(tree, tmp_path_factory):
+    return Report(tree, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def datasets(report):
+    return report.datasets
 
 
 @pytest.fixture(autouse=True)
@@ -54,23 +63,11 @@ def environments(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def page(tree, tmp_path_factory):
-    output = tmp_path_factory.mktemp("page") / "report.html"
-    build.build(output, tree)
-    return output.read_text(encoding="utf-8")
-
-
-def shown(name, datasets):
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
-
-
-@pytest.fixture(scope="module")
-def first_piece(tmp_path_factory):
+def first_piece(tree, tmp_path_factory):
     """A recording of what targets name of the GPU, and of nothing else, as `record --headline` leaves it at first."""
     root = tmp_path_factory.mktemp("piece")
-    gpu_machine.write(root, ENVIRONMENTS)
     folder = root / "results" / "recorded" / MACHINE
+    shutil.copytree(tree / "results" / "recorded" / MACHINE, folder)
     for file in sorted(folder.rglob("*.csv")):
         described_by = file.with_suffix(".json")
         if file.stem != "throughput":
@@ -90,25 +87,25 @@ def first_piece(tmp_path_factory):
     return root
 
 
-def test_a_first_piece_of_a_recording_makes_a_page(first_piece, tmp_path):
+def test_a_first_piece_of_a_recording_makes_a_report(first_piece, tmp_path):
     """Its targets of the GPU are judged, those over the original not measured."""
-    build.build(tmp_path / "report.html", first_piece)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert MACHINE in page[page.index('class="abstract"') : page.index("</header>")]
+    report = Report(first_piece, tmp_path)
+    assert report.others().data.count("<figure ") == len(tables.every()) + len(figures.every())
+    assert MACHINE in sentences.told(report, sentences.measured)
     judged = {
         row["target"]: row["met"] for row in shown("targets", paper.load(first_piece)) if MACHINE in row["status"]
     }
     assert judged and all("H200" in target and "over the original" not in target for target in judged)
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", tables.every())
 def test_every_table_reads_sensibly(name, datasets):
     cells = [cell for row in shown(name, datasets) for cell in row.values()]
     assert cells
     assert not [cell for cell in cells if cell == "" or re.search(r"\b(nan|none)\b", cell.lower())]
 
 
-@pytest.mark.parametrize("name", figures.names())
+@pytest.mark.parametrize("name", figures.every())
 def test_no_words_of_a_figure_run_off_it(name, datasets):
     """Axes keep inside the figure, and what is written beside a bar keeps inside its axes."""
     figure = figures.draw(name, datasets)
@@ -138,9 +135,9 @@ def test_bars_of_operations_end_inside_their_panels(datasets):
 
 def test_every_question_about_a_gpu_has_an_answer(datasets):
     """But for several GPUs, which no machine has yet."""
-    declared = tables.declared()
-    asked = [answer for part in ("claims", "edge_claims") for claim in declared[part] for answer in claim["answers"]]
-    asked += declared["targets"]
+    claims = [claim for name in families.names() for claim in families.claims(name)["claims"]]
+    asked = [tables_of_claims.item(claim, answer) for claim in claims for answer in claim["answers"]]
+    asked += families.targets()
     about_gpus = [item for item in asked if re.search(r"cuda|cupy", str(item["select"]))]
     assert len(about_gpus) > 25
     assert not [item for item in about_gpus if MACHINE not in [found.machine for found in find(datasets, item)]]
@@ -153,7 +150,7 @@ def test_aims_of_a_gpu_are_judged_where_there_is_one(datasets):
 
 
 def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
-    roofline = tables.roofline(datasets)
+    roofline = tables.frame("roofline", datasets)
     graph = roofline[(roofline["rung"] == "port-cuda-graph") & (roofline["num_envs"] == 4_194_304)]
     # 4,194,304 environments touch more than the 64 MiB from which on the made-up copy is at full speed.
     assert graph["copy_bandwidth"].to_list() == pytest.approx([gpu_machine.BANDWIDTH] * 2, rel=0.01)
@@ -162,18 +159,18 @@ def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
     assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)
 
 
-def test_the_abstract_tells_of_the_machine_with_a_gpu(page):
-    abstract = page[page.index('class="abstract"') : page.index("</header>")]
-    assert MACHINE in abstract and BARE not in abstract
-    assert "in a CUDA graph" in abstract and "on the GPU, training makes" in abstract
-    assert paper.NOT_MEASURED not in abstract
+def test_the_abstract_tells_of_the_machine_with_a_gpu(report):
+    says = (sentences.measured, sentences.over_all, sentences.trained)
+    abstract = [sentences.told(report, say) for say in says]
+    abstract.append(sentences.told(report, sentences.of_family, "vehicular_edge"))
+    assert all(MACHINE in said and BARE not in said and paper.NOT_MEASURED not in said for said in abstract)
+    assert "in a CUDA graph" in abstract[0] and "on the GPU, training makes" in abstract[2]
 
 
-def test_the_page_names_each_missed_aim_in_a_line_of_its_own(page):
-    section = page[page.index(">Against what was aimed at</h3>") : page.index('id="table-targets"')]
-    assert re.search(r"Aims reached: \d+ of \d+ on", section)
-    missed = [row for row in re.findall(r"<li>(.*?)</li>", section, re.DOTALL) if "aim" in row]
-    assert len(missed) >= 2
+def test_each_missed_aim_is_named_in_a_line_of_its_own(report):
+    reached, *lines = sentences.aims(report).splitlines()
+    assert re.match(r"Aims reached: \d+ of \d+ on", reached)
+    assert len([line for line in lines if re.match("- .*, aim ", line)]) >= 2
 
 
 def test_compile_time_and_memory_of_training_are_told(datasets):

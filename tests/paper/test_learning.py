@@ -3,82 +3,25 @@
 import math
 
 import pytest
-import yaml
 
 from lockstep import paper
 from lockstep.experiments import curves
-from lockstep.paper import build, figures, learning, quantities, readme, tables
-from lockstep.paper.tables.training import PUBLISHED
+from lockstep.paper import families, figures, readme
+from lockstep.paper.common import learning
 from lockstep.paper.typeset import DASH, GREATER, MINUS, SPACE, TIMES
-from tests.paper import handwritten
+from tests.paper import handwritten, reading
+from tests.paper.handwritten import LEARNING, seeds, solved
+from tests.paper.reading import seen as shown
 
-COLUMNS = ["environment", "part", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
-COLUMNS += ["minibatches", "hidden", "members", "seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s"]
-COLUMNS += ["advantage_s", "update_s", "first_call_s", "gpu_memory_mib", "score", "score_sampled", "solved"]
-COLUMNS += ["parameters", "version", "status", "reason"]
 TABLES = ["learning_final", "time_to_solve", "training_rates", "training_iteration", "learning_scaling"]
 TABLES += ["learning_ablations", "learning_curves"]
 
 
-def row(part, agent="lockstep", **about):
-    """A row of learning.csv; what is not said is that of CleanRL's recipe on one thread."""
-    work = {"recipe": "cleanrl", "device": "cpu", "threads": 1, "num_envs": 1024, "horizon": 32, "hidden": "64 64"}
-    work |= {"epochs": 4, "minibatches": 4, "members": 1}
-    return {"environment": "cartpole", "part": part, "agent": agent, "status": "measured"} | work | about
-
-
-def blocks(part, agent, rate, **about):
-    """Six blocks of two seconds of wall time each; two threads spend four CPU-seconds."""
-    timed = {"env_steps": 2 * rate, "wall_s": 2.0, "cpu_s": 2.0 * about.get("threads", 1)}
-    return [row(part, agent, block=block, **timed | about) for block in range(6)]
-
-
-def seeds(part, scores, agent="lockstep", **about):
-    return [row(part, agent, seed=seed, score=score, **about) for seed, score in enumerate(scores)]
-
-
-def solved(agent, seconds, limit=100.0, **about):
-    """A row for each seed's seconds; None was not solved within the limit. A thousand steps take one second."""
-    return [
-        row("solve", agent, seed=seed, env_steps=1000 * (taken or limit), wall_s=taken or limit, **about)
-        | {"solved": int(taken is not None), "score": 500.0 if taken else 20.0}
-        for seed, taken in enumerate(seconds)
-    ]
-
-
-PHASES = {"rollout_s": 0.5, "advantage_s": 0.1, "update_s": 1.3}
-ROWS = [
-    *(row("curve", seed=seed, env_steps=1000 * k, wall_s=k / 2, score=100.0 * k) for seed in range(5) for k in (1, 2)),
-    *seeds("final", [0, 480, 490, 500, 500], score_sampled=400, env_steps=131_072, wall_s=1.5),
-    *seeds("final", [22], "random"),
-    *solved("lockstep", [1.0, 2.0, 3.0, 4.0, 5.0] * 2, variant="warm"),
-    *solved("lockstep", [7.0], variant="first"),
-    *solved("sb3", [30.0, None], variant="warm", version="2.9.0", reason="Gymnasium's environments"),
-    *blocks("rate", "lockstep", 200_000, **PHASES),
-    *blocks("rate", "lockstep", 400_000, threads=2, **PHASES),
-    *blocks("rate", "sb3", 10_000, version="2.9.0"),
-    *blocks("rate", "sb3-adapter", 40_000, num_envs=8),
-    row("rate", "rejax", status="not measured", reason="rejax is not installed"),
-    *blocks("scaling", "lockstep", 100_000, num_envs=64, **PHASES),
-    *blocks("scaling", "lockstep", 300_000, num_envs=4096, **PHASES),
-    *seeds("scaling", [490, 500, 495], variant="equal steps", num_envs=64, env_steps=262_144, wall_s=2.0),
-    *seeds("scaling", [90, 100, 80], variant="equal steps", num_envs=4096, env_steps=262_144, wall_s=0.8),
-    *seeds("scaling", [300, 320, 310], variant="equal seconds", num_envs=4096, env_steps=600_000, wall_s=2.0),
-    *blocks("ablation", "lockstep", 100_000, variant="gradient by autograd"),
-    *seeds("ablation", [100, 200, 300, 400, 500], variant="no bootstrap"),
-]
-
-
-def written(root, rows=ROWS, machine=None, environment="cartpole", **about):
+def written(root, rows=LEARNING, machine=None, environment="cartpole", **about):
     """The datasets of a tree with these rows."""
     rows = [entry | {"environment": environment} for entry in rows]
     handwritten.write(root, machine, "learning", rows, handwritten.HERE, environment=environment, **about)
     return paper.load(root)
-
-
-@pytest.fixture(autouse=True)
-def columns(monkeypatch):
-    monkeypatch.setitem(handwritten.COLUMNS, "learning", " ".join(COLUMNS))
 
 
 @pytest.fixture
@@ -86,14 +29,8 @@ def datasets(tmp_path):
     return written(tmp_path)
 
 
-def shown(name, datasets):
-    """What a reader sees of a table, as dicts by heading."""
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], line, strict=True)) for line in seen]
-
-
 def find(datasets, quantity, **select):
-    return quantities.find(datasets, {"quantity": quantity, "select": {"experiment": "learning", **select}})
+    return reading.find(datasets, quantity, experiment="learning", **select)
 
 
 # ---- Tables ----
@@ -195,7 +132,7 @@ def test_every_point_of_the_curves(datasets):
 
 
 def test_published_rates_name_their_hardware_and_are_quoted():
-    declared = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))["published"]
+    declared = families.read("common", "published.yaml")["published"]
     found = shown("published_training", [])
     assert [line["project"] for line in found] == [entry["project"] for entry in declared]
     assert all(all(isinstance(said, str) and said for said in entry.values()) for entry in declared)
@@ -204,14 +141,14 @@ def test_published_rates_name_their_hardware_and_are_quoted():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_without_results_a_recipe_s_parts_are_not_measured(name, nothing):
-    (line,) = shown(name, paper.load(nothing))
+    (line,) = shown(name, nothing)
     assert (line["environment"], line["status"]) == ("cartpole", "not measured")
 
 
 def test_what_no_recipe_asks_for_is_in_no_table(nothing, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["mountain_car", "somewhere_else"])
-    assert [line["environment"] for line in shown("learning_final", paper.load(nothing))] == ["mountain_car"]
-    assert shown("time_to_solve", paper.load(nothing)) == []
+    assert [line["environment"] for line in shown("learning_final", nothing)] == ["mountain_car"]
+    assert shown("time_to_solve", nothing) == []
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -220,7 +157,7 @@ def test_a_run_without_a_part_says_so(name, tmp_path):
     assert (line["status"], line["remark"]) == ("measured here", "not measured")
 
 
-@pytest.mark.parametrize("name", [*TABLES, "targets", "claims"])
+@pytest.mark.parametrize("name", [*TABLES, "targets", "classic_control_claims"])
 def test_statuses_are_those_of_the_run(name, tmp_path):
     written(tmp_path, machine="big", changed=True)
     found = shown(name, paper.load(tmp_path))
@@ -229,7 +166,7 @@ def test_statuses_are_those_of_the_run(name, tmp_path):
 
 @pytest.mark.parametrize("part", ["curve", "final", "solve", "rate", "scaling", "ablation"])
 def test_every_table_and_figure_reads_sensibly_with_one_part_alone(part, tmp_path):
-    datasets = written(tmp_path, [entry for entry in ROWS if entry["part"] == part])
+    datasets = written(tmp_path, [entry for entry in LEARNING if entry["part"] == part])
     for name in TABLES:
         assert not [cell for line in shown(name, datasets) for cell in line.values() if cell in ("", "nan", "None")]
     for name in ("learning", "learning_scaling"):
@@ -302,7 +239,7 @@ def test_curves_over_steps_and_over_seconds(datasets):
 
 
 def test_a_curve_of_few_seeds_is_dashed_and_says_so(tmp_path):
-    rows = [entry for entry in ROWS if entry["part"] == "curve" and entry["seed"] < 3]
+    rows = [entry for entry in LEARNING if entry["part"] == "curve" and entry["seed"] < 3]
     panel = figures.draw("learning", written(tmp_path, rows)).axes[0]
     (line,) = [line for line in panel.lines if "Lockstep" in line.get_label()]
     assert line.get_label().endswith(", illustration")
@@ -322,20 +259,15 @@ def test_scaling_draws_rate_return_and_shares(datasets):
 # ---- The page ----
 
 
-def test_the_page_tells_what_training_reached(tmp_path):
-    written(tmp_path)
-    build.build(tmp_path / "page" / "report.html", tmp_path)
-    text = (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
+def test_the_page_tells_what_training_reached(text):
     section = text[text.index(">Learning</h2>") :]
     assert f"400{SPACE}k steps/s" in section
     assert f"40.0{TIMES} the rate of Stable-Baselines3" in section
     assert "10 of 10 seeds" in section
 
 
-def test_a_page_without_learning_says_so(nothing, tmp_path):
-    build.build(tmp_path / "report.html", nothing)
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "No training has been measured yet." in text[text.index(">Learning</h2>") :]
+def test_a_page_without_learning_says_so(empty):
+    assert "No training has been measured yet." in empty[empty.index(">Learning</h2>") :]
 
 
 def test_the_readme_has_what_training_reaches_and_how_long_it_takes(datasets):

@@ -4,16 +4,15 @@ import re
 import tomllib
 
 import pytest
-import yaml
 
 from lockstep import paper
 from lockstep.experiments import ROOT, peer_workers, peers
-from lockstep.paper import figures, tables
-from lockstep.paper.tables.peers import FEATURES
+from lockstep.paper import families, figures
 from lockstep.paper.typeset import DASH, SPACE, TIMES
 from tests.paper import handwritten
+from tests.paper.reading import seen
 
-DECLARED = yaml.safe_load(FEATURES.read_text())
+DECLARED = families.read("classic_control", "features.yaml")
 
 
 def blocks(peer, rate, mode="step", num_envs=8192, threads=1, live_share=1.0, **about):
@@ -36,18 +35,15 @@ ROWS = [
 
 
 @pytest.fixture
-def datasets(tmp_path, monkeypatch):
+def datasets(tmp_path):
     """CartPole's peers, measured here."""
-    monkeypatch.setitem(handwritten.COLUMNS, "peers", " ".join(peers.COLUMNS))
     handwritten.write(tmp_path, None, "peers", ROWS, handwritten.HERE)
     return paper.load(tmp_path)
 
 
 def shown(name, datasets):
     """What a reader sees of CartPole, as dicts by heading."""
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    rows = [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
-    return [row for row in rows if row["environment"] == "cartpole"]
+    return [row for row in seen(name, datasets) if row["environment"] == "cartpole"]
 
 
 def test_the_fastest_peer_counts_in_whichever_mode_and_the_port_with_one_step_per_call(datasets):

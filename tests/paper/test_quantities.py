@@ -8,29 +8,47 @@ from lockstep import paper
 from lockstep.paper import quantities
 from tests.paper import handwritten
 from tests.paper.handwritten import B
+from tests.paper.reading import find
 
-
-def find(datasets, quantity, against=None, **select):
-    return quantities.find(datasets, {"quantity": quantity, "select": select, "against": against})
-
-
-def test_a_ratio_divides_two_rows_of_one_machine(datasets):
+CORRECTNESS, COMPILATION = {"experiment": "correctness"}, {"experiment": "compilation"}
+CALLS = {"rung": "port-cuda-constant", "num_envs": B}  # 819,200 steps/s: a batch takes 10 ms
+BOTH = {"rung": "port-cpu", "num_envs": B}  # 200,000 steps/s on one thread, 300,000 on two
+FIRST = [  # quantity, select, against, and the first finding: its machine and what is said
     # On big 1,000,000 / 50. The reader's original is faster and would give 10,000; bare has none at all.
-    found = find(datasets, "ratio", {"rung": "original", "num_envs": 1}, rung="port-cuda-graph")
-    assert [(finding.machine, finding.value) for finding in found] == [("big", 20_000)]
+    ("ratio", {"rung": "port-cuda-graph"}, {"rung": "original", "num_envs": 1}, "big", 20_000),
+    ("rate", {"rung": "port-cpu"}, None, "here", 300_000),  # of several rows the fastest
+    ("rate", BOTH | {"threads": 1}, None, "here", 200_000),
+    ("rate", BOTH | {"threads": "all"}, None, "here", 300_000),
+    ("cpu_rate", BOTH, None, "here", 200_000),  # a second core is no speed per CPU-second
+    ("threads", BOTH, None, "here", "2 threads"),
+    ("threads", BOTH | {"num_envs": 1}, None, "here", "1 thread"),
+    ("call_time", CALLS, None, "bare", 0.01),
+    ("step_time", CALLS, None, "bare", 1 / 819_200),
+    ("bandwidth_share", {"rung": "port-cpu"}, None, "here", 0.75),  # 10 B x 300,000 of 4,000,000 B/s
+    ("tolerance_share", CORRECTNESS | {"level": "transition"}, None, "here", 0.5),
+    ("cases", CORRECTNESS | {"level": "transition"}, None, "here", 1_000_000),
+    ("checks_held", CORRECTNESS, None, "here", "4 of 5"),
+    ("environments_held", CORRECTNESS, None, "here", "0 of 1"),
+    ("spilled_bytes", COMPILATION, None, "here", 8),
+    ("checks_told", CORRECTNESS, None, "here", "1"),
+    ("divergence", CORRECTNESS, None, "here", "at step 113 in the median (5\u201395\u00a0%: 99 \u2013 146)"),
+]
 
 
-def test_what_was_measured_here_comes_first(datasets):
+@pytest.mark.parametrize(("quantity", "select", "against", "machine", "answer"), FIRST)
+def test_figures_that_can_be_worked_out_in_the_head(datasets, quantity, select, against, machine, answer):
+    first = find(datasets, quantity, against, **select)[0]
+    said = first.shown if isinstance(answer, str) else first.value
+    assert (first.machine, said) == (machine, answer if isinstance(answer, str) else pytest.approx(answer))
+
+
+def test_what_was_measured_here_comes_first_and_a_ratio_stays_on_its_machine(datasets):
     assert [finding.machine for finding in find(datasets, "rate")] == ["here", "bare", "big"]
-
-
-def test_of_several_rows_the_fastest_counts(datasets):
-    assert find(datasets, "rate", rung="port-cpu")[0].value == 300_000
-    assert find(datasets, "rate", rung="port-cpu", threads=1, num_envs=B)[0].value == 200_000
-
-
-def test_threads_all_is_the_largest_number(datasets):
-    assert find(datasets, "rate", rung="port-cpu", num_envs=B, threads="all")[0].value == 300_000
+    ratios = find(datasets, "ratio", {"rung": "original", "num_envs": 1}, rung="port-cuda-graph")
+    assert [finding.machine for finding in ratios] == ["big"]
+    assert [finding.machine for finding in find(datasets, "bandwidth_share", rung="port-cpu")] == ["here"]
+    (parting,) = find(datasets, "divergence", experiment="correctness")
+    assert (parting.value, parting.low, parting.high) == (113, 99, 146)
 
 
 def a_piece(datasets, *missing):
@@ -66,23 +84,6 @@ def test_an_original_under_a_policy_that_is_missing_is_not_replaced_by_another(d
     assert ratios["random"] > 0 and ratios.get("fixed", 0) == 0
 
 
-def test_a_second_core_is_no_speed_per_cpu_second(datasets):
-    assert find(datasets, "cpu_rate", rung="port-cpu", num_envs=B)[0].value == 200_000
-
-
-def test_times_per_step_and_per_call(datasets):
-    # 819,200 steps/s: a batch of 8,192 takes 10 ms, one step 1/819,200 s.
-    select = {"rung": "port-cuda-constant", "num_envs": B}
-    assert find(datasets, "call_time", **select)[0].value == pytest.approx(0.01)
-    assert find(datasets, "step_time", **select)[0].value == pytest.approx(1 / 819_200)
-
-
-def test_share_of_copy_bandwidth(datasets):
-    # 10 bytes x 300,000 steps/s of 4,000,000 bytes/s.
-    found = find(datasets, "bandwidth_share", rung="port-cpu")
-    assert [(finding.machine, finding.value) for finding in found] == [("here", pytest.approx(0.75))]
-
-
 def test_copy_bandwidth_between_sizes_follows_the_logarithm(datasets):
     run = quantities.of(datasets, {"experiment": "ceilings"})[0]
     frame = run.frame[run.frame["quantity"] == "copy"]
@@ -93,33 +94,12 @@ def test_copy_bandwidth_between_sizes_follows_the_logarithm(datasets):
     assert math.isnan(quantities.copy_bandwidth(both, run, "cuda", 81920))
 
 
-def test_correctness_and_compilation(datasets):
-    level = {"experiment": "correctness", "level": "transition"}
-    assert find(datasets, "tolerance_share", **level)[0].value == pytest.approx(0.5)
-    assert find(datasets, "cases", **level)[0].value == 1_000_000
-    assert find(datasets, "checks_held", experiment="correctness")[0].shown == "4 of 5"
-    assert find(datasets, "environments_held", experiment="correctness")[0].shown == "0 of 1"
-    assert find(datasets, "spilled_bytes", experiment="compilation")[0].value == 8
-
-
-def test_threads_of_the_row_that_the_rate_speaks_of(datasets):
-    assert find(datasets, "threads", rung="port-cpu", num_envs=B)[0].shown == "2 threads"
-    assert find(datasets, "threads", rung="port-cpu", num_envs=1)[0].shown == "1 thread"
-
-
 def test_bandwidth_share_is_of_the_largest_batch(datasets):
     run = quantities.of(datasets, {})[0]
     smaller = run.frame[run.frame["num_envs"] == 1].assign(steps=10**9, bytes_per_step=10.0)
     others = [dataset for dataset in datasets if dataset is not run]
     faster = dataclasses.replace(run, frame=pd.concat([run.frame[run.frame["num_envs"] > 1], smaller]))
     assert find([faster, *others], "bandwidth_share", rung="port-cpu")[0].value == pytest.approx(0.75)
-
-
-def test_what_is_told_and_not_judged(datasets):
-    assert find(datasets, "checks_told", experiment="correctness")[0].shown == "1"
-    (found,) = find(datasets, "divergence", experiment="correctness")
-    assert (found.value, found.low, found.high) == (113, 99, 146)
-    assert found.shown == "at step 113 in the median (5\u201395\u00a0%: 99 \u2013 146)"
 
 
 def blocks(count=6, **row):
@@ -148,29 +128,10 @@ def test_shares_of_transfer_by_hand(tmp_path):
 
 
 def test_the_port_over_the_fastest_of_the_peers_that_fit(tmp_path):
-    row = {
-        "environment": "cartpole",
-        "version": "1",
-        "num_envs": B,
-        "threads": 1,
-        "fused_steps": 1,
-        "how": "",
-        "wall_s": 1.0,
-    }
-    row |= {
-        "mode": "step",
-        "status": "measured",
-        "live_share": 1.0,
-        "first_call_s": 0.1,
-        "cpu_s": 1.0,
-        "dtype": "float32",
-    }
-    row |= {"differences": "", "reason": ""}
-    rows = [
-        line
-        for peer, rate in {"A": 10, "B": 40, "Lockstep": 200}.items()
-        for line in blocks(**row, peer=peer, steps=rate)
-    ]
+    row = {"environment": "cartpole", "version": "1", "num_envs": B, "threads": 1, "fused_steps": 1, "wall_s": 1.0}
+    row |= {"mode": "step", "status": "measured", "live_share": 1.0, "cpu_s": 1.0, "dtype": "float32"}
+    rates = {"A": 10, "B": 40, "Lockstep": 200}
+    rows = [line for peer, rate in rates.items() for line in blocks(**row, peer=peer, steps=rate)]
     handwritten.write(tmp_path, None, "peers", rows, handwritten.HERE)
     found = paper.load(tmp_path)
     assert find(found, "peer_ratio", experiment="peers", num_envs=B)[0].value == 5
@@ -179,16 +140,9 @@ def test_the_port_over_the_fastest_of_the_peers_that_fit(tmp_path):
 
 
 def test_cases_are_added_over_regions_and_not_over_variants(tmp_path):
-    rows = [
-        handwritten.check("transition", name, cases, error=0.0, tolerance=1.0, passed=True)
-        for name, cases in {
-            "x": 100,
-            "x (fast)": 50,
-            "x (slow, wraps)": 25,
-            "x (g=9.81; fast)": 1000,
-            "terminated": 175,
-        }.items()
-    ]
+    compared = {"x": 100, "x (fast)": 50, "x (slow, wraps)": 25, "x (g=9.81; fast)": 1000, "terminated": 175}
+    about = {"error": 0.0, "tolerance": 1.0, "passed": True}
+    rows = [handwritten.check("transition", name, cases, **about) for name, cases in compared.items()]
     rows += [row | {"dtype": "float64", "cases": row["cases"] + 1} for row in rows]
     handwritten.write(tmp_path, None, "correctness", rows, handwritten.HERE)
     assert find(paper.load(tmp_path), "cases", experiment="correctness", level="transition")[0].value == 175

@@ -57,7 +57,7 @@ def test_several_environments_have_a_table_of_one_line_each(tree):
 
 
 def test_the_environment_with_a_large_state_has_a_part_of_its_own(tree):
-    part = "<!-- generated: edge -->\n<!-- end generated -->\n"
+    part = "<!-- generated: vehicular_edge -->\n<!-- end generated -->\n"
     assert "on recorded machines: not measured yet" in readme.filled(part, [])
     handwritten.edge(tree, "tiny")
     text = readme.filled(part, readme.recorded(tree))

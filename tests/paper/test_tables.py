@@ -3,25 +3,20 @@ import math
 import re
 
 import pytest
-import yaml
 
 from lockstep import paper
-from lockstep.paper import tables, typeset
+from lockstep.paper import families, tables, typeset
+from lockstep.paper.common.tables import compilation
 from lockstep.paper.typeset import DASH, TIMES
 from tests.paper import handwritten
 from tests.paper.handwritten import B
-
-
-def rows(name, datasets):
-    """What a reader sees of a table, as dicts by heading."""
-    columns, seen = tables.TABLES[name].seen(tables.TABLES[name].frame(datasets))
-    return [dict(zip([column.heading for column in columns], row, strict=True)) for row in seen]
+from tests.paper.reading import seen as rows
 
 
 @pytest.mark.parametrize("tree", ["everything", "only_recorded", "with_edge", "nothing"])
-@pytest.mark.parametrize("name", tables.TABLES)
-def test_every_table_reads_sensibly_whatever_was_measured(name, tree, request):
-    about, datasets = tables.TABLES[name], paper.load(request.getfixturevalue(tree))
+@pytest.mark.parametrize("name", tables.every())
+def test_every_table_reads_sensibly_whatever_was_measured(name, tree, loaded):
+    about, datasets = tables.every()[name], loaded[tree]
     frame = about.frame(datasets)
     columns, seen = about.seen(frame)
     assert about.caption.endswith(".")
@@ -31,7 +26,7 @@ def test_every_table_reads_sensibly_whatever_was_measured(name, tree, request):
 
 
 def test_ratios_stay_on_one_machine(datasets):
-    ladder = tables.ladder(datasets).set_index(["machine", "rung", "threads"])["ratio"]
+    ladder = tables.frame("ladder", datasets).set_index(["machine", "rung", "threads"])["ratio"]
     assert ladder["here", "port-cpu", 2] == 3000
     assert ladder["big", "port-cuda-graph", 1] == 20_000
     assert ladder[["bare"]].isna().all()
@@ -43,7 +38,7 @@ def test_a_ratio_divides_by_the_original_under_the_same_policy(tmp_path):
     for policy in ("random", "fixed", "constant"):
         measured += handwritten.rates("port-cpu", 8000, policy=policy)
     handwritten.write(tmp_path, None, "throughput", measured, handwritten.HERE)
-    ratios = tables.throughput(paper.load(tmp_path)).set_index(["rung", "policy"])["ratio"]
+    ratios = tables.frame("throughput", paper.load(tmp_path)).set_index(["rung", "policy"])["ratio"]
     assert ratios["port-cpu", "random"] == 80
     assert ratios["port-cpu", "fixed"] == 20
     assert ratios["port-cpu", "constant"] == 80  # the original has no such policy
@@ -128,7 +123,7 @@ def test_a_rate_of_what_has_ended_has_no_ratio(tmp_path):
     for rung in ("port-cuda-constant", "port-cuda-no-reset"):
         measured += handwritten.rates(rung, 5000, device="cuda", policy="constant")
     handwritten.write(tmp_path, None, "throughput", measured, handwritten.BIG)
-    ratios = tables.throughput(paper.load(tmp_path)).set_index("rung")["ratio"]
+    ratios = tables.frame("throughput", paper.load(tmp_path)).set_index("rung")["ratio"]
     assert ratios["port-cuda-constant"] == 50
     assert math.isnan(ratios["port-cuda-no-reset"])
 
@@ -179,7 +174,7 @@ def test_every_build_is_shown_of_one_machine(tmp_path):
 def test_an_environment_that_nobody_measured_is_in_every_table(nothing, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["cartpole", "pendulum"])
     for name in ("compilation", "correctness", "ladder", "throughput"):
-        found = {row["environment"]: row["status"] for row in rows(name, paper.load(nothing))}
+        found = {row["environment"]: row["status"] for row in rows(name, nothing)}
         assert found == {"cartpole": "not measured", "pendulum": "not measured"}
 
 
@@ -213,12 +208,12 @@ def test_targets_of_a_piece_are_judged_when_nothing_they_name_is_missing(dataset
 
 def test_nothing_is_the_fastest_of_all_sizes_while_one_is_missing(datasets):
     absent = {"rung": "port-cpu", "num_envs": 2**20, "threads": 1, "policy": "random"}
-    frame = tables.ladder(as_a_piece(datasets, absent))
+    frame = tables.frame("ladder", as_a_piece(datasets, absent))
     assert frame.loc[frame["rung"] == "port-cpu", "peak_rate"].isna().all()
     assert not frame["incomplete"].any() and frame["peak_rate"].notna().any()
-    family = tables.family(as_a_piece(datasets, absent))
+    family = tables.frame("family", as_a_piece(datasets, absent))
     assert family["peak_rate"].isna().all() and family["port-cpu_rate"].notna().any()
-    family = tables.family(as_a_piece(datasets, absent | {"num_envs": B}))
+    family = tables.frame("family", as_a_piece(datasets, absent | {"num_envs": B}))
     assert family["port-cpu_rate"].isna().all() and family["port-cpu-fused_rate"].notna().any()
 
 
@@ -232,8 +227,8 @@ def test_a_target_of_all_environments_is_judged_for_each(datasets):
 
 
 def test_every_claim_is_answered_or_said_to_be_open(datasets):
-    declared = yaml.safe_load(tables.CLAIMS.read_text(encoding="utf-8"))["claims"]
-    found = rows("claims", datasets)
+    declared = families.claims("classic_control")["claims"]
+    found = rows("classic_control_claims", datasets)
     assert list(dict.fromkeys(row["the note says"] for row in found)) == [claim["claim"] for claim in declared]
     by_question = {row["asked properly"]: row["status"] for row in found}
     for later in (
@@ -250,13 +245,13 @@ def test_cost_adds_up_and_meets_the_time_allowed(datasets):
     minutes = [row["wall time"] for row in rows("cost", datasets) if row["machine"] == "here"]
     assert minutes == [typeset.seconds(60)] * 4 + [typeset.seconds(240)]
     assert total["CPU time"] == typeset.seconds(360)
-    assert total["time allowed"] == typeset.seconds(tables.declared()["budgets"]["quick"])
+    assert total["time allowed"] == typeset.seconds(families.aims()["budgets"]["quick"])
 
 
 def test_the_time_allowed_is_met_or_not(datasets, tmp_path):
     allowance = {row["machine"]: row["allowance"] for row in rows("cost", datasets) if row["experiment"] == "all"}
     assert allowance == {"here": "met", "bare": "met", "big": "met"}
-    late = tables.declared()["budgets"]["quick"] + 1.0
+    late = families.aims()["budgets"]["quick"] + 1.0
     handwritten.write(tmp_path, None, "compilation", handwritten.KERNELS, handwritten.HERE, wall_s=late)
     assert [row["allowance"] for row in rows("cost", paper.load(tmp_path))] == [DASH, "not met"]
     assert (typeset.mark("met"), typeset.mark("not met")) == ("yes", "no")
@@ -281,7 +276,7 @@ def test_a_time_that_was_not_noted_leaves_the_sum_open(tmp_path):
 
 
 def test_machines_side_by_side(datasets):
-    frame = tables.machines(datasets).set_index("property")
+    frame = tables.frame("machines", datasets).set_index("property")
     assert list(frame.columns) == ["here", "bare", "big"]
     assert frame.loc["GPU", "here"] == DASH
     assert frame.loc["GPU", "big"] == "Big GPU"
@@ -295,6 +290,4 @@ def test_trademark_signs_are_left_out():
 @pytest.mark.parametrize(("registers", "warps"), [(32, 64), (40, 48), (64, 32), (128, 16), (168, 12), (255, 8)])
 def test_warps_that_registers_leave_room_for(registers, warps):
     """As NVIDIA's occupancy calculator has it for compute capability 8.0 and 9.0."""
-    from lockstep.paper.tables import sameness
-
-    assert sameness.warps(registers) == warps
+    assert compilation.warps(registers) == warps

@@ -8,8 +8,7 @@ from lockstep.paper import figures, tables
 from lockstep.paper.typeset import DASH, SPACE
 from tests.paper import handwritten
 from tests.paper.handwritten import BLOCKS, B
-
-COLUMNS = "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies"
+from tests.paper.reading import seen
 
 
 def rows(setting, source, device="cpu", memory="none", copies=None, **parts):
@@ -40,9 +39,8 @@ ON_GPU = [
 
 
 @pytest.fixture
-def datasets(tmp_path, monkeypatch):
+def datasets(tmp_path):
     """This machine, without a GPU, and a recorded one with one."""
-    monkeypatch.setitem(handwritten.COLUMNS, "transfer", COLUMNS)
     handwritten.write(tmp_path, None, "transfer", ON_CPU, handwritten.HERE)
     handwritten.write(tmp_path, "big", "transfer", ON_CPU + ON_GPU, handwritten.BIG)
     return paper.load(tmp_path)
@@ -50,10 +48,7 @@ def datasets(tmp_path, monkeypatch):
 
 def lines(datasets, status):
     """What a reader sees of a machine's rows, as dicts by heading."""
-    about = tables.TABLES["transfer"]
-    columns, cells = about.seen(about.frame(datasets))
-    found = [dict(zip([column.heading for column in columns], line, strict=True)) for line in cells]
-    return [row for row in found if row["status"].startswith(status)]
+    return [row for row in seen("transfer", datasets) if row["status"].startswith(status)]
 
 
 def measured(datasets, status):
@@ -100,7 +95,7 @@ def test_a_machine_without_a_gpu_says_what_it_cannot_tell(datasets):
 
 def test_only_environments_whose_yaml_asks_are_missed(tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["cartpole", "pendulum"])
-    assert list(tables.transfer(paper.load(tmp_path))["environment"]) == ["cartpole"]
+    assert list(tables.frame("transfer", paper.load(tmp_path))["environment"]) == ["cartpole"]
 
 
 def test_the_figure_draws_shares_beside_the_note_s_line(datasets):

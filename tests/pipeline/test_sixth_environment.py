@@ -48,7 +48,7 @@ def test_the_report_takes_it_up(copy):
     results = copy / "results"
     output(copy, "lockstep.experiments.run", "compilation", NAME, "--output", f"results/{NAME}/compilation.csv")
     show = copy / "show.py"
-    show.write_text("from lockstep.paper.build import Report\nReport().others()\n")
+    show.write_text("from lockstep.paper.report import Report\nReport().others()\n")
     output(copy, "show")
     for table in ("family", "compilation"):
         with open(results / "tables" / f"{table}.csv") as file:

@@ -63,7 +63,7 @@ def test_the_snakefile_is_short_and_runs_commands_only():
 
 def test_every_rule_is_listed_with_a_sentence(measured):
     listed = dict(re.findall(r"^(\w+) \((.+)\)$", snakemake(measured, "--list"), re.MULTILINE))
-    assert set(listed) == {"all", "experiment", "report", *environments(measured)}
+    assert set(listed) == {"all", "experiment", "figure", "report", "table", *environments(measured)}
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 

@@ -103,7 +103,7 @@ def test_planted_fault_fails_the_comparison(copy, tmp_path, fault):
 def test_its_speed_and_its_registers_are_measured_and_reported(copy):
     output(copy, "lockstep.experiments.run", "throughput", NAME, "--scale", "quick")
     output(copy, "lockstep.experiments.run", "compilation", NAME)
-    (copy / "report.py").write_text("from lockstep.paper.build import Report\nReport().others()\n")
+    (copy / "report.py").write_text("from lockstep.paper.report import Report\nReport().others()\n")
     output(copy, "report")
     results = copy / "results"
     tables = (f"{NAME}/throughput", f"{NAME}/compilation", "tables/family", "tables/compilation")

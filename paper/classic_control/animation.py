@@ -1,0 +1,146 @@
+"""The animation in README.md: each task under a policy written by hand, stepped by its port, drawn by Gymnasium.
+
+python -m lockstep.paper.classic_control.animation            rewrite animation.gif
+python -m lockstep.paper.classic_control.animation --check    fail if it does not show what the code does
+"""
+
+import argparse
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from lockstep import envs
+from lockstep.envs.classic_control import render
+from lockstep.experiments import ROOT, UserError, command
+
+MODULE = "lockstep.paper.classic_control.animation"
+FILE = Path("paper", "classic_control", "animation.gif")
+STEPS, FRAME_MS = 200, 40
+SEED = 250  # its pendulum starts hanging down
+HEIGHT, GAP, LABEL = 132, 6, 20  # pixels: of a panel, between two, of the line with its title
+COLOURS = 64
+SAMPLES = 10  # pictures that the colours are chosen from
+VISIBLE, ROUNDING = 32, 1e-3  # of 255 levels of a colour; of the pixels of a picture
+
+
+def balance(obs: torch.Tensor) -> torch.Tensor:
+    """CartPole: push to where the pole falls, 2 theta + theta_dot."""
+    return (2 * obs[:, 2] + obs[:, 3] > 0).long()
+
+
+def rock(obs: torch.Tensor) -> torch.Tensor:
+    """MountainCar: accelerate along the velocity."""
+    return torch.where(obs[:, 1] >= 0, 2, 0)
+
+
+def rock_continuously(obs: torch.Tensor) -> torch.Tensor:
+    """MountainCarContinuous: the same with the full force."""
+    return torch.where(obs[:, 1] >= 0, 1.0, -1.0)
+
+
+def swing_up(obs: torch.Tensor) -> torch.Tensor:
+    """Pendulum: bring the energy to that of standing upright, then hold it there by a PD controller.
+
+    With g = 10 the acceleration is 15 sin theta + 3 u, so E = omega^2 / 2 + 15 cos theta changes by 3 u omega.
+    """
+    cosine, sine, omega = obs.T
+    missing = 15 - omega**2 / 2 - 15 * cosine
+    pump = torch.where(omega >= 0, missing, -missing)
+    hold = -10 * torch.atan2(sine, cosine) - 2 * omega
+    return torch.where(cosine > 0.95, hold, pump).clamp(-2, 2)
+
+
+def pump(obs: torch.Tensor) -> torch.Tensor:
+    """Acrobot: torque along the second joint's speed, which adds energy at every moment."""
+    return torch.where(obs[:, 5] >= 0, 2, 0)
+
+
+POLICIES = {
+    "cartpole": balance,
+    "mountain_car": rock,
+    "mountain_car_continuous": rock_continuously,
+    "pendulum": swing_up,
+    "acrobot": pump,
+}
+
+
+def panels(name: str) -> Iterator[Image.Image]:
+    """A picture before each step."""
+    env = envs.make(name, 1, seed=SEED)
+    obs, _ = env.reset()
+    for _ in range(STEPS):
+        frame = Image.fromarray(np.ascontiguousarray(render.frames(env)[0]))
+        yield frame.resize((frame.width * HEIGHT // frame.height, HEIGHT), Image.Resampling.LANCZOS)
+        obs, *_ = env.step(POLICIES[name](obs))
+
+
+def pictures() -> list[Image.Image]:
+    """The panels side by side, each under its title; one picture per step."""
+    font = ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), 11)
+    drawn = []
+    for row in zip(*map(panels, POLICIES), strict=True):
+        width = sum(panel.width for panel in row) + GAP * (len(row) - 1)
+        picture, left = Image.new("RGB", (width, HEIGHT + LABEL), "white"), 0
+        for name, panel in zip(POLICIES, row, strict=True):
+            title = ImageDraw.Draw(picture)
+            title.text((left + panel.width // 2, LABEL // 2), envs.port(name).title, "black", font, anchor="mm")
+            picture.paste(panel, (left, LABEL))
+            left += panel.width + GAP
+        drawn.append(picture)
+    return drawn
+
+
+def gif(drawn: list[Image.Image]) -> bytes:
+    """The pictures in few colours, common to all of them."""
+    some = drawn[:: max(1, len(drawn) // SAMPLES)]
+    palette = Image.fromarray(np.vstack([np.asarray(picture) for picture in some])).quantize(
+        COLOURS, Image.Quantize.MAXCOVERAGE
+    )
+    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in drawn]
+    file = io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=others, duration=FRAME_MS, loop=0)
+    return file.getvalue()
+
+
+def differing(one: bytes, other: bytes) -> float:
+    """The largest share of pixels, over the pictures, that two GIFs show in another colour; 1 where sizes differ."""
+    with Image.open(io.BytesIO(one)) as first, Image.open(io.BytesIO(other)) as second:
+        if (first.size, first.n_frames) != (second.size, second.n_frames):
+            return 1.0
+        shares = []
+        for k in range(first.n_frames):
+            first.seek(k)
+            second.seek(k)
+            pixels = (np.asarray(image.convert("RGB"), dtype=int) for image in (first, second))
+            shares.append(np.mean(np.abs(next(pixels) - next(pixels)).max(axis=2) > VISIBLE))
+        return max(shares)
+
+
+def stale(root: Path = ROOT) -> bool:
+    """Whether the file shows something else than the code does; a few pixels may be another machine's rounding."""
+    file = root / FILE
+    return not file.exists() or differing(file.read_bytes(), gif(pictures())) > ROUNDING
+
+
+def update(root: Path = ROOT) -> None:
+    """Rewrite the file, unless it shows the same."""
+    if stale(root):
+        (root / FILE).write_bytes(gif(pictures()))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.split("\n")[0])
+    arguments.add_argument("--check", action="store_true", help="change nothing, fail if anything would change")
+    if not arguments.parse_args().check:
+        update()
+    elif stale():
+        raise UserError(f"{FILE.as_posix()} does not show what the code does; run python -m {MODULE}")
+
+
+if __name__ == "__main__":
+    command.run(main)

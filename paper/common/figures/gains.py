@@ -1,0 +1,88 @@
+"""What each step of the ladder buys, and where a GPU loses."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from lockstep import paper
+from lockstep.paper import quantities, rung
+from lockstep.paper.common.tables.gains import crossing, gain, steps
+from lockstep.paper.figures import WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
+from lockstep.paper.typeset import times
+
+COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
+COLOURS |= {"indexing": "#c49a8a", "batching on GPU": "#b8860b", "one kernel": "#44AA99", "not waiting": "#009E73"}
+BAR = ["environment", "way"]  # what one bar is of
+CURVES = ("gymnasium-vector", "port-cpu", "port-cuda", "port-cuda-graph")
+
+
+@figure(
+    "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "
+    "is one, on the GPU; each bar is one step, with its factor where that fits, hollow where it loses. Below: one step "
+    "per call over the batch size, as a multiple of the original, one environment: a port loses below the grey line, a "
+    "GPU loses to the port on the CPU left of the diamond.",
+    "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
+    "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
+    "break-even sizes hold the numbers.",
+)
+def breakdown(datasets: list) -> Figure:
+    found = [(run, pd.DataFrame(steps(run))) for run in quantities.of(datasets, {})]
+    blocks: dict[str, list] = {name: [] for name in machines([run for run, part in found if len(part)])}
+    for run, part in found:
+        if len(part):
+            blocks[paper.machine(run)].append((run, part.assign(environment=run.provenance["environment"])))
+    bars = {name: pd.concat([part for _, part in block]) for name, block in blocks.items()}
+    heights = [inches for part in bars.values() for inches in (0.5 + 0.19 * part.groupby(BAR).ngroups, 1.3)]
+    figure = Figure(figsize=(WIDTH, sum(heights, 0.9)), layout="constrained")
+    if not bars:
+        say_nothing(figure.subplots())
+        return figure
+    places, ends = iter(figure.add_gridspec(len(heights), 1, height_ratios=heights)), pd.concat(bars.values())
+    for name, block in blocks.items():
+        panel = figure.add_subplot(next(places))
+        panel.set_title(f"{name}: steps per second")
+        ladders(panel, bars[name])
+        panel.set_xlim(ends["rate_before"].min() / 1.5, ends["rate"].max() * 1.5)
+        below = next(places).subgridspec(1, len(block)).subplots(sharex=True, sharey=True, squeeze=False)
+        for small, (run, _) in zip(below.flat, block, strict=True):
+            contest(small, quantities.rates(run))
+            small.set_title(run.provenance["environment"].replace("_", "\n"), fontsize=6.5)
+        label_outside(list(below.flat))
+    legend(figure, figure.axes)
+    return figure
+
+
+def ladders(panel: Axes, frame: pd.DataFrame) -> None:
+    """A stacked bar for each environment and way."""
+    bars = list(frame.groupby(BAR, sort=False))
+    for place, (_, part) in enumerate(bars):
+        for row in part.to_dict("records"):
+            low, high = sorted((row["rate_before"], row["rate"]))
+            colour = np.mean([to_rgb(COLOURS[step]) for step in row["step"].split(" + ")], axis=0)
+            face = "white" if row["factor"] < 1 else colour
+            panel.barh(place, 0, 0.72, low, color=colour, label=row["step"])  # for the legend, which is never hollow
+            panel.barh(place, high - low, 0.72, low, color=face, edgecolor=colour)
+            if row["factor"] > 2.5:
+                style = {"fontsize": 6, "ha": "center", "va": "center_baseline"}
+                panel.text(np.sqrt(low * high), place, times(row["factor"]), **style)
+    log_axes(panel, "", base=100)
+    panel.set_yticks(range(len(bars)), [f"{name}, {way}" for (name, way), _ in bars])
+    panel.set_ylim(len(bars) - 0.4, -0.6)
+    panel.tick_params(axis="y", length=0, labelsize=7)
+    panel.grid(visible=False, axis="y")
+
+
+def contest(panel: Axes, rates: pd.DataFrame) -> None:
+    """Gain over the single original by batch size, and where a GPU catches up with the CPU."""
+    panel.axhline(1, color="#8a8a8a", linewidth=1.5)
+    found = {name: gain(rates, name, "original").dropna() for name in CURVES}
+    for name, curve in found.items():
+        style = {"color": rung(name).colour, "marker": rung(name).marker, "markersize": 2.5, "linewidth": 1.1}
+        panel.plot(curve.index, curve, label=rung(name).label if len(curve) else "", **style)
+    at, low, high = crossing(gain(rates, "port-cuda", "port-cpu"))
+    if low < high < np.inf:
+        height = np.interp(np.log(at), np.log(found["port-cuda"].index), np.log(found["port-cuda"]))
+        panel.plot(at, np.exp(height), "D", color="black", markersize=4)
+    log_axes(panel, "environments B", "× original", base=100)

@@ -1,0 +1,85 @@
+"""Learning curves: the return in the original over steps and over seconds."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+from lockstep import paper
+from lockstep.paper import quantities
+from lockstep.paper.common import learning as sums
+from lockstep.paper.common.tables.transfer import DEVICES
+from lockstep.paper.figures import figure, grid, legend
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MANY_TIMES = 4
+AXES = {"env_steps": "environment steps", "wall_s": "seconds"}
+
+
+@figure(
+    "Learning curves, over environment steps and over seconds of training: the interquartile mean over seeds of the "
+    "mean return of a hundred greedy episodes in the original, with its bootstrap interval (shaded). Grey: a random "
+    "policy, and what others published; red: the aim, where there is one. Dashed: an illustration, of fewer seeds than "
+    "a claim needs.",
+    "Line charts, one row per environment, its return over environment steps on the left and over seconds on the "
+    "right, one line with a shaded interval per machine, device and agent. The table of the curves holds the numbers.",
+)
+def learning(datasets: list) -> Figure:
+    found = [(run, sums.curve(run)) for run in quantities.of(datasets, {"experiment": "learning"})]
+    found = [(run, points) for run, points in found if len(points)]
+    names = list(dict.fromkeys(run.provenance["environment"] for run, _ in found))
+    figure, axes = grid([name for name in names for _ in AXES], height=1.55)
+    looks: dict[str, str] = {}
+    for name, *panels in zip(names, axes[::2], axes[1::2], strict=True):
+        for panel, (column, label) in zip(panels, AXES.items(), strict=True):
+            for run, points in found:
+                if run.provenance["environment"] == name:
+                    lines(panel, run, points, column, looks)
+            marks(panel, [run for run, _ in found if run.provenance["environment"] == name], name)
+            panel.set_xlabel(label if name == names[-1] else "")
+        by_steps, by_seconds = panels
+        by_steps.set(xlim=(0, None), ylabel="return")
+        by_steps.xaxis.set_major_formatter(EngFormatter(sep=""))
+        by_seconds.set_title("", loc="left")
+        over_seconds(by_seconds, [max(line.get_xdata()) for line in by_seconds.lines if line.get_marker() == "o"])
+        by_seconds.sharey(by_steps)
+        by_seconds.tick_params(labelleft=False)
+    figure.align_ylabels(axes[::2])
+    legend(figure, axes, ncols=2)
+    return figure
+
+
+def lines(panel: Axes, run, points, column: str, looks: dict[str, str]) -> None:
+    """The curves of a run, one for each agent and device; looks: the colours given so far, by label."""
+    for (agent, device), rows in points.groupby(["agent", "device"], sort=False):
+        few = sums.stamp(agent, rows["seeds"].min())
+        about = paper.status_text(run.status, paper.machine(run), paper.date(run))
+        label = f"{sums.agent(agent)}, {DEVICES.get(device, device)}, {about}" + (f", {few}" if few else "")
+        colour = looks.setdefault(label, COLOURS[len(looks) % len(COLOURS)])
+        rows = rows.sort_values("env_steps")
+        style = {"color": colour, "linestyle": "--" if few else "-", "marker": "o", "markersize": 2.2}
+        panel.plot(rows[column], rows["score"], label=label, linewidth=1.2, **style)
+        panel.fill_between(rows[column], rows["low"], rows["high"], color=colour, alpha=0.2, linewidth=0)
+
+
+def over_seconds(panel: Axes, ends: list[float]) -> None:
+    """An axis of seconds, logarithmic where one run takes many times as long as another."""
+    if max(ends) > MANY_TIMES * min(ends):
+        panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.xaxis.set_minor_locator(NullLocator())
+    else:
+        panel.set_xlim(left=0)
+    panel.xaxis.set_major_formatter("{x:g}")
+
+
+def marks(panel: Axes, runs: list, name: str) -> None:
+    """What a random policy reaches, what others published, and what was aimed at."""
+    for run in runs[:1]:
+        finals = sums.final(run)
+        for agent, style in {sums.RANDOM: "-", sums.REFERENCE: "-."}.items():
+            for score in finals.loc[finals["agent"] == agent, "score"]:
+                label = sums.agent(agent)
+                panel.axhline(score, color="#8a8a8a", linewidth=1.1, linestyle=style, label=label)
+    aim = sums.wanted(name).get("aim")
+    if aim is not None:
+        panel.axhline(aim, color="#b00020", linewidth=0.9, linestyle=":", label="aim")

@@ -1,0 +1,163 @@
+"""Environment steps per second: the ladder, all environments, batch sizes, fused steps."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from lockstep.paper import families, quantities, rung, tables
+from lockstep.paper.figures import (
+    by_machine,
+    curve,
+    figure,
+    grid,
+    label_outside,
+    legend,
+    log_axes,
+    of_runs,
+    on_threads,
+    series,
+)
+from lockstep.paper.typeset import missing, si, times
+
+NUMBERS = 106  # points between a rung's name and its bar
+NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline", "annotation_clip": False}
+
+
+@figure(
+    "The ladder, from the original to fused steps: live environment steps per second at the batch size of "
+    "the headline, and how many times the rate of the original on the same machine that is.",
+    "Dot charts, one panel per machine, on a logarithmic axis: one line per rung of the "
+    "ladder with its environment steps per second and its ratio to the original. The ladder's table holds "
+    "the numbers.",
+)
+def ladder(datasets: list) -> Figure:
+    return of_environment(datasets, families.headline()["environment"])
+
+
+def of_environment(datasets: list, environment: str) -> Figure:
+    """The ladder of one environment, a panel per machine."""
+    runs = quantities.of(datasets, {"environment": environment})
+    ladder = tables.frame("ladder", datasets)
+    frames = [quantities.matching(ladder, tables.source(run)) for run in runs]
+    rows = [len(frame) + 3 for frame in frames] or [1]
+    figure, axes = of_runs(runs, height=0.165 * sum(rows) / len(rows), columns=1, sharex=True, height_ratios=rows)
+    for panel, frame in zip(axes, frames, strict=True):
+        for place, row in enumerate(frame.to_dict("records")):
+            colour = rung(row["rung"]).colour
+            panel.plot([1, row["rate"]], [place, place], color=colour, linewidth=2.4, alpha=0.35)
+            panel.plot(row["rate"], place, marker="o", markersize=6, color=colour)
+            ratio = "" if missing(row["ratio"]) or row["rung"] == "original" else times(row["ratio"])
+            # Between the names and the bars, so that a narrow screen that cuts off the bars still shows them.
+            for words, offset in ((si(row["rate"]), -64), (ratio, -8)):
+                panel.annotate(words, (0, place), (offset, 0), panel.get_yaxis_transform(), **NUMBER)
+        log_axes(panel, "")
+        panel.set_yticks(range(len(frame)), [name(row) for row in frame.to_dict("records")])
+        panel.set_ylim(len(frame) - 0.4, -0.6)
+        panel.tick_params(axis="y", length=0, pad=NUMBERS)
+        panel.grid(visible=False, axis="y")
+        panel.spines["left"].set_visible(False)
+    if axes:
+        rates = pd.concat(frames)["rate"]
+        axes[-1].set_xlim(rates.min() / 3, rates.max() * 2)
+        axes[-1].set_xlabel("environment steps per second")
+    return figure
+
+
+def name(row: dict) -> str:
+    """The rung with its threads."""
+    return rung(row["rung"]).label + on_threads(row["rung"], row["threads"])
+
+
+@figure(
+    "All environments, each at the batch size at which it is told: live environment steps per second on each machine, "
+    "from the original to fused steps, with as many threads as are fastest.",
+    "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for each of "
+    "the main rungs of the ladder. The table of the family holds the same numbers.",
+)
+def family(datasets: list) -> Figure:
+    family = tables.frame("family", datasets)
+    measured = family[family["machine"] != ""]
+    environments = sorted(measured["environment"].unique())
+    machines = list(measured["machine"].unique())
+    height = 1.1 + 0.22 * len(environments)
+    figure, axes = grid(machines, height, columns=3, sharex=True, sharey=True)
+    for panel, machine in zip(axes, machines, strict=True):
+        for row in measured[measured["machine"] == machine].to_dict("records"):
+            place = environments.index(row["environment"])
+            shown = {name: row[f"{name}_rate"] for name in families.headline()["rungs"]}
+            shown = {name: rate for name, rate in shown.items() if not missing(rate)}
+            if shown:
+                ends = [min(shown.values()), max(shown.values())]
+                panel.plot(ends, [place, place], color="#d5dbe3", linewidth=2, zorder=1)
+            for name, rate in shown.items():
+                about = rung(name)
+                style = {"color": about.colour, "marker": about.marker, "linestyle": "", "label": about.label}
+                panel.plot(rate, place, **style)
+        log_axes(panel, "steps per second", base=100)
+        panel.set_yticks(range(len(environments)), environments)
+        panel.set_ylim(len(environments) - 0.5, -0.5)
+        panel.tick_params(axis="y", length=0)
+    legend(figure, axes)
+    return figure
+
+
+@figure(
+    "Throughput over the batch size. Live environment steps per second, resets and limits included: medians "
+    "with their 95 % intervals (bars, mostly smaller than the marks). Each panel is one environment on one machine; "
+    "of the fused steps K the number that was measured at the most sizes.",
+    "Line charts, one panel per environment and machine, both axes logarithmic: environment steps per second "
+    "over the number of environments, one line per rung. The table of throughput holds the same numbers.",
+)
+def throughput(datasets: list) -> Figure:
+    figure, panels = by_machine(quantities.of(datasets, {}), height=1.75)
+    for panel, run in panels:
+        log_axes(panel, "environments B", "steps per second", base=100)
+        for label, style, rows in series(quantities.rates(run)):
+            curve(panel, rows["num_envs"], rows, label, style | {"markersize": 3, "linewidth": 1.1})
+    axes = [panel for panel, _ in panels]
+    label_outside(axes)
+    legend(figure, axes, ncols=3, fontsize=6.5)
+    return figure
+
+
+@figure(
+    "Steps fused into one call, for the environment and the batch size of the headline. The mark at K = 1 is one "
+    "call, or launch, per step; medians with their 95 % intervals.",
+    "Line charts, one panel per machine, both axes logarithmic: environment steps per "
+    "second over the number K of fused steps, from one call per step. The table of fused steps holds the "
+    "same numbers.",
+)
+def fused_steps(datasets: list) -> Figure:
+    fused = tables.frame("fused_steps", datasets)
+    headline = {"environment": families.headline()["environment"]}
+    runs = [run for run in quantities.of(datasets, headline) if len(quantities.matching(fused, tables.source(run)))]
+    figure, axes = of_runs(runs, height=2.9)
+    for panel, run in zip(axes, runs, strict=True):
+        log_axes(panel, "fused steps K", "environment steps per second")
+        panel.set_xscale("log", base=2)
+        panel.xaxis.set_major_formatter("{x:.0f}")
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        frame = quantities.matching(fused, {**tables.source(run), "policy": "random"})
+        for (name, threads), rows in frame.groupby(["rung", "threads"], sort=False, dropna=False):
+            single = name.startswith("port-cpu") and threads < frame["threads"].max()
+            style = {
+                "color": rung(name).colour,
+                "marker": rung(name).marker,
+                "linestyle": "--" if single else "-",
+            }
+            style |= {"markerfacecolor": "white" if single else rung(name).colour}
+            # The rung underneath stands at K = 1; a trajectory, which stores more, has none.
+            rows = rows.sort_values("fused_steps") if name.endswith("-trajectory") else with_base(rows)
+            label = rung(name).label + on_threads(name, threads)
+            curve(panel, rows["fused_steps"], rows, label, style)
+    legend(figure, axes)
+    return figure
+
+
+def with_base(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with one in front for the call per step that they are compared with."""
+    first = rows.iloc[:1].assign(fused_steps=1)
+    for column in ("rate", "rate_low", "rate_high"):
+        first[column] = first[f"base_{column}"]
+    return pd.concat([first, rows.sort_values("fused_steps")])

@@ -1,0 +1,78 @@
+"""What copies between host and device take of a loop, beside the share that the note gives."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lockstep.experiments.shares import NEEDS_GPU
+from lockstep.paper import quantities, rung, tables
+from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS
+from lockstep.paper.figures import WIDTH, figure, grid, legend, title
+from lockstep.paper.typeset import count, missing, short_time
+
+NOTE = 0.574  # of "57.4 % of 330 us is transfer"
+COLOURS = {"up": "#D55E00", "down": "#E69F00", "policy": "#009E73", "step": "#0072B2", "policy and step": "#117733"}
+HEADING = {"fontsize": 8.5, "fontweight": "bold"}
+INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline"}
+
+
+@figure(
+    "Shares of a step's time. a: step and copies, each timed by itself, as in the note; the diamond is the note's own "
+    "ratio, of the copies to the step, if below one. b: the parts of a real loop. c: the port where the policy is, "
+    "with nothing to copy. Red: the note's 57.4\N{NO-BREAK SPACE}%. At a bar's end the time of its parts together.",
+    "Stacked horizontal bars, a row of panels per machine and device of the policy, one panel per batch size: the "
+    "shares of copies up, copies down, policy and step. The table of transfers holds the times.",
+)
+def transfer(datasets: list) -> Figure:
+    frame, runs = tables.frame("transfer", datasets), quantities.of(datasets, {"experiment": "transfer"})
+    rows = [(run, device, bars(frame, run, device)) for run in runs for device in DEVICES]
+    if not rows:
+        return grid([], 1)[0]
+    heights = [0.8 + 0.19 * max(part.groupby("num_envs").size(), default=0) for *_, part in rows]
+    figure = Figure(figsize=(WIDTH, sum(heights, 0.5)), layout="constrained")
+    parts, panels = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), []
+    for block, (run, device, part) in zip(parts.flat, rows, strict=True):
+        sizes = list(part["num_envs"].unique()) or [None]
+        axes = list(block.subplots(1, len(sizes), sharey=True, squeeze=False).flat)
+        block.suptitle(f"{title(run)}, policy on the {DEVICES[device]}: {run.status}", x=0.01, ha="left", **HEADING)
+        for panel, size in zip(axes, sizes, strict=True):
+            stack(panel, part[part["num_envs"] == size].to_dict("records"))
+            panel.set_xlabel("" if size is None else f"B = {count(size)}")
+        panels += axes
+    legend(figure, panels)
+    return figure
+
+
+def bars(frame: pd.DataFrame, run, device: str) -> pd.DataFrame:
+    """The rows of a run that are drawn for a device; of the timings apart those with the note's kind of memory."""
+    part = quantities.matching(frame, {**tables.source(run), "device": device}).dropna(subset=["num_envs"])
+    return part[(part["loop"] != "note") | (part["memory"] == "pageable")]
+
+
+def stack(panel: Axes, rows: list[dict]) -> None:
+    """A bar for each row, copies first; without rows the reason."""
+    if not rows:
+        panel.set_axis_off()
+        panel.text(0, 0.5, NEEDS_GPU, transform=panel.transAxes)
+    for place, row in enumerate(rows):
+        parts = {part: row[part] for part in COLOURS if not missing(row.get(part))}
+        parts, left = parts or {"policy and step": row["whole"]}, 0.0
+        for part, seconds in parts.items():
+            share = 100 * seconds / sum(parts.values())
+            panel.barh(place, share, 0.72, left, color=COLOURS[part], label=part)
+            left += share
+        panel.text(98.5, place, short_time(sum(parts.values())), **INSIDE)
+        if row["over_step"] < 1:
+            panel.plot(100 * row["over_step"], place, "kD", markersize=3.5, label="copies over step, as in the note")
+    if "cuda" in [row["device"] for row in rows]:
+        panel.axvline(100 * NOTE, color="#b00020", linewidth=1.2, label="the note's share")
+    panel.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
+    panel.set_xticks([0, 50, 100], ["0", "50 %", "100 %"])
+    panel.set_yticks(range(len(rows)), [name(row) for row in rows])
+    panel.tick_params(axis="y", length=0, labelsize=6.5)
+    panel.grid(visible=False, axis="y")
+
+
+def name(row: dict) -> str:
+    words = f"{SETTINGS[row['loop']][0]}  {rung(row['source']).label}"
+    return words if row["memory"] == "none" else f"{words}, {row['memory']}"

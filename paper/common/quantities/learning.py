@@ -1,0 +1,69 @@
+"""Of learning: rates of training, returns, seeds solved."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from lockstep.experiments import curves
+from lockstep.paper import typeset
+from lockstep.paper.common import learning
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, out_of, quantity, rate_words, with_interval
+
+
+@quantity(rate_words("steps/s"))
+def training_rate(datasets, select, against):
+    """Environment steps per second of training, from end to end; of several settings the fastest."""
+    return extreme(datasets, select, learning.rates, "rate")
+
+
+@quantity(with_interval(typeset.times))
+def training_ratio(datasets, select, against):
+    """Our rate of training over that of another agent in the same work; of several settings the smallest."""
+    return extreme(datasets, select, learning.rates, "ratio", "min")
+
+
+@quantity(with_interval(typeset.significant))
+def final_return(datasets, select, against):
+    """Interquartile mean over seeds of the return in the original after training; of several settings the lowest.
+
+    Fewer than learning.FEW seeds are an illustration, and no answer.
+    """
+    return extreme(datasets, select, lambda run: learning.final(run).query(f"seeds >= {learning.FEW}"), "score", "min")
+
+
+@quantity(with_interval(typeset.significant))
+def return_over_random(datasets, select, against):
+    """The same less that of a random policy in the same run."""
+    for dataset, *figures in final_return(datasets, select, against):
+        scores = learning.final(dataset)
+        for score in scores.loc[scores["agent"] == learning.RANDOM, "score"]:
+            yield dataset, *(figure - score for figure in figures)
+
+
+def of_solves(datasets: list, select: Mapping, share: float) -> Iterator[tuple]:
+    """(dataset, the seconds within which that share of the seeds was solved) of each setting with enough of them."""
+    for dataset in of(datasets, select):
+        for setting, rows in curves.runs(dataset.frame, "solve"):
+            seconds = learning.within(rows, share)
+            if len(matching(pd.DataFrame([setting]), select)) and not typeset.missing(seconds):
+                yield dataset, seconds, NAN, NAN
+
+
+@quantity(alone(typeset.short_time))
+def nine_in_ten_solved(datasets, select, against):
+    """Seconds within which nine in ten seeds were solved, of ten or more; infinite where fewer were at all."""
+    yield from of_solves(datasets, select, 0.9)
+
+
+@quantity(alone(typeset.short_time))
+def nineteen_in_twenty_solved(datasets, select, against):
+    """The same of nineteen in twenty, of twenty seeds or more."""
+    yield from of_solves(datasets, select, 0.95)
+
+
+@quantity(out_of)
+def seeds_solved(datasets, select, against):
+    """Seeds that were solved; `high` is how many were trained."""
+    for dataset in of(datasets, select):
+        for row in matching(learning.solve(dataset), select).to_dict("records"):
+            yield dataset, float(row["solved"]), NAN, float(row["seeds"])

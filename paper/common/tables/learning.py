@@ -1,0 +1,217 @@
+"""What training reaches, and how long it takes to solve a task."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from lockstep.experiments import curves
+from lockstep.paper import NOT_MEASURED
+from lockstep.paper.common import learning as sums
+from lockstep.paper.common.tables.transfer import DEVICES
+from lockstep.paper.tables import RUN, of_asked, on_cpu, table
+from lockstep.paper.typeset import (
+    DASH,
+    GREATER,
+    SPACE,
+    TIMES,
+    Column,
+    count,
+    missing,
+    number,
+    percent,
+    short_time,
+    si,
+    significant,
+    text,
+    times,
+    yes_no,
+)
+
+EMPTY = "No recipe asks for it, and nothing was measured."
+
+
+def of_parts(datasets: list, asked: str, rows_of: Callable) -> pd.DataFrame:
+    """of_asked of learning; an environment whose recipe does not ask for such a part is left out unless measured.
+
+    A run without the part has one row that says so.
+    """
+
+    def without_source(run) -> pd.DataFrame:
+        rows = rows_of(run)
+        if rows.empty and sums.asked(run.provenance["environment"], asked):
+            rows = pd.DataFrame([{"open": True}])
+        return rows.drop(columns="environment", errors="ignore")
+
+    return of_asked(datasets, "learning", without_source, lambda name: sums.asked(name, asked))
+
+
+def with_open(run, rows: pd.DataFrame, part: str) -> pd.DataFrame:
+    """Rows with version and reason, agents in order, and with what the run could not measure of the part (`open`)."""
+    known = [sums.about(run, part, row) for row in rows.to_dict("records")]
+    rows = rows.assign(**{name: [row[name] for row in known] for name in ("version", "reason")}, open=False)
+    return sums.in_order(pd.concat([rows.astype(object), sums.open_rows(run, part).assign(open=True).astype(object)]))
+
+
+# Columns.
+
+
+def named(row) -> str:
+    """An agent, if it is another library's with its version."""
+    if missing(row["agent"]):
+        return DASH
+    bare = row["agent"] == sums.OURS or missing(row["version"])
+    return sums.agent(row["agent"]) + ("" if bare else f" {row['version']}")
+
+
+def pair(row, one: str, other: str) -> str:
+    """Two whole numbers, "256 x 32"."""
+    if missing(row[one]) or missing(row[other]):
+        return DASH
+    return f"{count(row[one])}{SPACE}{TIMES}{SPACE}{count(row[other])}"
+
+
+def between(row, low: str, high: str, write: Callable[[float], str]) -> str:
+    """An interval; a dash where it is unknown, or of a single seed."""
+    if missing(row[low]) or missing(row["seeds"]) or row["seeds"] == 1:
+        return DASH
+    return f"[{write(float(row[low]))}, {write(float(row[high]))}]"
+
+
+def remark(row) -> str:
+    """That there are too few seeds; and how it was run, or that and why it was not."""
+    if row["open"] is True:
+        return NOT_MEASURED + ("" if missing(row["reason"]) else f": {row['reason']}")
+    few = "" if missing(row["seeds"]) else sums.stamp(row["agent"], row["seeds"])
+    return "; ".join(filter(None, [few, "" if missing(row["reason"]) else str(row["reason"])])) or DASH
+
+
+def over(row) -> str:
+    if missing(row["ratio"]):
+        return DASH
+    return f"{times(row['ratio'])} [{times(row['ratio_low'])}, {times(row['ratio_high'])}]"
+
+
+def lasting(value: float) -> str:
+    """Seconds, or "never"."""
+    return "never" if value == float("inf") else short_time(value)
+
+
+def steps(value: float) -> str:
+    return "never" if value == float("inf") else si(value)
+
+
+AGENT = Column("agent", named, merge=True)
+DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH))
+BATCH = Column(f"B {TIMES} T", lambda row: pair(row, "num_envs", "horizon"), "number")
+UPDATES = Column(f"epochs {TIMES} minibatches", lambda row: pair(row, "epochs", "minibatches"), "number")
+SEEDS = number("seeds", "seeds", count)
+THREADS = Column("threads", lambda row: on_cpu(row, "threads", count), "number")
+RETURN = (
+    number("return", "score"),
+    Column("95 % interval", lambda row: between(row, "score_low", "score_high", significant), "number"),
+)
+REMARK = Column("remark", remark, "long", merge=True)
+
+
+@table(
+    "The return after the whole run, in the original environment: the mean of a hundred greedy episodes of each seed, "
+    f"of these the interquartile mean over seeds with its bootstrap interval; below {sums.FEW} seeds it is an "
+    "illustration. Sampled: the same with actions drawn from the policy. Steps and time are those of training, medians "
+    "over seeds.",
+    *RUN,
+    AGENT,
+    DEVICE,
+    BATCH,
+    SEEDS,
+    number("steps", "env_steps", si),
+    number("time", "wall_s", short_time),
+    *RETURN,
+    number("sampled", "score_sampled"),
+    number("aim", "aim", lambda aim: f"{GREATER} {aim:g}".replace("-", "\N{MINUS SIGN}")),
+    Column("met", lambda row: yes_no(row["met"]), "status"),
+    REMARK,
+    empty=EMPTY,
+)
+def learning_final(datasets):
+    def final(run) -> pd.DataFrame:
+        rows = sums.final(run)
+        ours, aim = rows["agent"] == sums.OURS, sums.wanted(run.provenance["environment"]).get("aim")
+        enough = rows["seeds"] >= sums.FEW
+        met = (rows["score"] >= aim).astype(object).where(enough, None) if aim is not None else None
+        rows = rows.assign(aim=aim, met=met).astype(dict.fromkeys(["aim", "met", "seeds"], object))
+        rows.loc[~ours, ["aim", "met"]] = None
+        rows.loc[rows["agent"].isin(sums.UNTRAINED), "seeds"] = None
+        return with_open(run, rows, "final")
+
+    return of_parts(datasets, "curves", final)
+
+
+@table(
+    "Time to solve: training stops when the mean of a hundred greedy episodes has reached the mark in two checks in "
+    "succession; a seed is solved if a hundred episodes in Gymnasium then reach it too. The checks are inside the "
+    "clock. Warm: from making the trainer, in a process that has trained before. Cold: from the start of the process, "
+    "kernels compiled before. First: nothing compiled yet. In brackets Wilson's interval of the share, and quartiles; "
+    "a seed that was not solved counts as one that takes for ever.",
+    *RUN,
+    AGENT,
+    text("start", "variant"),
+    DEVICE,
+    BATCH,
+    number("agents at once", "members", count),
+    Column("solved", lambda row: solved(row), "number"),
+    Column("steps", lambda row: median(row, "env_steps", steps), "number"),
+    Column("time", lambda row: median(row, "wall_s", lasting), "number"),
+    number("nine in ten within", "nine_in_ten", lasting),
+    number("return afterwards", "score"),
+    REMARK,
+    empty=EMPTY,
+)
+def time_to_solve(datasets):
+    def summary(run) -> pd.DataFrame:
+        rows, scores = sums.solve(run), sums.final(run, "solve").to_dict("records")
+        seeds = [(setting, part.dropna(subset=["solved"])) for setting, part in curves.runs(run.frame, "solve")]
+        seeds = [part for _, part in seeds if len(part)]
+        rows["nine_in_ten"] = [sums.within(part, 0.9) for part in seeds]
+        rows["score"] = [
+            next((score["score"] for score in scores if sums.same(score, row, curves.RUN)), None)
+            for row in rows.to_dict("records")
+        ]
+        return with_open(run, rows, "solve")
+
+    return of_parts(datasets, "solve", summary)
+
+
+def solved(row) -> str:
+    if missing(row["solved"]):
+        return DASH
+    share = f"[{percent(row['share_low'])}, {percent(row['share_high'])}]"
+    return f"{count(row['solved'])} of {count(row['seeds'])} {share}"
+
+
+def median(row, name: str, write: Callable[[float], str]) -> str:
+    """A median with its quartiles; of a single seed the figure alone."""
+    if missing(row[f"{name}_median"]):
+        return DASH
+    quartiles = f" [{write(row[f'{name}_lower'])}, {write(row[f'{name}_upper'])}]" if row["seeds"] > 1 else ""
+    return write(row[f"{name}_median"]) + quartiles
+
+
+@table(
+    "Every point of the learning curves: the interquartile mean over seeds of the mean greedy return in the original.",
+    *RUN,
+    AGENT,
+    DEVICE,
+    number("steps", "env_steps", si),
+    number("time", "wall_s", short_time),
+    SEEDS,
+    *RETURN,
+    REMARK,
+    folded=True,
+    empty=EMPTY,
+)
+def learning_curves(datasets):
+    def points(run) -> pd.DataFrame:
+        rows = sums.curve(run).rename(columns={"low": "score_low", "high": "score_high"})
+        return with_open(run, rows, "curve")
+
+    return of_parts(datasets, "curves", points)

@@ -1,0 +1,134 @@
+"""Other libraries beside the port."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from lockstep.experiments import peers as experiment
+from lockstep.experiments.ledger import sources
+from lockstep.experiments.peers import AIM, TARGET_SIZE
+from lockstep.paper.common.quantities.loops import peer_rates
+from lockstep.paper.tables import RUN, of_asked, table
+from lockstep.paper.typeset import (
+    DASH,
+    GREATER,
+    SPACE,
+    TIMES,
+    Column,
+    count,
+    interval,
+    missing,
+    number,
+    si,
+    significant,
+    text,
+    times,
+    yes_no,
+)
+
+MODES = {"step": "one step per call", "fused": "fused"}
+
+
+def of_compared(datasets: list, rows_of: Callable) -> pd.DataFrame:
+    """of_asked; an environment that is not Gymnasium's is of no peer."""
+    return of_asked(datasets, "peers", rows_of, sources.in_gymnasium)
+
+
+def name(row) -> str:
+    """A peer with its version."""
+    return DASH if missing(row["peer"]) else " ".join(filter(None, [row["peer"], known(row["version"])]))
+
+
+def known(value: object) -> str:
+    return "" if missing(value) else str(value)
+
+
+def mode(row) -> str:
+    """One step per call, or how many are fused."""
+    steps = f", K = {count(row['fused_steps'])}" if row["mode"] == "fused" else ""
+    return MODES.get(row["mode"], DASH) + steps
+
+
+def ratio(row) -> str:
+    if missing(row["ratio"]):
+        return DASH
+    return f"{times(row['ratio'])} [{times(row['ratio_low'])}, {times(row['ratio_high'])}]"
+
+
+def remark(row) -> str:
+    """What is different, or why there is nothing."""
+    return known(row["reason"]) or known(row["differences"]) or DASH
+
+
+RATES = (
+    number("threads", "threads", count),
+    number("live steps/s", "rate", si),
+    interval("95 % interval", "rate_low", "rate_high", "rate"),
+    number("per CPU-second", "cpu_rate", si),
+    number("live share", "live_share", lambda share: f"{significant(100 * share)}{SPACE}%"),
+    Column(f"port {TIMES}", ratio, "number"),
+    Column("differences of the task, or why not measured", remark, "long"),
+)
+
+
+@table(
+    f"The fastest peer of each task at {TARGET_SIZE:,} environments, in whichever way it is fastest, and the port with "
+    "one step per call over it; both on the CPU of one machine, in one run.",
+    *RUN,
+    Column("fastest peer", name),
+    Column("how", mode),
+    number("its live steps/s", "rate", si),
+    number("the port's", "port_rate", si),
+    Column(f"port {TIMES}", ratio, "number"),
+    Column("aim", lambda row: DASH if missing(row["ratio"]) else f"{GREATER} {AIM}{TIMES}", "number"),
+    Column("met", lambda row: yes_no(row["met"]), "status"),
+)
+def peers_fastest(datasets):
+    def fastest(run) -> list[dict]:
+        found = experiment.against_the_fastest(run.frame)
+        if not found:
+            return [{}]
+        peer, over = found
+        figures = {"ratio": over.ratio, "ratio_low": over.low, "ratio_high": over.high}
+        return [peer | figures | {"port_rate": over.ratio * peer["rate"], "met": over.ratio >= AIM}]
+
+    return of_compared(datasets, fastest)
+
+
+@table(
+    f"Peers side by side at {TARGET_SIZE:,} environments, on the CPU of one machine, in one run. Only live steps "
+    "count: the live share is what remains without calls that reset an environment instead of stepping it. Actions are "
+    f"random; drawn before, where a peer takes arrays of them. Port {TIMES}: the port's rate in the same mode, on the "
+    "threads that suit it best, over this one.",
+    *RUN,
+    Column("peer", name, merge=True),
+    Column("mode", mode),
+    *RATES,
+    folded=True,
+)
+def peers(datasets):
+    def at_the_size(run) -> pd.DataFrame:
+        rows = peer_rates(run)
+        return rows[(rows["num_envs"] == TARGET_SIZE) | rows["num_envs"].isna()]
+
+    return of_compared(datasets, at_the_size)
+
+
+@table(
+    "Peers side by side, every batch size.",
+    *RUN,
+    Column("peer", name, merge=True),
+    Column("mode", mode, merge=True),
+    text("what runs", "how", kind="long", merge=True),
+    number("B", "num_envs", count),
+    *RATES,
+    folded=True,
+)
+def peers_sizes(datasets):
+    def in_order(run) -> pd.DataFrame:
+        rows = peer_rates(run)
+        places = {peer: place for place, peer in enumerate(rows["peer"].unique())}
+        rows = rows.assign(place=rows["peer"].map(places))
+        return rows.sort_values(["place", "mode", "threads", "num_envs"], kind="stable")
+
+    return of_compared(datasets, in_order)

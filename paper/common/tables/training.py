@@ -1,0 +1,160 @@
+"""At what rate training goes, where its time goes, and what changes it."""
+
+import pandas as pd
+
+from lockstep.experiments import curves
+from lockstep.paper import families
+from lockstep.paper.common import learning as sums
+from lockstep.paper.common.tables.learning import (
+    AGENT,
+    BATCH,
+    DEVICE,
+    EMPTY,
+    REMARK,
+    RETURN,
+    SEEDS,
+    THREADS,
+    UPDATES,
+    between,
+    of_parts,
+    over,
+    with_open,
+)
+from lockstep.paper.tables import RATES, RUN, table
+from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, short_time, si, significant, text
+
+
+@table(
+    "Training from end to end: environment steps per second of roll-out, advantages, update and log, on one machine, "
+    "one after the other. Median over blocks of whole iterations. Lockstep over it: with equal environments, horizon, "
+    "epochs, minibatches and network on the same device, Lockstep on the threads that suit it best.",
+    *RUN,
+    AGENT,
+    text("recipe", "recipe"),
+    DEVICE,
+    THREADS,
+    BATCH,
+    UPDATES,
+    text("hidden", "hidden"),
+    *RATES,
+    Column("Lockstep over it", over, "number"),
+    REMARK,
+    empty=EMPTY,
+)
+def training_rates(datasets):
+    return of_parts(datasets, "rates", lambda run: with_open(run, sums.rates(run), "rate"))
+
+
+def share(phase: str) -> Column:
+    """The share of a phase with its time."""
+
+    def cell(row) -> str:
+        if missing(row[phase]) or missing(row["iteration_s"]):
+            return DASH
+        return f"{percent(row[phase])} ({short_time(row[phase] * row['iteration_s'])})"
+
+    return Column(phase, cell, "number")
+
+
+@table(
+    "Where the time of one iteration goes: a roll-out of B environments over T steps, advantages, and an update of all "
+    "epochs and minibatches. Shares are medians over blocks; the rest is what the phases do not cover. First: making "
+    "the trainer, with what it captures and compiles or finds compiled, and its first iteration. GPU memory: the most "
+    "that was allocated.",
+    *RUN,
+    text("recipe", "recipe", merge=True),
+    DEVICE,
+    THREADS,
+    BATCH,
+    UPDATES,
+    number("one iteration", "iteration_s", short_time),
+    *(share(phase) for phase in (*curves.PHASES, "rest")),
+    number("first", "first_call_s", short_time),
+    number("GPU memory, MiB", "gpu_memory_mib"),
+    REMARK,
+    folded=True,
+    empty=EMPTY,
+)
+def training_iteration(datasets):
+    return of_parts(datasets, "rates", iteration)
+
+
+def iteration(run) -> pd.DataFrame:
+    """Our settings whose phases were timed, of the parts rate and scaling, with `rest`."""
+    rows = pd.concat([sums.rates(run, part).astype(object) for part in ("rate", "scaling")])
+    rows = rows[rows["agent"] == sums.OURS].dropna(subset=list(curves.PHASES))
+    return rows.assign(rest=1 - rows[list(curves.PHASES)].sum(axis="columns"))
+
+
+@table(
+    "The batch size: the rate from end to end, and the return in the original after equally many steps and after "
+    "equally long training, other settings alike: what a larger batch gains in steps per second, and what it loses in "
+    "what they teach.",
+    *RUN,
+    DEVICE,
+    THREADS,
+    BATCH,
+    *RATES,
+    number("equal steps", "steps_env_steps", si),
+    number("return", "steps_score"),
+    Column("interval", lambda row: between(row, "steps_score_low", "steps_score_high", significant), "number"),
+    number("equal time", "seconds_wall_s", short_time),
+    number("return then", "seconds_score"),
+    Column("interval then", lambda row: between(row, "seconds_score_low", "seconds_score_high", significant), "number"),
+    SEEDS,
+    REMARK,
+    folded=True,
+    empty=EMPTY,
+)
+def learning_scaling(datasets):
+    return of_parts(datasets, "scaling", scaling)
+
+
+def scaling(run) -> pd.DataFrame:
+    """One row per device and number of environments: rate, and the scores at equal steps and at equal seconds."""
+    rows = sums.rates(run, "scaling")
+    rows = rows.loc[rows.groupby(["device", "num_envs"], sort=False)["rate"].idxmax()]
+    scores = sums.final(run, "scaling")
+    for name in ("steps", "seconds"):
+        found = scores[scores["variant"] == f"equal {name}"].set_index(["device", "num_envs"])
+        figures = found[["score", "score_low", "score_high", "env_steps", "wall_s", "seeds"]].add_prefix(f"{name}_")
+        rows = rows.merge(figures.reset_index(), "outer", ["device", "num_envs"])
+    rows["seeds"] = rows[["steps_seeds", "seconds_seeds"]].min(axis="columns")
+    return rows.assign(agent=sums.OURS).sort_values(["device", "num_envs"], kind="stable")
+
+
+@table(
+    "One thing changed at a time: the rate from end to end, as a multiple of that of the recipe itself, and the return "
+    "in the original, beside that of the recipe.",
+    *RUN,
+    text("changed", "variant"),
+    text("recipe", "recipe"),
+    DEVICE,
+    BATCH,
+    number("agents at once", "members", count),
+    RATES[0],
+    Column("over the recipe", over, "number"),
+    SEEDS,
+    *RETURN,
+    number("the recipe's", "base"),
+    REMARK,
+    folded=True,
+    empty=EMPTY,
+)
+def learning_ablations(datasets):
+    def ablations(run) -> pd.DataFrame:
+        finals = sums.final(run)
+        base = finals.loc[finals["agent"] == sums.OURS, "score"]
+        scored = sums.final(run, "ablation").assign(base=base.iloc[0] if len(base) else None)
+        rows = pd.concat([part.astype(object) for part in (sums.rates(run, "ablation"), scored)])
+        return with_open(run, rows, "ablation")
+
+    return of_parts(datasets, "ablations", ablations)
+
+
+@table(
+    "Training rates that others print of themselves, quoted with their hardware. They are of other machines, tasks and "
+    "networks, and nothing here is divided by them.",
+)
+def published_training(datasets):
+    return pd.DataFrame(families.read("common", "published.yaml")["published"])

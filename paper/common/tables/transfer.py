@@ -1,0 +1,70 @@
+"""What copies between host and device take of a loop."""
+
+from lockstep.experiments.shares import CLOSURE, NEEDS_GPU
+from lockstep.paper import rung
+from lockstep.paper.common.quantities.loops import shares_of
+from lockstep.paper.tables import RUN, of_asked, table
+from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
+
+SETTINGS = {"note": "a: timed apart", "real": "b: a real loop", "resident": "c: resident"}
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}
+
+
+@table(
+    "What copies between host and device take. a: as in the note, a step on the CPU, a copy of its observations to the "
+    "GPU and one back, each timed by itself. b: observations up, a policy of two layers of 64, actions down, step, as "
+    "one loop. c: the same policy where the port is. Transfer: up and down, with all waiting for them, in the sum of "
+    f"the parts. A loop is taken apart well if its parts sum to it within {CLOSURE:.0%}. Copies are counted by the "
+    "profiler, per step. Times are medians, per step of the whole batch.".replace("%", f"{SPACE}%"),
+    *RUN,
+    Column("setting", lambda row: SETTINGS.get(row["loop"], DASH), merge=True),
+    Column("policy on", lambda row: DASH if row["loop"] == "note" else DEVICES.get(row["device"], DASH)),
+    Column("environments", lambda row: DASH if missing(row["source"]) else rung(row["source"]).label),
+    Column("host memory", lambda row: DASH if missing(row["memory"]) or row["memory"] == "none" else row["memory"]),
+    number("B", "num_envs", count),
+    number("up", "up", short_time),
+    number("policy", "policy", short_time),
+    number("down", "down", short_time),
+    number("step", "step", short_time),
+    number("loop", "whole", short_time),
+    Column("transfer", lambda row: transferred(row), "number"),
+    number("copies over step", "over_step", percent),
+    Column("parts over loop", lambda row: closure(row), "number"),
+    number("copies", "copies", "{:g}".format),
+    number("copy within the host", "host_copy", short_time),
+    folded=True,
+)
+def transfer(datasets):
+    return of_asked(datasets, "transfer", with_gaps)
+
+
+def with_gaps(run) -> list[dict]:
+    """The summary of a run, and what a machine without a GPU could not measure."""
+    rows = shares_of(run).to_dict("records")
+    if not any(row["device"] == "cuda" for row in rows):
+        rows += [{"loop": loop, "device": "cuda", "remark": NEEDS_GPU} for loop in SETTINGS]
+    return [{"remark": None, **row} for row in sorted(rows, key=place)]
+
+
+def place(row: dict) -> tuple:
+    """Where a row stands: settings and devices in their order, the sizes of each loop together."""
+    where = list(SETTINGS).index(row["loop"]), list(DEVICES).index(row["device"])
+    return *where, row.get("source", ""), row.get("memory", ""), row.get("num_envs", 0)
+
+
+def transferred(row) -> str:
+    """The share of transfer with its interval, or why there is none."""
+    if not missing(row["remark"]):
+        return row["remark"]
+    if missing(row["share"]):
+        return DASH
+    apart = missing(row["share_low"]) or row["share_low"] == row["share_high"]
+    interval = "" if apart else f" [{percent(row['share_low'])}, {percent(row['share_high'])}]"
+    return percent(row["share"]) + interval
+
+
+def closure(row) -> str:
+    if missing(row["closure"]):
+        return DASH
+    apart = "" if abs(row["closure"] - 1) <= CLOSURE else ", apart"
+    return f"{significant(100 * row['closure'])}{SPACE}%{apart}"

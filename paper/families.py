@@ -1,0 +1,87 @@
+"""Families of environments in the paper, found by folder: one beside this file that has an about.yaml is a family's.
+
+about.yaml   `title`; `originals` and `limits`, Markdown for the chapters that speak of all families; `steps`, how steps
+             of its environments are called; `headline`: the environment that stands for the family, `num_envs` at
+             which the family is told, `rungs` that short tables show
+claims.yaml  `claims` of others, and `targets` of its own, see common/aims.yaml
+chapters/    notebooks that stand in the report among those of chapters/, in the order of their names
+tables, figures, quantities: modules, or folders of modules, whose decorated functions join those of common/
+"""
+
+import functools
+import importlib
+from pathlib import Path
+
+import yaml
+
+from lockstep.experiments import ROOT
+from lockstep.experiments.ledger import sources
+
+FOLDER = Path(__file__).parent
+
+
+@functools.cache
+def read(*path: str) -> dict:
+    """A YAML file of this folder; empty where there is none."""
+    file = FOLDER.joinpath(*path)
+    return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    return tuple(sorted(file.parent.name for file in FOLDER.glob("*/about.yaml")))
+
+
+def about(family: str) -> dict:
+    return read(family, "about.yaml")
+
+
+def claims(family: str) -> dict:
+    return read(family, "claims.yaml")
+
+
+def aims() -> dict:
+    """Targets and budgets of all families, and the environment of the headline."""
+    return read("common", "aims.yaml")
+
+
+def targets() -> list[dict]:
+    """The targets of all families, then of each; those of all without the environments that a family asks instead."""
+    own = [target for name in names() for target in claims(name).get("targets", ())]
+    replaced = {
+        target["target"]: {other["select"]["environment"] for other in own if other.get("instead") == target["target"]}
+        for target in aims()["targets"]
+    }
+    return [*(target | {"except": replaced[target["target"]]} for target in aims()["targets"]), *own]
+
+
+def headlines() -> dict[str, dict]:
+    """By family: what its about.yaml says of the headline, of those that say anything; the paper's own first."""
+    found = {name: about(name)["headline"] for name in names() if "headline" in about(name)}
+    return dict(sorted(found.items(), key=lambda item: item[1]["environment"] != aims()["headline"]))
+
+
+def headline() -> dict:
+    """The headline of the paper: environment, num_envs, rungs, and the recipes whose training is told."""
+    return next(iter(headlines().values()))
+
+
+@functools.cache
+def of(environment: str) -> str | None:
+    """The family of an environment, None of an unknown one."""
+    folder = sources.environments().get(environment)
+    return folder and folder.relative_to(ROOT / "envs").parts[0]
+
+
+def told_at(environment: str) -> int:
+    """The batch size at which an environment is told: that of its family's headline, else of the paper's."""
+    return headlines().get(of(environment), headline())["num_envs"]
+
+
+@functools.cache
+def modules(kind: str) -> list:
+    """The modules of a kind ("tables", "figures", "quantities") of all families together and of each, imported."""
+    places = [place for name in ("common", *names()) for place in FOLDER.glob(f"{name}/{kind}/[!_]*.py")]
+    places += [FOLDER / name / f"{kind}.py" for name in names() if (FOLDER / name / f"{kind}.py").exists()]
+    paths = (".".join(place.relative_to(FOLDER).with_suffix("").parts) for place in sorted(places))
+    return [importlib.import_module(f"lockstep.paper.{path}") for path in paths]

@@ -1,0 +1,142 @@
+"""Tables, figures and single numbers from the results at hand, as the chapters show them.
+
+python -m lockstep.paper.report --figure ladder    results/figures/ladder.svg and .png, without the page
+python -m lockstep.paper.report --table ladder     results/tables/ladder.csv and .md
+"""
+
+import argparse
+import base64
+import functools
+import html
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from IPython.display import HTML
+
+from lockstep import paper
+from lockstep.experiments import ROOT, UserError, command
+from lockstep.paper import figures, quantities, tables, typeset
+
+EMBEDDED = 150_000  # bytes; a larger file is linked to, so that the page stays below about 2 MB
+SHORT = 12  # rows that a table may have without being folded
+
+
+class Report:
+    """Tables, figures and numbers for the cells of the chapters. What is shown is also written to a file.
+
+    root: the repository that holds results/. folder: where tables/ and figures/ go.
+    """
+
+    def __init__(self, root: Path | None = None, folder: Path | None = None):
+        self.datasets = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
+        self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
+        self.shown: dict[str, list[str]] = {"table": [], "figure": []}
+
+    def table(self, name: str) -> HTML:
+        """A table under its caption, numbered in the order of appearance."""
+        about = tables.every()[name]
+        frame = about.frame(self.datasets)
+        columns, rows = about.seen(frame)
+        write(self.folder / "tables" / f"{name}.csv", typeset.csv(frame))
+        write(self.folder / "tables" / f"{name}.md", f"{about.caption}\n\n{typeset.markdown(columns, rows)}")
+        body = typeset.html_table(columns, rows, about.empty)
+        box = f'<div class="scroll" tabindex="0" role="region" aria-label="table {name}">{body}</div>'
+        if about.folded and len(rows) > SHORT:
+            box = f"<details><summary>{len(rows):,} rows: show them</summary>{box}</details>"
+        caption = self.caption("table", name, about.caption, f"tables/{name}.csv")
+        return HTML(f'<figure class="table" id="table-{name}">{caption}{box}</figure>')
+
+    def figure(self, name: str) -> HTML:
+        """A figure above its caption, numbered in the order of appearance."""
+        about, drawn = figures.every()[name], figures.draw(name, self.datasets)
+        drawing = figures.svg(drawn)
+        drawn.set_layout_engine("none")  # everything has its place by now; to find it again takes seconds
+        write(self.folder / "figures" / f"{name}.svg", drawing)
+        write(self.folder / "figures" / f"{name}.png", figures.png(drawn))
+        caption = self.caption("figure", name, about.caption, f"figures/{name}.svg")
+        box = f'<div class="scroll">{inline(drawing, name, about.alt)}</div>'
+        return HTML(f'<figure class="drawing" id="figure-{name}">{box}{caption}</figure>')
+
+    def caption(self, kind: str, name: str, words: str, file: str) -> str:
+        self.shown[kind].append(name)
+        number = len(self.shown[kind])
+        link = f'<a class="file" {reference(self.folder, file)}>{file.rpartition(".")[2].upper()}</a>'
+        return f"<figcaption><b>{kind.title()}&nbsp;{number}.</b> {html.escape(words)} {link}</figcaption>"
+
+    def show(self, *names: str) -> HTML:
+        """Tables and figures by names as in "table:claims", one below the other."""
+        parts = (name.split(":") for name in names)
+        return HTML("\n".join(getattr(self, kind)(name).data for kind, name in parts))
+
+    def others(self) -> HTML:
+        """The tables and figures that no cell has shown."""
+        every = {"figure": figures.every(), "table": tables.every()}
+        return self.show(*(f"{kind}:{name}" for kind in every for name in every[kind] if name not in self.shown[kind]))
+
+    def machines(self) -> list[str]:
+        """The machines that have measured anything, "here" first, then those with a GPU."""
+        with_gpu = {paper.machine(run) for run in self.datasets if run.provenance["machine"].get("gpu")}
+        names = {paper.machine(run) for run in self.datasets}
+        return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
+
+    def hardware(self, machine: str) -> str:
+        """What a machine is."""
+        label = next(d.provenance["machine"]["label"] for d in self.datasets if paper.machine(d) == machine)
+        return tables.plain(label)
+
+    def on(self, machine: str, quantity: str, against: Mapping | None = None, **select) -> str:
+        """A machine's figure without its interval, asked for as in claims.yaml; else "not measured"."""
+        item = {"quantity": quantity, "select": select, "against": against}
+        found = [finding.shown for finding in quantities.find(self.datasets, item) if finding.machine == machine]
+        return found[0] if found else paper.NOT_MEASURED
+
+
+@functools.cache
+def shared() -> Report:
+    """The one report that the chapters of a page have in common."""
+    return Report()
+
+
+def write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def reference(folder: Path, file: str) -> str:
+    """The attributes of a link to a file beside the page, the file itself in them if it is not too large."""
+    content = (folder / file).read_bytes()
+    if len(content) > EMBEDDED:
+        return f'href="{file}"'
+    kind = {"csv": "text/csv", "svg": "image/svg+xml"}[file.rpartition(".")[2]]
+    encoded = base64.b64encode(content).decode()
+    return f'download="{Path(file).name}" href="data:{kind};base64,{encoded}"'
+
+
+def inline(drawing: str, name: str, alt: str) -> str:
+    """An SVG file as an element of the page: ids made the page's own, width left to the page."""
+    drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r'\bid="', f'id="{name}-', drawing)
+    drawing = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{name}-", drawing)
+    tag, rest = drawing.split(">", 1)
+    tag = re.sub(r' (width|height)="[^"]*"', "", tag)
+    return f'{tag} role="img" aria-label="{html.escape(alt)}">{rest}'
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m lockstep.paper.report", description=__doc__.split("\n")[0])
+    arguments.add_argument("--figure", nargs="*", default=[], choices=list(figures.every()), metavar="NAME")
+    arguments.add_argument("--table", nargs="*", default=[], choices=list(tables.every()), metavar="NAME")
+    asked = arguments.parse_args()
+    if not asked.figure and not asked.table:
+        raise UserError("say --figure NAME or --table NAME")
+    report = Report()
+    for name in asked.figure:
+        report.figure(name)
+    for name in asked.table:
+        report.table(name)
+
+
+if __name__ == "__main__":
+    command.run(main)

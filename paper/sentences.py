@@ -1,0 +1,147 @@
+"""Sentences on what each machine found, for the abstract and for the chapters that begin with them."""
+
+from collections.abc import Callable
+
+from lockstep.paper import NOT_MEASURED, families, quantities, tables
+from lockstep.paper.report import Report
+from lockstep.paper.typeset import short_time, times
+
+
+def told(report: Report, say: Callable, *about) -> str:
+    """What `say` finds of this machine, and of one on record, which has a GPU if any has; tables speak of all."""
+    said = {machine: say(report, machine, *about) for machine in report.machines()}
+    recorded = [words for machine, words in said.items() if machine != "here" and words]
+    return " ".join(filter(None, [said.get("here"), *recorded[:1]]))
+
+
+def placed(machine: str) -> str:
+    return "here" if machine == "here" else f"on *{machine}*"
+
+
+def measured(report: Report, machine: str) -> str:
+    """What one machine found of the environment of the headline, in one sentence."""
+    environment, batch = families.headline()["environment"], families.headline()["num_envs"]
+
+    def step(quantity="rate", against=None, rung="port-cpu", **select):
+        select |= {"environment": environment, "policy": "random", "rung": rung}
+        return report.on(machine, quantity, against, **select)
+
+    name = "Here" if machine == "here" else f"On record from *{machine}*"
+    single = step("ratio", {"rung": "original", "num_envs": 1}, num_envs=batch)
+    vector = step("ratio", {"rung": "gymnasium-vector"}, num_envs=batch)
+    one, fused = step(num_envs=batch), step("cpu_rate", rung="port-cpu-fused", num_envs=batch)
+    parts = []
+    if one != NOT_MEASURED:
+        parts.append(
+            f"the port on the CPU makes {one} with {batch:,} environments and one call per step, on "
+            f"{step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's own vectorised class)"
+            + (f" and {fused} fused" if fused != NOT_MEASURED else "")
+        )
+    ways = {"in a CUDA graph": step(rung="port-cuda-graph"), "fused": step(rung="port-cuda-fused")}
+    on_gpu = [f"{rate} {way}" for way, rate in ways.items() if rate != NOT_MEASURED]
+    if on_gpu:
+        parts.append(f"the port on the GPU makes, at the best size, {' and '.join(on_gpu)}")
+    return f"{name} ({report.hardware(machine)}), {'; '.join(parts)}." if parts else ""
+
+
+def over_all(report: Report, machine: str) -> str:
+    """What one machine found over all environments, if it ran several, in one sentence."""
+    rows = tables.frame("family", report.datasets).query("machine == @machine")
+
+    def span(rung):
+        found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
+        return " to ".join(map(times, (min(found), max(found)))) if len(found) else ""
+
+    ways = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on the GPU in a graph"}
+    found = [f"{span(rung)} {how}" for rung, how in ways.items() if span(rung)]
+    place = placed(machine)
+    if len(rows) < 2 or not found:
+        return ""
+    return f"Over all environments the port makes so many times the rate of the originals {place}: {', '.join(found)}."
+
+
+def of_family(report: Report, machine: str, family: str) -> str:
+    """What one machine found of the environment that stands for a family, in one sentence."""
+    about = families.about(family)
+
+    def on(quantity, against=None, **select):
+        environment = about["headline"]["environment"]
+        return report.on(machine, quantity, against, environment=environment, policy="random", **select)
+
+    def steps(rung):
+        return on("rate", rung=rung).replace("steps/s", f"{about.get('steps', 'steps')} per second")
+
+    def over(other, rung):
+        return on("ratio", {"rung": other, "num_envs": 1}, rung=rung)
+
+    if steps("port-cpu") == NOT_MEASURED:
+        return ""
+    where = "here" if machine == "here" else f"on record from *{machine}*"
+    ratios = f"{over('original', 'port-cpu')} the original"
+    if "original-indexed" in about["headline"]["rungs"]:
+        ratios += f", {over('original-indexed', 'port-cpu')} the indexed one"
+    found = f"{about['title']} {where}: at the best size the port on the CPU makes {steps('port-cpu')} ({ratios})"
+    if steps("port-cuda-graph") != NOT_MEASURED:
+        graph = "port-cuda-graph"
+        found += f", and on the GPU {steps(graph)} ({over('original', graph)}) in a CUDA graph"
+    return f"{found}."
+
+
+def trained(report: Report, machine: str) -> str:
+    """What training reached on one machine, a sentence for each device."""
+    headline = families.headline()
+    environment = headline["environment"]
+
+    def on(quantity, agent="lockstep", **select):
+        return report.on(machine, quantity, experiment="learning", environment=environment, agent=agent, **select)
+
+    def sentence(device, place):
+        same = {"device": device, "recipe": headline["training"][device]}
+        rate, ratio = on("training_rate", **same), on("training_ratio", "sb3", **same)
+        solved = on("seeds_solved", variant="warm", device=device)
+        slowest = on("nine_in_ten_solved", variant="warm", device=device)
+        reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
+        parts = [
+            f"training makes {rate} from end to end" if rate != NOT_MEASURED else "",
+            f"at least {ratio} the rate of Stable-Baselines3 in equal work" if ratio != NOT_MEASURED else "",
+            f"{environment} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
+            f"nine in ten within {slowest}" if reached else "",
+        ]
+        found = ", ".join(filter(None, parts))
+        return f"{place}, {found}." if found else ""
+
+    where = "Here" if machine == "here" else f"On record from *{machine}*"
+    places = {"cpu": f"{where}, on the CPU", "cuda": f"{where}, on the GPU"}
+    return " ".join(filter(None, (sentence(device, place) for device, place in places.items())))
+
+
+def checks(report: Report) -> str:
+    """How many checks of sameness hold on each machine, and how many rows only report something."""
+
+    def said(quantity: str, write: Callable) -> str:
+        item, found = {"quantity": quantity, "select": {"experiment": "correctness"}}, {}
+        for finding in quantities.find(report.datasets, item):
+            found.setdefault(placed(finding.machine), []).append(finding)
+        return "; ".join(f"{write(findings)} {place}" for place, findings in found.items())
+
+    held = said("checks_held", lambda found: f"{sum(f.value for f in found):,.0f} of {sum(f.high for f in found):,.0f}")
+    reported = said("checks_told", lambda found: f"{sum(f.value for f in found):,.0f}")
+    words = f"Checks that hold: {held}." if held else "No check has been run yet."
+    if not reported:
+        return words
+    return f"{words} Rows of @table:correctness_checks that only report something, and are not judged: {reported}."
+
+
+def aims(report: Report) -> str:
+    """How many aims each machine reached, and a line for each that it did not."""
+    judged = tables.frame("targets", report.datasets).dropna(subset=["met"]).astype({"met": bool})
+    judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
+    reached = "; ".join(
+        f"{rows['met'].sum()} of {len(rows)} {place}" for place, rows in judged.groupby("place", sort=False)
+    )
+    missed = [
+        f"- {row.environment}: {row.target} ({row.shown}, aim {row.aim}, {row.place})"
+        for row in judged[~judged["met"]].itertuples()
+    ]
+    sentences = [f"Aims reached: {reached}." if reached else "No aim can be judged yet."]
+    return "\n".join([*sentences, *(["Not reached:\n", *missed] if missed else [])])

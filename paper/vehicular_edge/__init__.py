@@ -1,0 +1,1 @@
+"""Vehicular edge computing in the paper."""

@@ -1,0 +1,103 @@
+"""What policies of the vehicular edge reach."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from lockstep.paper.tables import RUN, of_asked, table
+from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, significant, text
+from lockstep.paper.vehicular_edge import policies as sums
+
+EMPTY = "No environment has tasks to offload, or nothing was measured."
+
+
+def with_interval(heading: str, name: str, write: Callable[[float], str]) -> Column:
+    """A mean with its interval, of few episodes without."""
+
+    def cell(row) -> str:
+        if missing(row[name]):
+            return DASH
+        known = not missing(row[f"{name}_low"])
+        between = f" [{write(row[f'{name}_low'])}, {write(row[f'{name}_high'])}]" if known else ""
+        return write(row[name]) + between
+
+    return Column(heading, cell, "number")
+
+
+def both(row) -> str:
+    """Median and 95th percentile of the delay."""
+    return DASH if missing(row["delay_p50_s"]) else ", ".join(significant(row[name], 2) for name in sums.DELAYS)
+
+
+def policy(row) -> str:
+    return DASH if missing(row["policy"]) else sums.named(row["policy"], row["trained_on"])
+
+
+def form(row) -> str:
+    return DASH if missing(row["form"]) else row["form"] if row["form"] == "original" else f"port, {row['device']}"
+
+
+COLUMNS = (
+    *RUN,
+    text("map", "traffic", merge=True),
+    Column("policy", policy),
+    Column("form", form),
+    number("episodes", "episodes", count),
+    with_interval("return", "return", significant),
+    with_interval("cost", "cost", significant),
+    with_interval("admitted", "success", percent),
+    with_interval("on time", "on_time", percent),
+    Column("delay, s: median, 95 %", lambda row: both(row), "number"),
+    with_interval("energy, kJ", "energy_j", lambda joules: significant(joules / 1e3)),
+)
+
+
+@table(
+    "What each policy reaches on each map, on scenarios that no agent was trained on: means over episodes with "
+    "bootstrap intervals (over seeds for an agent; none below five). Cost is of a slot, return and energy of an "
+    "episode. Admitted and on time: shares of all tasks. Delays are those of admitted tasks, infinite where they were "
+    "still queued and late at the end.",
+    *COLUMNS,
+    empty=EMPTY,
+    folded=True,
+)
+def offloading(datasets):
+    return of_runs(datasets, lambda found: found[(found["penalty_weight"] == 1.0) & ~found["seen"].astype(bool)])
+
+
+@table(
+    "An agent that was trained on one frozen scenario beside one that was trained on many, each on what it was trained "
+    "on and on scenarios it has not seen.",
+    *RUN,
+    text("map", "traffic", merge=True),
+    Column("policy", policy, merge=True),
+    Column("played on", lambda row: DASH if missing(row["seen"]) else ("seen" if row["seen"] else "unseen")),
+    *COLUMNS[5:],
+    empty=EMPTY,
+)
+def generalisation(datasets):
+    return of_runs(datasets, lambda found: found[found["trained_on"].notna()])
+
+
+@table(
+    "The penalty weight of the search in every slot, varied.",
+    *RUN,
+    text("map", "traffic", merge=True),
+    Column("policy", policy, merge=True),
+    number("penalty weight", "penalty_weight", lambda weight: f"{weight:g}"),
+    *COLUMNS[5:],
+    empty=EMPTY,
+    folded=True,
+)
+def penalty_weights(datasets):
+    def swept(found: pd.DataFrame) -> pd.DataFrame:
+        found = found[found["form"] == "original"]
+        varied = found.groupby(["traffic", "policy"])["penalty_weight"].transform("nunique") > 1
+        return found[varied].sort_values(["traffic", "policy", "penalty_weight"], kind="stable")
+
+    return of_runs(datasets, swept)
+
+
+def of_runs(datasets: list, chosen: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+    """Rows of the summary of every run."""
+    return of_asked(datasets, "offloading", lambda run: chosen(sums.summary(run)))

@@ -1,0 +1,96 @@
+"""Figures and tables of offloading, from episodes written by hand."""
+
+import pytest
+
+from lockstep import paper
+from lockstep.experiments.vehicular_edge.offloading import COLUMNS
+from lockstep.paper import figures, tables
+from lockstep.paper.vehicular_edge import policies
+from tests.paper import handwritten
+from tests.paper.reading import seen
+
+NAME = "vehicular_edge"
+
+
+def row(level, policy, **columns):
+    same = dict.fromkeys(COLUMNS, "") | {"environment": NAME, "level": level, "form": "original", "device": "cpu"}
+    same |= {"traffic": "city", "policy": policy, "penalty_weight": 1.0, "seed": 0, "scenario": 1000, "seen": 0}
+    return same | columns
+
+
+def episode(policy, cost, on_time, scenario=1000, p95=4.0, **columns):
+    totals = {"return": 10.0, "cost": cost, "success": 0.5, "on_time": on_time, "energy_j": 2000.0, "jain": 1.0}
+    about = {"scenario": scenario} | columns
+    return [
+        row("episode", policy, **totals, **about),
+        row("route", policy, route="all", tasks=10, delay_p50_s=1.0, delay_p95_s=p95, delay_p99_s=9.0, **about),
+    ]
+
+
+def rows():
+    found = [cell for number in range(5) for cell in episode("greedy", 0.1 * number, 0.5, 1000 + number)]
+    found += episode("backpressure", 0.3, 0.75, p95="inf") + episode("backpressure", 0.4, 0.8, penalty_weight=0.1)
+    for seed in range(2):
+        for index, on_time in ((1000, 0.2), (0, 0.6)):
+            found += episode("ppo", 0.2, on_time, index, seed=seed, trained_on="one", seen=int(index == 0))
+    found += [row("delay", "greedy", delay_s=s, tasks=tasks) for s, tasks in ((0, 0), (1, 6), (2, 2), ("inf", 2))]
+    found += [
+        row("backlog", "greedy", family=family, node=node, slot=slot, backlog_mbit=10.0 * node)
+        for family in ("v2i", "ec")
+        for node in range(2)
+        for slot in range(3)
+    ]
+    return [*found, row("little", "greedy", family="lc", node=0, backlog_mbit=4.0, rate_mbps=2.0, delay_s=2.0)]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    root = tmp_path_factory.mktemp("played")
+    handwritten.write(root, None, "offloading", rows(), handwritten.HERE, environment=NAME)
+    return paper.load(root)
+
+
+def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
+    found = policies.summary(played[0]).set_index(["policy", "penalty_weight", "seen"])
+    greedy = found.loc["greedy", 1.0, 0]
+    assert greedy["episodes"] == 5
+    assert greedy["cost"] == pytest.approx(0.2)
+    assert 0.0 < greedy["cost_low"] < 0.2 < greedy["cost_high"] < 0.4
+    assert found.loc["backpressure", 1.0, 0].isna()["cost_low"]
+    assert found.loc["backpressure", 0.1, 0]["on_time"] == pytest.approx(0.8)
+    assert found.loc["backpressure", 1.0, 0]["delay_p95_s"] == float("inf")
+
+
+def test_policies_stand_in_their_order(played):
+    assert list(dict.fromkeys(policies.summary(played[0])["policy"])) == ["greedy", "backpressure", "ppo"]
+
+
+def test_the_tables_tell_unseen_from_seen_scenarios(played):
+    cells = seen("offloading", played)
+    assert [cell["policy"] for cell in cells] == ["greedy", "backpressure", "PPO, trained on one scenario"]
+    assert cells[1]["delay, s: median, 95 %"] == "1.0, \N{INFINITY}"
+    found = tables.frame("generalisation", played)
+    assert dict(zip(found["seen"], found["on_time"], strict=True)) == pytest.approx({0: 0.2, 1: 0.6})
+    assert set(tables.frame("penalty_weights", played)["policy"]) == {"backpressure"}
+
+
+def test_the_cost_figure_has_a_mark_per_policy_and_a_line_over_penalty_weights(played):
+    (panel,) = figures.draw("offloading_cost", played).axes
+    marks = {line.get_label(): line.get_xydata().tolist() for line in panel.lines}
+    assert marks["backpressure"] == [[0.3, 0.75]]
+    assert [[0.4, 0.8], [0.3, 0.75]] in marks.values()
+    assert marks["greedy"][0] == pytest.approx([0.2, 0.5])
+
+
+def test_tasks_that_are_never_done_keep_the_line_below_one(played):
+    (panel,) = figures.draw("offloading_deadlines", played).axes
+    (line,) = [line for line in panel.lines if line.get_label() == "greedy"]
+    assert line.get_ydata().tolist() == [0.0, 0.6, 0.8]
+
+
+def test_queues_and_littles_law_are_drawn_where_something_waits(played):
+    (panel, _) = figures.draw("offloading_queues", played).axes
+    assert panel.get_title(loc="left") == "greedy"
+    assert panel.images[0].get_array().shape == (4, 3)
+    (law,) = figures.draw("littles_law", played).axes
+    assert [4.0, 4.0] in law.lines[-1].get_xydata().tolist()
