@@ -44,7 +44,7 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
         recipe = root / RECIPES / f"{environment}.yaml"
         if root / RECIPES / "__init__.py" in files and recipe.is_file():
             named = re.findall(r"^(\w+):", recipe.read_text(), re.MULTILINE)
-            files |= {recipe}.union(*(imported(f"{PACKAGE}.agents.{name}", root) for name in named))
+            files |= {recipe} | imported([f"{PACKAGE}.agents.{name}" for name in named], root)
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
