@@ -6,7 +6,6 @@ The folder is the list: an environment is a folder with a `kernel.cuh`, in the f
 import contextlib
 import dataclasses
 import importlib
-import inspect
 import warnings
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from .arrays import ArraysEnv
-from .batch import BatchedEnv, Field, Graph, Port, World
+from .batch import OPTIONS, BatchedEnv, Field, Graph, Port, World
 from .checks import nearest
 from .policies import MLP, Linear
 
@@ -48,23 +47,30 @@ def names() -> list[str]:
     return sorted(_folders())
 
 
-def _folders() -> dict[str, Path]:
-    """The folders of environments, which lie in those of their families, by name: each has a kernel."""
-    return {kernel.parent.name: kernel.parent for kernel in _FOLDER.glob("*/**/kernel.cuh")}
+def _folders() -> dict[str, list[Path]]:
+    """The folders with a kernel by name: of each environment one, which is its family's or lies in that."""
+    found: dict[str, list[Path]] = {}
+    for kernel in sorted([*_FOLDER.glob("*/kernel.cuh"), *_FOLDER.glob("*/*/kernel.cuh")]):
+        found.setdefault(kernel.parent.name, []).append(kernel.parent)
+    return found
 
 
 def folder(name: str) -> Path:
     """The folder of an environment.
 
     Raises:
-        ValueError: no such environment; names the nearest.
+        ValueError: no such environment; names the nearest. Or several of that name; names their folders.
     """
     if not isinstance(name, str):
         raise ValueError(f"an environment is named by a string, got {name!r}; known: {', '.join(names())}")
     found = _folders()
     if name not in found:
         raise ValueError(f"no environment {name!r}{nearest(name, sorted(found))}")
-    return found[name]
+    first, *others = found[name]
+    if others:
+        places = " and ".join(f"envs/{place.relative_to(_FOLDER).as_posix()}" for place in found[name])
+        raise ValueError(f"{places} have one name; rename all but one")
+    return first
 
 
 def _part(name: str, role: str):
@@ -84,8 +90,7 @@ def make(name: str, num_envs: int, device: "str | torch.device" = "cpu", **optio
         ValueError: an unknown environment or option (the nearest name is given), or what the class refuses.
     """
     declared = port(name)
-    general = [one for one in inspect.signature(BatchedEnv).parameters if one not in ("port", "folder", "params")]
-    known = [*general, *declared.own_options, *(field.name for field in dataclasses.fields(declared.params))]
+    known = [*OPTIONS, *declared.own_options, *(field.name for field in dataclasses.fields(declared.params))]
     for option in options:
         if option not in known:
             raise ValueError(f"{declared.title} has no parameter or option {option!r}{nearest(option, known)}")
@@ -171,8 +176,10 @@ def _register():
 
             try:
                 declared = port(name)
-            except ValueError as error:  # asking for it says the same again
-                warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            except ImportError:  # of a library that it needs
+                continue
+            except Exception as error:  # whatever is wrong with one, the others work; asking for it says the same again
+                warnings.warn(f"{name} is left out: {type(error).__name__}: {error}", stacklevel=2)
                 continue
             known = gymnasium.registry.get(declared.gymnasium_id)
             if known is None:

@@ -180,11 +180,11 @@ def captured(work: Callable[[], None], times: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def measure(group: Ceiling, blocks: int) -> list[dict]:
+def measure(group: Ceiling, scale: str) -> list[dict]:
     """The rows of one group, one per block."""
     run, amount = CEILINGS[group.quantity](group)
     synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
-    measured = timing.measure(run, steps_per_call=amount, synchronize=synchronize, blocks=blocks)
+    measured = timing.measure(run, steps_per_call=amount, synchronize=synchronize, blocks=BLOCKS[scale])
     unit = UNITS[group.quantity]
     return [
         {**asdict(group), "block": number, "amount": block.steps, "unit": unit, "wall_s": block.wall_s}
@@ -197,7 +197,7 @@ def plan(request: Request) -> Plan:
     todo = by_label(groups(scale, devices))
     return Plan(
         todo,
-        each(lambda group: measure(group, BLOCKS[scale])),
+        each(lambda group: measure(group, scale)),
         config={"sizes": {device: SIZES[scale][device] for device in devices}, "devices": devices},
         method=timing.method(BLOCKS[scale]),
         seconds=dict.fromkeys(todo, ladder.SET_UP_S + timing.expected_s(BLOCKS[scale])),

@@ -367,7 +367,7 @@ def plan(request: Request) -> Plan:
             "asked": {"devices": request.devices},
             "seed": 0,
         },
-        conditions={"agents": agents},
+        conditions={"agents": peers},
         method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
     )
 

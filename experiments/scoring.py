@@ -82,13 +82,7 @@ def converted(weights: Mapping, convert: Callable) -> dict:
 
 
 def returns(
-    environment: str,
-    algorithm: str,
-    config: Settings,
-    policy: Mapping,
-    episodes: int,
-    first_seed: int,
-    greedy: bool,
+    environment: str, algorithm: str, config: Settings, policy: Mapping, episodes: int, first_seed: int, greedy: bool
 ) -> np.ndarray:
     """Returns [episodes] of one policy."""
     run = actor(environment, algorithm, config)

@@ -496,7 +496,7 @@ def graph_node(device: str) -> str:
     """The cost of an empty kernel in a CUDA graph, beside the time that the tightest aim leaves for a step."""
     from lockstep.experiments import ceilings, config
 
-    rows = ceilings.measure(ceilings.Group("graph-node", device, None, 1), 6)
+    rows = ceilings.measure(ceilings.Ceiling("graph-node", device, None, 1), "quick")
     node_s = statistics.median(row["wall_s"] / row["amount"] for row in rows)
     aims = []
     for name in envs.names():

@@ -177,14 +177,7 @@ class ReturnScale:
         ValueError: naming the argument, its value and what is allowed.
     """
 
-    def __init__(
-        self,
-        columns: int,
-        gamma: float | Sequence[float],
-        learners: int = 1,
-        device="cpu",
-        shards: int = 1,
-    ):
+    def __init__(self, columns: int, gamma: float | Sequence[float], learners: int = 1, device="cpu", shards: int = 1):
         self.device = find_device(device)
         self.columns = N = integer("columns", columns, 1, 2**31 - 1)
         self.statistics = Normaliser(1, learners, self.device, shards)

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class Buffers(dict):
     """
 
     def __init__(self, form: Form, port: Port, world: World, dtype: str, limit: int, **kept: bool):
-        B, n = form.num_envs, port.observation(world.params).shape[0]
+        B, n = form.num_envs, port.of("observation", world.params).shape[0]
         rows = (B,) if port.rows == 1 else (B, port.rows)
         types = dict(zip(TYPES, (getattr(torch, dtype), torch.float64, torch.int32), strict=True))
         state = {
@@ -67,6 +68,8 @@ class Buffers(dict):
         sizes = {name: math.prod(shape) * kind.itemsize for name, (shape, kind) in layout.items()}
         require_memory(sum(sizes.values()), form.device, "num_envs", B)  # before tables are made of as many rows
         tables = world.tables(dtype, B) if world.tables else {}
+        if not isinstance(tables, Mapping):
+            raise ValueError(f"{port.title}: world.tables must return arrays by name, not {type(tables).__name__}")
         self.bytes_of_tables = sum(table.nbytes for table in tables.values())
         require_memory(sum(sizes.values()) + self.bytes_of_tables, form.device, "num_envs", B)
         super().__init__(

@@ -6,6 +6,8 @@ Every output of `step` is the environment's own buffer, overwritten by the next 
 import dataclasses
 import functools
 import gc
+import inspect
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checks import choice, find_device, integer, nearest
+from ..checks import choice, find_device, integer, nearest, require_memory
 from ..kernels import structs
 from ..policies import MLP, Linear
 from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
@@ -111,11 +113,13 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"num_envs={num_envs} must be divisible by groups={groups}")
         self.group_size = B // self.groups
         self.first_index = integer("first_index", first_index, 0, 2**32 - self.group_size)
+        for one in dataclasses.fields(port.params):
+            if one.name in OPTIONS:
+                raise ValueError(f"{port.title}: the parameter {one.name!r} is an option of every batch; rename it")
         own = {name: params.pop(name) for name in port.own_options if name in params}
         self._world = port.world(port, preset, params, **own)
         port.check(self._world)
         self.params = self._world.params
-        self.__dict__.update(self._world.shown)
         self.lanes = self._lanes()
         self.threads = Form.default_threads(B, self.lanes) if threads is None else integer("threads", threads, 1, 1024)
         limit = port.of("horizon", self.params) if max_episode_steps is None else max_episode_steps
@@ -138,8 +142,8 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"trace=True: {port.title} keeps no record of its steps")
         seeds = self._seeds(seed)
 
-        self.single_observation_space = port.observation(self.params)
-        self.single_action_space = space = self._world.action or port.of("action", self.params)
+        self.single_observation_space = port.of("observation", self.params)
+        self.single_action_space = space = port.action_of(self._world)
         self.policy_shape = shape_of_policy(space, self.single_observation_space)
         self.metrics = port.metrics_of(self._world)  # how many numbers by name
         self.agents, self.num_agents = port.agents, max(len(port.agents), 1)
@@ -151,8 +155,16 @@ class BatchedEnv(VectorEnv):
         self._set_bounds(port.reset_bounds({}))
         self._restart(None, seeds)
         self._started = False  # the first reset keeps episode 0
+        self._show(self._world.shown)
 
     # ---- construction -----------------------------------------------------------------------------------------------
+
+    def _show(self, shown: Mapping[str, Any]):
+        """Makes attributes of what the port's world shows."""
+        for name in shown:
+            if hasattr(self, name):
+                raise ValueError(f"{self.port.title}: world.shown: {name!r} is an attribute of every batch")
+        self.__dict__.update(shown)
 
     def _lanes(self) -> int:
         return self.port.of("lanes", self.params)
@@ -430,6 +442,8 @@ class BatchedEnv(VectorEnv):
         Only stepping moves the policy's clock: asked twice, it answers the same.
         """
         shape = (integer("steps", steps, 1, 2**31 - 1), *self.actions.shape)
+        size = math.prod(shape) * self.actions.stored_type.itemsize
+        require_memory(size, self.device, "random actions of steps", steps)
         actions = torch.empty(shape, dtype=self.actions.stored_type, device=self.device)
         self._run("random_actions", steps=steps, actions=actions)
         return actions
@@ -617,7 +631,7 @@ class BatchedEnv(VectorEnv):
             given = array("bounds", state["bounds"], (len(self.port.reset_options),)).tolist()
             bounds = self.port.reset_bounds(dict(zip(self.port.reset_options, given, strict=True)))
         seeds = self._seeds(state["seed"]) if "seed" in state else None
-        clock = integer("set_state: clock", state["clock"], 0, 2**63 - 1) if "clock" in state else None
+        clock = integer("set_state: clock", state["clock"], 0, 2**62) if "clock" in state else None
 
         self._states.write(found, rows)
         if self.port.rows == 1:
@@ -647,8 +661,12 @@ class BatchedEnv(VectorEnv):
                 )
         if "pool" in state and (not self._buffers.tables or state["pool"] != self._buffers.pool):
             own = f"the {self._world.scenarios} of this one (pool={self._buffers.pool!r})"
+            own = own if self._buffers.tables else "this one, which has none"
             raise ValueError(
                 f"set_state: the state is of a batch with other scenarios (pool={state['pool']!r:.40}) than {own}; "
                 "without the key 'pool' it is taken all the same"
             )
         return {key: value for key, value in state.items() if key not in WORLD}
+
+
+OPTIONS = frozenset(inspect.signature(BatchedEnv).parameters) - {"port", "folder", "params"}  # of every batch

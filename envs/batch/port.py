@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..checks import choice, nearest
+from ..checks import choice, integer, nearest
 from ..kernels import compile
 from ..policies import HIDDEN
 from ..spaces import MODES, Box, Discrete, MultiDiscrete
@@ -41,6 +41,10 @@ class Field:
 
     def __post_init__(self):
         choice("dtype", self.dtype, TYPES)
+        if not isinstance(self.shape, tuple) or not all(isinstance(n, int) and n > 0 for n in self.shape):
+            raise ValueError(f"field {self.name!r}: shape={self.shape!r} must be a tuple of whole numbers above 0")
+        if not self.low <= self.high:
+            raise ValueError(f"field {self.name!r}: low={self.low} must not exceed high={self.high}")
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,16 @@ class World:
 
     params: Any
     scenarios: int = 0  # of the pool; every episode plays one
+    frozen: bool = False  # every episode plays the first
     tables: Callable[[str, int], Mapping[str, np.ndarray]] | None = None  # of dtype and B: fields of `struct Tables`
     inexact: bool = False  # the last bits of tables that are no integers are a machine's
     defines: Mapping[str, object] = field(default_factory=dict)  # compile-time choices of the environment's own
     action: Space | None = None  # in place of the port's
     metrics: Mapping[str, int] | None = None  # in place of the port's
     shown: Mapping[str, Any] = field(default_factory=dict)  # attributes of the batch
+
+    def __post_init__(self):
+        integer("scenarios", self.scenarios, 0, 2**31 - 1)
 
 
 def plain(port: "Port", preset: str | None, params: Mapping) -> World:
@@ -66,13 +74,13 @@ def plain(port: "Port", preset: str | None, params: Mapping) -> World:
 class Port:
     """One environment's parameters, spaces, state and launch; its dynamics are `kernel.cuh` beside it.
 
-    State, action, horizon, lanes and record are given as they are, or as functions of the parameters.
+    State, observation, action, horizon, lanes and record are given as they are, or as functions of the parameters.
     """
 
     title: str  # as printed: "CartPole-v1"
     params: type  # frozen dataclass of compile-time constants
     state: tuple[Field, ...] | Callable[[Any], tuple[Field, ...]]
-    observation: Callable[[Any], Box]  # of one agent, from the parameters
+    observation: Box | Callable[[Any], Box]  # of one agent
     action: Space | Callable[[Any], Space]  # of one agent
     horizon: int | Callable[[Any], int]  # steps after which an episode is truncated
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
@@ -97,15 +105,15 @@ class Port:
     reward_threshold: float | None = None
 
     def __post_init__(self):
-        several = len(self.agents) > 1 or len(self.phases) > 1 or self.metrics or self.record or self.decode
-        if self.lanes == 1 and several:
-            raise ValueError(
-                f"{self.title}: several agents, phases, metrics, a record or an own form of actions need several lanes"
-            )
-        if self.lanes != 1 and (self.observes_state or not self.running_return):
-            raise ValueError(f"{self.title}: observes_state=True and running_return=False need one lane")
-        if self.phases[-1:] != ("step",):
-            raise ValueError(f"{self.title}: phases={self.phases!r} must end with 'step'")
+        firsts, options = self.reset_bounds({}), self.reset_options
+        self._require(tuple(self.phases)[-1:] == ("step",), f"phases={self.phases!r} must end with 'step'")
+        self._require(self.default_preset in self.presets, f"no preset is the default one, {self.default_preset!r}")
+        self._require(len(set(self.agents)) == len(self.agents), f"agents={self.agents!r} must differ in their names")
+        self._require(len(firsts) == len(options), f"{len(firsts)} reset bounds need as many names, not {options!r}")
+
+    def _require(self, right: bool, sentence: str):
+        if not right:
+            raise ValueError(f"{self.title}: {sentence}")
 
     # ---- what an environment of given parameters is -----------------------------------------------------------------
 
@@ -142,30 +150,33 @@ class Port:
 
     def check(self, world: World):
         """Raises ValueError where kernels cannot be what the port declares for these parameters."""
-        lanes, fields, own = self.of("lanes", world.params), self.of("state", world.params), self.metrics_of(world)
-        names = [one.name for one in fields]
-        if lanes not in (1, 8, 16, *range(32, 1025, 32)):
-            raise ValueError(f"{self.title}: lanes={lanes!r} must be 1, 8, 16 or a multiple of 32 up to 1024")
-        if lanes == 1 and (len(self.agents) > 1 or len(self.phases) > 1):
-            raise ValueError(f"{self.title}: several agents or phases need several lanes, not one")
+        require = self._require
+        require(isinstance(world, World), f"world must return a World, not {type(world).__name__}")
+        params = world.params
+        lanes, own, counts = self.of("lanes", params), self.metrics_of(world), self.counts(params)
+        names = [*(one.name for one in self.of("state", params)), *own]
+        shape, high, kind = self.of("observation", params).shape, *bounds(self.action_of(world))[1:]
+        require(lanes in (1, 8, 16, *range(32, 1025, 32)), f"lanes={lanes!r} must be 1, 8, 16 or up to 32 times 32")
         for name in names:
-            if name in RESERVED or names.count(name) > 1:
-                raise ValueError(f"{self.title}: state field {name!r} is taken; choose another name")
-        for name in own:
-            if name in RESERVED:
-                raise ValueError(f"{self.title}: metric {name!r} is taken; choose another name")
-        if not any(one.dtype == "real" for one in fields):
-            raise ValueError(f"{self.title}: the state needs a field of dtype 'real'")
-        if (
-            bounds(world.action or self.of("action", world.params))[1].max() > 255
-            and lanes == 1
-            and not self.continuous
-        ):
-            raise ValueError(f"{self.title}: more than 256 choices need several lanes")
+            require(name not in RESERVED and names.count(name) == 1, f"the name {name!r} is taken; choose another")
+        require(counts["real"] > 0, "the state needs a field of dtype 'real'")
+        require(len(shape) == 1 and shape[0] > 0, f"observations have the shape {shape}; kernels write one axis")
+        if lanes > 1:
+            require(not self.observes_state, "observes_state=True needs one lane")
+            require(self.running_return, "running_return=False needs one lane")
+            return
+        several = len(self.agents) > 1 or len(self.phases) > 1 or own or self.of("record", params) or self.decode
+        require(not several, "several agents, phases, metrics, a record or an own form of actions need several lanes")
+        require(kind == "f" or high.max() <= 255, "more than 256 choices need several lanes")
+        seen = not self.observes_state or shape[0] == counts["real"] == sum(counts.values())
+        require(seen, f"observes_state=True needs observations that are the state, not {shape[0]} numbers of it")
 
     def fields(self, params=None) -> dict[str, Field]:
         """The fields of the state by name, in order, of default parameters or of others."""
         return {one.name: one for one in self.of("state", params)}
+
+    def action_of(self, world: World) -> Space:
+        return world.action or self.of("action", world.params)
 
     def metrics_of(self, world: World) -> Mapping[str, int]:
         return self.metrics if world.metrics is None else world.metrics
@@ -217,26 +228,27 @@ class Port:
         """
         params = world.params
         counts, lanes = self.counts(params), lanes or self.of("lanes", params)
-        space = world.action or self.of("action", params)
-        low, high, kind = bounds(space)
+        low, high, kind = bounds(self.action_of(world))
         defines = {
             "ELAPSED": "u16" if limit <= 65535 else "int",
             "AUTORESET": MODES[mode],
             "LIMIT": limit,
             "LANES": lanes,
+            "SEVERAL_LANES": int(lanes > 1),
             "TILE": tile if lanes == 1 else 1,
             "AGENTS": max(len(self.agents), 1),
             "JOINT": int(self.rows == 1),
             "REALS": counts["real"],
             "DOUBLES": counts["float64"],
             "INTEGERS": counts["int32"],
-            "OBS": self.observation(params).shape[0],
+            "OBS": self.of("observation", params).shape[0],
             "CONTINUOUS": int(kind == "f"),
             "NUMBERS": low.size,
             "ACTION_LOW": listed(low),
             "ACTION_HIGH": listed(high),
             "CHOICES": int(high.flat[0]) + 1 if kind == "i" else 0,
             "SCENARIOS": int(world.scenarios > 0),
+            "FROZEN": int(world.frozen),
             "OWN_FORM": int(self.decode is not None),
             "METRICS": sum(self.metrics_of(world).values()),
             "RECORD": self.of("record", params) if trace else 0,
@@ -244,13 +256,18 @@ class Port:
             "RUNNING_RETURN": int(self.running_return),
             "VIEW": int(view),
             "HIDDEN": hidden,
-            **world.defines,
         }
+        taken = sorted(defines.keys() & world.defines)
+        self._require(not taken, f"world.defines: {', '.join(taken)} is defined for every kernel")
         missing = [name for name, used in (("Tables", world.tables), ("Given", self.decode)) if used is None]
         declarations = "".join(f"struct {name} {{\n    i64 none;\n}};\n" for name in missing)
         before, around = ("lanes.cuh", "block.cuh") if lanes > 1 else ("state.cuh", "tile.cuh")
         sources = compile.KERNELS / before, folder / "kernel.cuh", compile.KERNELS / around
-        return compile.unit(dtype, defines, params, *sources, declarations=declarations)
+        text = compile.unit(dtype, defines | dict(world.defines), params, *sources, declarations=declarations)
+        for name, trait in (("Tables", "world.tables"), ("Given", "decode")):
+            needed = f"{trait} is None, so kernel.cuh must not" if name in missing else f"kernel.cuh must, for {trait},"
+            self._require(text.count(f"\nstruct {name} {{\n") == 1, f"{needed} declare struct {name}")
+        return text
 
     def units(self, folder: Path) -> dict[tuple[str, str, str], str]:
         """All translation units with default parameters, as `envs.units` describes them."""
@@ -280,8 +297,11 @@ def bounds(space: Space) -> tuple[np.ndarray, np.ndarray, str]:
         ValueError: a space that kernels have no form for; says which they have.
     """
     kind = type(space).__name__
-    if kind not in ("Box", "Discrete", "MultiDiscrete") or len(space.shape) > 1:
-        raise ValueError(f"{space!r:.80} is no action space of a kernel: Box or MultiDiscrete of one axis, or Discrete")
+    integers = kind == "Box" and not np.issubdtype(space.dtype, np.floating)
+    if kind not in ("Box", "Discrete", "MultiDiscrete") or len(space.shape) > 1 or 0 in space.shape or integers:
+        raise ValueError(
+            f"{space!r:.80} is no action space of a kernel: a Box of floats or MultiDiscrete, of one axis, or Discrete"
+        )
     if np.any(np.asarray(getattr(space, "start", 0)) != 0):
         raise ValueError(f"{space!r:.80}: choices must start at 0")
     if kind == "Box" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
@@ -289,7 +309,7 @@ def bounds(space: Space) -> tuple[np.ndarray, np.ndarray, str]:
     if isinstance(space, Box):
         return np.ravel(space.low), np.ravel(space.high), "f"
     choices = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
-    return np.zeros(choices.size), choices - 1, "i"
+    return np.zeros_like(choices), choices - 1, "i"
 
 
 def shape_of_policy(action: Space, observation: Box) -> tuple[int, int]:

@@ -62,7 +62,7 @@ class States:
         allowed = [*self.rows, *self.fields, *whole]
         for key in state:
             if key not in allowed:
-                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, allowed)}")
+                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, (*allowed, 'params', 'pool'))}")
             if mask is not None and key in whole:
                 raise ValueError(f"set_state: {key!r} belongs to the whole batch and cannot be masked")
         found = {key: self._checked(key, value) for key, value in state.items() if key not in whole}

@@ -31,7 +31,7 @@ def make(port: Port, render_mode: str | None, params: Mapping, keywords: tuple[s
     )
     for name, value in values.items():
         setattr(env.unwrapped, name, value)
-    env.unwrapped.observation_space = port.observation(params)  # Gymnasium's own follows no change of an attribute
+    env.unwrapped.observation_space = port.of("observation", params)  # Gymnasium's own follows no attribute
     return env
 
 

@@ -8,7 +8,7 @@
 // How a policy's action is stored: [K, B, AGENTS, NUMBERS].
 #if CONTINUOUS
 typedef float Stored;
-#elif defined(LANE_WALK)  // several lanes, of which the CPU's form makes one
+#elif SEVERAL_LANES  // of which the CPU's form makes one
 typedef int Stored;
 #else
 typedef u8 Stored;

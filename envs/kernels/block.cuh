@@ -1,14 +1,14 @@
 // The batched environment around one Environment that several lanes hold, see lanes.cuh: on the GPU a group or a block of threads,
 // on the CPU a thread after all. tile.cuh is its sibling for what one thread can hold.
 //
-// kernel.cuh gives `struct Tables`, where the port has any (pointers to what the scenarios hold, null where it makes none), and
+// kernel.cuh gives `struct Tables`, where the port has any (a pointer to each of them, by name), and
 //
 //   struct Environment {
-//       struct Scratch { real state[REALS]; ... };            shared memory; begins with anything. Where the port declares
-//                                                             such fields also double doubles[DOUBLES], int integers[INTEGERS]
-//       static const bool FROZEN;                             every episode plays scenario 0
+//       struct Scratch { real state[REALS]; ... };            alignas(16), shared memory, begins with anything. Where the port
+//                                                             declares such fields, double doubles[DOUBLES], int integers[INTEGERS]
 //       static void start(Scratch&, const Place&, bool fresh);    an episode's first state; fresh: nothing survives from before
-//       static void read(Scratch&, const Number* row);        an action [AGENTS, NUMBERS], float or int, as it was given
+//       static void read(Scratch&, const Stored* row);        an action [AGENTS, NUMBERS], float or int, as it was given: unchecked,
+//                                                             numbers may be NaN or outside the space, and read admits them
 //       static void step(Scratch&, const Place&, Outcome&, float* metrics, real* record);   all lanes know the outcome
 //       static void observe(Scratch&, const Place&, float* rows);                           [AGENT_ROWS, OBS]
 //   };
@@ -84,7 +84,7 @@ FN void open_episode(const Batch& b, i64 e, Memory& s, Episode& episode, u32 num
     const Span span = span_of(b, e);
     u32 word[4] = {span.index, number, 0, STREAM_RESET};
     philox(word[0], word[1], word[2], word[3], span.key);
-    episode = {0, Environment::FROZEN ? 0 : scenario_of(b, word[0]), number, 0.0f, EVERYBODY};
+    episode = {0, FROZEN ? 0 : scenario_of(b, word[0]), number, 0.0f, EVERYBODY};
     Environment::start(s, place_at(b, e, episode), fresh);
 }
 

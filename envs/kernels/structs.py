@@ -71,14 +71,16 @@ def fill(made: ctypes.Structure, **values):
 
 
 def require_tables(text: str, tables: Mapping[str, torch.Tensor]):
-    """Checks tensors against the pointers of `struct Tables`; those to a type of the source's own, by name alone.
+    """Checks that tensors are the pointers of `struct Tables`; those to a type of the source's own, by name alone.
 
     Raises:
-        ValueError: the struct has no such pointer, or one to numbers of another type.
+        ValueError: a pointer without a tensor, a tensor without a pointer, or one of numbers of another type.
     """
     body = re.search(r"^struct Tables \{\n(.*?)\n\};", text, re.DOTALL | re.MULTILINE)[1]
     declared = {found[3]: found[1] for found in map(NUMBER.match, map(str.strip, body.splitlines())) if found}
     real = re.search(r"^#define REAL (\w+)$", text, re.MULTILINE)[1]
+    if tables and (left := [name for name in declared if name not in tables]):
+        raise ValueError(f"struct Tables: no table for {', '.join(left)}")
     for name, table in tables.items():
         if name not in declared:
             raise ValueError(f"struct Tables has no {name!r}{nearest(name, declared)}")

@@ -8,7 +8,6 @@
 
 struct Environment {
     typedef ::Scratch Scratch;
-    static constexpr bool FROZEN = P::frozen_scenario;
 
     // Empty queues; the first running scales where those are not kept.
     static STAGE void start(Scratch& s, const Place& at, bool fresh) {

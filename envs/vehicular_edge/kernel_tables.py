@@ -57,7 +57,9 @@ def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str
         "server": servers.astype(np.uint16),
         "covered": _bits(found.covered) if p.all_covering_pay else NO_MASK,
     }
-    return packed | (_positions(found) if drawn else _gains(found, p, real))
+    unread = {"gain": np.zeros(1, real), "order": NO_MASK, "key": np.zeros(1, np.int64)}
+    unread |= {"xy_client": np.zeros(1), "xy_receiver": np.zeros(1)}
+    return unread | packed | (_positions(found) if drawn else _gains(found, p, real))
 
 
 def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:

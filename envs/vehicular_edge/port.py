@@ -97,6 +97,7 @@ def world(
     return World(
         chosen,
         scenarios=len(pool),
+        frozen=chosen.frozen_scenario,
         tables=lambda dtype, num_envs: kernel_tables.tables(pool, chosen, dtype, drawn),
         inexact=True,  # distances and gains, by linear algebra
         defines=defines(chosen, drawn, profile, signed),
@@ -215,7 +216,8 @@ def builds(port: Port) -> Iterator[tuple[str, str, str, World, bool]]:
         chosen = port.make_params(preset, params)
         tables = dict  # of which a unit knows no more than that there are any
         choices = defines(chosen, drawn, signed=signed)
-        return World(chosen, 1, tables, defines=choices, action=action(chosen, signed), metrics=METRICS)
+        box = action(chosen, signed)
+        return World(chosen, 1, chosen.frozen_scenario, tables, defines=choices, action=box, metrics=METRICS)
 
     for preset, dtype in itertools.product(PRESETS, ("float32", "float64")):
         yield "SameStep", dtype, preset, one(preset), False

@@ -37,10 +37,35 @@ def digest_of_meaning(suffix: str, text: str) -> str:
 def meaning(suffix: str, text: str) -> str:
     """What a file says but for what may change without changing what it does."""
     if suffix == ".py":
-        return ast.dump(Bare().visit(ast.parse(text)))
+        return "\n".join(ast.dump(Bare().visit(node)) for node in on_the_timed_path(ast.parse(text).body))
     if suffix in (".cuh", ".cpp"):
         return " ".join(C_TEXT.sub(lambda found: found[1] or " ", text).split())
     return text
+
+
+def on_the_timed_path(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Of an experiment with a function `measure` that, and what it names, and so on; of other modules everything.
+
+    What plans, options and reports do besides is left out.
+    """
+    named = {name: node for node in body for name in names_of(node)}
+    if not {"EXPERIMENT", "measure"} <= named.keys():
+        return [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    reached, waiting = set(), ["measure"]
+    while waiting:
+        name = waiting.pop()
+        if name in named and name not in reached:
+            reached.add(name)
+            waiting += [node.id for node in ast.walk(named[name]) if isinstance(node, ast.Name)]
+    return [node for node in body if reached.intersection(names_of(node))]
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """What a statement of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
 class Bare(ast.NodeTransformer):
@@ -51,9 +76,9 @@ class Bare(ast.NodeTransformer):
 
     visit_ImportFrom = visit_Import
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if text else self.generic_visit(node)
+        return ast.Pass() if text else self.generic_visit(node)
 
 
 def section_of(experiment: str, environment: str | None, scale: str) -> dict:

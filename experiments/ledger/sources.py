@@ -6,7 +6,7 @@ The graph is read from the syntax trees, so nothing is imported, and imports ins
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lockstep.experiments import ROOT
@@ -25,26 +25,26 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     other environment's. With an environment come its YAML and its family's own modules of the same names, and where
     recipes are read its recipe and the algorithms that it names, which `agents` finds by folder.
     """
-    files = imported(module, root)
+    files = imported([module], root)
     if not files:
         raise ValueError(f"{module} is no module of this repository")
     for folder in (root / package for package in BY_FOLDER):
         if folder / "__init__.py" in files:
-            files |= set().union(*(imported(name_of(file, root), root) for file in code(folder)))
+            files |= imported([name_of(file, root) for file in code(folder)], root)
     if any(file.is_relative_to(root / "envs") for file in files):
         folders = [root / "envs" / "kernels", *([environments(root)[environment]] if environment else [])]
         for folder in folders:
-            for file in code(folder):
-                files |= imported(name_of(file, root), root) if file.suffix == ".py" else {file}
+            files |= imported([name_of(file, root) for file in code(folder) if file.suffix == ".py"], root)
+            files |= {file for file in code(folder) if file.suffix != ".py"}
     if environment:
         family = family_of(environment, root)
         own = (family / file.name for file in files if file.parent == root / "experiments" and file.stem != "__init__")
-        files |= set().union(*(imported(name_of(file, root), root) for file in own if file.is_file()))
+        files |= imported([name_of(file, root) for file in own if file.is_file()], root)
         files.add(family / f"{environment}.yaml")
         recipe = root / RECIPES / f"{environment}.yaml"
         if root / RECIPES / "__init__.py" in files and recipe.is_file():
             named = re.findall(r"^(\w+):", recipe.read_text(), re.MULTILINE)
-            files |= {recipe}.union(*(imported(f"{PACKAGE}.agents.{name}", root) for name in named))
+            files |= {recipe} | imported([f"{PACKAGE}.agents.{name}" for name in named], root)
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
@@ -78,14 +78,16 @@ def code(folder: Path) -> list[Path]:
     return sorted(file for suffix in ("py", "cuh", "cpp") for file in folder.rglob(f"*.{suffix}"))
 
 
-def imported(module: str, root: Path) -> set[Path]:
-    """The files of `module`, its packages and everything of ours they import; empty if it is not ours."""
+def imported(modules: Iterable[str], root: Path) -> set[Path]:
+    """The files of modules, their packages and everything of ours they import; empty if none is ours."""
     files: set[Path] = set()
-    waiting = [module]
+    seen: set[str] = set()
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        file = file_of(name, root)
-        if file is None or file in files:
+        file = None if name in seen else file_of(name, root)
+        seen.add(name)
+        if file is None:
             continue
         files.add(file)
         waiting.extend(imports(file, root))

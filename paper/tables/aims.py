@@ -64,7 +64,7 @@ def learning_targets() -> list[dict]:
 def throughput_targets(datasets: list, environment: str) -> list[dict]:
     """The targets of an environment's YAML on every machine that can tell; "not measured" if none can."""
     rows = []
-    for target in config.parse(config.FOLDER / f"{environment}.yaml")["throughput"].get("targets", []):
+    for target in config.parse(config.file_of(environment))["throughput"].get("targets", []):
         unit = {"second": "steps/s", "CPU-second": "steps/CPU-s"}[target["per"]]
         write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
         aim = f"{GREATER} {short(write(target['floor'], NAN, NAN)[0])}"

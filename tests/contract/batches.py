@@ -44,6 +44,12 @@ def one_lane(declared: envs.Port) -> bool:
 CARRIED = [name for name in having(one_lane) if port(name).of("action").shape in ((), (1,))]  # policies in kernels
 KNOWN = having(lambda declared: declared.gymnasium_id)  # that Gymnasium has
 APART = having(lambda declared: declared.rows > 1)  # agents whose episodes end apart
+# Each further limit and mode of an environment is one more unit to compile: one has all, the others where all is run.
+NAMES_AND_MODES = [
+    pytest.param(name, mode, marks=[pytest.mark.slow] * (name != "cartpole" and mode != "SameStep"))
+    for name in NAMES
+    for mode in MODES
+]
 DRAWN = having(lambda declared: "scenarios" in declared.own_options)
 
 
@@ -89,11 +95,15 @@ def copies(outputs) -> tuple:
     return *(tensor.clone() for tensor in tensors), {key: tensor.clone() for key, tensor in info.items()}
 
 
+def as_bytes(rows: torch.Tensor) -> torch.Tensor:
+    return rows.cpu().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+
+
 def equal(one, other) -> bool:
     """Whether two states, sets of buffers or values are equal bit for bit."""
     if isinstance(one, torch.Tensor):
         alike = one.dtype == other.dtype and one.shape == other.shape
-        return alike and torch.equal(*(rows.cpu().contiguous().flatten().view(torch.uint8) for rows in (one, other)))
+        return alike and torch.equal(*(as_bytes(rows) for rows in (one, other)))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

@@ -16,11 +16,6 @@ NUMPY = {torch.uint8: "u1", torch.int32: "i4", torch.int64: "i8", torch.float32:
 INTEGERS, FLOATS = (torch.uint8, torch.int32, torch.int64), (torch.float32, torch.float64)
 
 
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
-
-
 def random(env) -> torch.Tensor:
     return env.random_actions()[0]
 

@@ -8,8 +8,7 @@ from tests.contract.batches import (
     APART,
     DEVICES,
     LIMIT,
-    MODES,
-    NAMES,
+    NAMES_AND_MODES,
     copies,
     equal,
     make,
@@ -44,11 +43,6 @@ def late(env, before: dict, terminated: torch.Tensor, limit: int = LIMIT) -> tor
     if env.port.rows > 1:
         return at_limit[:, None] & before["active"] & ~terminated
     return at_limit.reshape(-1, *[1] * (terminated.ndim - 1)).expand_as(terminated)
-
-
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -195,7 +189,7 @@ def test_agents_end_apart_and_play_no_more():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("name", "mode"), NAMES_AND_MODES)
 def test_without_a_limit_of_the_callers_episodes_are_truncated_at_the_horizon(name, device, mode):
     env = make(name, device=device, autoreset_mode=mode, check_actions=False, max_episode_steps=None)
     horizon, cut = env.port.of("horizon"), 0
@@ -224,7 +218,11 @@ def test_an_episode_may_be_one_step_long(name, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    ("name", "limit"), [("cartpole", 65_535), ("cartpole", 65_536), ("cartpole", 2**31 - 1), ("walker", 65_536)]
+    ("name", "limit"),
+    [
+        *(pytest.param("cartpole", limit, marks=pytest.mark.slow) for limit in (65_535, 2**31 - 1)),
+        *(("cartpole", 65_536), ("walker", 65_536)),
+    ],
 )
 def test_the_longest_episodes_end_at_the_limit(name, device, limit):
     env = make(name, device=device, autoreset_mode="NextStep", max_episode_steps=limit)

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from lockstep import envs
 from lockstep.experiments import config
-from tests.contract.batches import KNOWN, NAMES, equal, having, make, played, port, random_step
+from tests.contract.batches import KNOWN, NAMES, NAMES_AND_MODES, equal, having, make, played, port, random_step
 
 ROOT = Path(__file__).parents[2]
 TEAMS = [name for name in envs.names() if port(name).agents]
@@ -31,7 +31,6 @@ def identifier(name: str) -> str:
 # ---- conventions of vector environments -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_spaces_of_a_batch_are_gymnasiums_batched_ones(name):
     env = make(name, arrays="numpy", autoreset_mode="NextStep")
     agents = [len(env.agents)] if env.agents else []
@@ -50,7 +49,6 @@ def test_spaces_of_a_batch_are_gymnasiums_batched_ones(name):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("name", NAMES)
 def test_a_mode_is_told_as_gymnasium_does(name, mode):
     env = make(name, autoreset_mode=mode)
     assert isinstance(env, gymnasium.vector.VectorEnv)
@@ -157,13 +155,13 @@ def fixed_policy(name: str) -> envs.Linear:
     return envs.Linear(fixed.weights, fixed.bias)
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(("name", "mode"), [row for row in NAMES_AND_MODES if row.values[0] in KNOWN])
 def test_autoreset_is_that_of_sync_vector_env(name, mode):
     """Both go through the same states: before each step Gymnasium's environments get the port's.
 
     Gymnasium counts steps and ends episodes by itself, and its first states are its own.
     """
+    mode = AutoresetMode(mode)
     batch = make(name, autoreset_mode=mode, check_actions=False, max_episode_steps=None)
     module, theirs = (
         envs.original(name),

@@ -7,10 +7,18 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.envs import noise
+from lockstep.envs import Field, noise
 from lockstep.envs.kernels import compile
+from lockstep.envs.spaces import Box, Discrete
 from tests.contract.batches import SYNTHETIC, folder, make, played, port, random_step, statistics
 from tests.contract.ports.counters.port import WEIGHTS
+
+
+def tables_but(**changes):
+    """Tables of counters, some replaced."""
+    right = {"weight": np.zeros(4, np.float32), "patience": np.zeros(3, np.int32)}
+    return lambda dtype, num_envs: right | changes
+
 
 SEED, FIRST, LIMIT = 2**32 + 9, 40, 9
 REALS = {"float32": np.float32, "float64": np.float64}
@@ -195,21 +203,91 @@ def test_kernels_of_every_number_of_lanes_compile_for_the_gpu_without_spilling(t
 # ---- what a port may declare ----------------------------------------------------------------------------------------
 
 
+ONE, MANY = "counters", "walkers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeded:
+    seed: float = 3.0
+
+
 @pytest.mark.parametrize(
     ("name", "traits", "message"),
     [
-        ("counters", {"agents": ("one", "other")}, "Counters: several agents, phases, .* need several lanes"),
-        ("counters", {"phases": ("propose", "step")}, "need several lanes"),
-        ("counters", {"metrics": {"crowd": 1}}, "need several lanes"),
-        ("counters", {"record": 3}, "need several lanes"),
-        ("counters", {"decode": dict}, "need several lanes"),
-        ("walkers", {"running_return": False}, "Walkers: .* need one lane"),
-        ("walkers", {"observes_state": True}, "need one lane"),
+        (ONE, {"agents": ("one", "other")}, "Counters: several agents, phases, .* need several lanes"),
+        (ONE, {"agents": ("one", "one")}, r"agents=\('one', 'one'\) must differ"),
+        (ONE, {"phases": ("propose", "step")}, "need several lanes"),
+        (ONE, {"phases": ("propose",)}, r"phases=\('propose',\) must end with 'step'"),
+        (ONE, {"metrics": {"crowd": 1}}, "need several lanes"),
+        (ONE, {"metrics": {"crowd": 1}, "lanes": lambda params: 1}, "need several lanes"),
+        (ONE, {"record": 3}, "need several lanes"),
+        (ONE, {"decode": dict}, "need several lanes"),
+        (ONE, {"lanes": 9}, "lanes=9 must be 1, 8, 16 or"),
+        (ONE, {"observes_state": True}, "needs observations that are the state, not 7 numbers"),
+        (ONE, {"observation": Box(-1.0, 1.0, (5, 2))}, r"observations have the shape \(5, 2\); kernels write one axis"),
+        (ONE, {"action": Box(0, 3, (3,), np.int32)}, "is no action space of a kernel: a Box of floats"),
+        (ONE, {"action": Discrete(300)}, "more than 256 choices need several lanes"),
+        (ONE, {"default_preset": "physical"}, "no preset is the default one, 'physical'"),
+        (ONE, {"reset_bounds": lambda options: (1.0,)}, r"1 reset bounds need as many names, not \(\)"),
+        (ONE, {"params": Seeded}, "the parameter 'seed' is an option of every batch; rename it"),
+        (ONE, {"state": (Field("seed"),)}, "the name 'seed' is taken"),
+        (ONE, {"state": (Field("x"), Field("x"))}, "the name 'x' is taken"),
+        (ONE, {"state": (Field("x", dtype="int32"),)}, "the state needs a field of dtype 'real'"),
+        (MANY, {"running_return": False}, "Walkers: running_return=False needs one lane"),
+        (MANY, {"observes_state": True}, "observes_state=True needs one lane"),
+        (MANY, {"metrics": {"ended": 1}}, "the name 'ended' is taken"),
     ],
 )
 def test_traits_that_do_not_go_together_are_refused(name, traits, message):
     with pytest.raises(ValueError, match=message):
-        dataclasses.replace(port(name), **traits)
+        envs.BatchedEnv(dataclasses.replace(port(name), **traits), folder(name), 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"shape": 3}, r"field 'x': shape=3 must be a tuple of whole numbers above 0"),
+        ({"shape": (-1,)}, r"shape=\(-1,\) must be"),
+        ({"low": 2.0, "high": 1.0}, "low=2.0 must not exceed high=1.0"),
+        ({"low": np.nan}, "low=nan must not exceed"),
+        ({"dtype": "float16"}, "dtype='float16' must be one of"),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(field, message):
+    with pytest.raises(ValueError, match=message):
+        Field("x", **field)
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        ({"tables": lambda dtype, num_envs: {"wait": np.zeros(2)}}, "no table for weight, patience"),
+        ({"tables": tables_but(wait=np.zeros(2))}, "struct Tables has no 'wait'; did you mean 'weight'"),
+        ({"tables": tables_but(weight=np.zeros(2))}, "weight is real, torch.float32; the table is torch.float64"),
+        (
+            {"tables": tables_but(patience=np.zeros(2, np.int64))},
+            "patience is int, torch.int32; the table",
+        ),
+        ({"tables": lambda dtype, num_envs: None}, "world.tables must return arrays by name, not NoneType"),
+        ({"tables": None}, "world.tables is None, so kernel.cuh must not declare struct Tables"),
+        ({"defines": {"OBS": 2}}, "world.defines: OBS is defined for every kernel"),
+        ({"shown": {"num_envs": 7}}, "world.shown: 'num_envs' is an attribute of every batch"),
+        ({"shown": {"lanes": 7}}, "world.shown: 'lanes' is an attribute of every batch"),
+        ({"shown": {"step": 7}}, "world.shown: 'step' is an attribute of every batch"),
+        ({"scenarios": -1}, "scenarios=-1 must be an integer from 0"),
+    ],
+)
+def test_a_world_that_the_kernel_cannot_be_of_is_refused(world, message):
+    declared = port(ONE)
+    right = declared.world(declared, None, {})
+    faulty = dataclasses.replace(declared, world=lambda *given: dataclasses.replace(right, **world))
+    with pytest.raises(ValueError, match=message):
+        envs.BatchedEnv(faulty, folder(ONE), 3)
+
+
+def test_a_world_is_a_world():
+    with pytest.raises(ValueError, match="Counters: world must return a World, not NoneType"):
+        envs.BatchedEnv(dataclasses.replace(port(ONE), world=lambda *given: None), folder(ONE), 3)
 
 
 def test_a_batch_can_be_made_of_a_port_and_its_folder():
@@ -217,18 +295,3 @@ def test_a_batch_can_be_made_of_a_port_and_its_folder():
     assert env.reset()[0].shape == (3, 7)
     with pytest.raises(ValueError, match="scenarios=5 must be an integer from 1 to 4"):
         envs.BatchedEnv(port("counters"), folder("counters"), 3, scenarios=5)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"wait": np.zeros(2)}, "struct Tables has no 'wait'; did you mean 'weight'"),
-        ({"weight": np.zeros(2)}, "weight is real, torch.float32; the table is torch.float64"),
-        ({"patience": np.zeros(2, np.int64)}, "patience is int, torch.int32; the table is torch.int64"),
-    ],
-)
-def test_a_table_that_the_kernel_does_not_declare_so_is_refused(table, message):
-    declared = port("counters")
-    world = dataclasses.replace(declared.world(declared, None, {}), tables=lambda dtype, num_envs: table)
-    with pytest.raises(ValueError, match=message):
-        envs.BatchedEnv(dataclasses.replace(declared, world=lambda *given: world), folder("counters"), 3)

@@ -75,9 +75,9 @@ def test_a_trajectory_is_single_steps_bit_for_bit(name, policy, steps, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("name", "policy"), POLICIES)
-def test_without_a_trajectory_the_same_is_counted(name, policy, device):
-    policy = linear(name) if policy == "linear" else policy
+@pytest.mark.parametrize("name", CARRIED)  # random actions: test_streams.test_steps_in_one_launch_are_single_steps
+def test_without_a_trajectory_the_same_is_counted(name, device):
+    policy = linear(name)
     plain, stored = twins(name, device)
     assert plain.rollout(130, policy) == {}
     stored.rollout(130, policy, store="trajectory")
@@ -87,14 +87,10 @@ def test_without_a_trajectory_the_same_is_counted(name, policy, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "obs_dtype"), [("float64", "float32"), ("float32", "bfloat16")])
 @pytest.mark.parametrize("name", KEPT)
-def test_a_trajectory_in_float64_is_single_steps(name, device):
-    assert_a_trajectory_is_single_steps(*twins(name, device, dtype="float64"), 40)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_observations_may_be_kept_in_bfloat16(name):
-    assert_a_trajectory_is_single_steps(*twins(name), 20, obs_dtype="bfloat16")
+def test_a_trajectory_of_other_types_is_single_steps(name, dtype, obs_dtype, device):
+    assert_a_trajectory_is_single_steps(*twins(name, device, dtype=dtype), 40, obs_dtype=obs_dtype)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,7 +161,6 @@ def test_the_actor_chooses_as_the_fused_policy_does(name, device):
     assert (chosen - rows["action"].to(chosen.dtype)).abs().double().mean() < 1e-3  # a score may fall on a boundary
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_random_actor_is_the_random_policy(name):
     env = make(name)
     assert torch.equal(env.actor("random")(None), env.random_actions()[0])
@@ -207,7 +202,6 @@ def test_a_trajectory_too_large_for_memory_says_how_many_steps_would_fit():
         ({"obs_dtype": "bfloat16"}, "obs_dtype='bfloat16' needs store='trajectory'"),
     ],
 )
-@pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_rollout_is_refused(name, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(name).rollout(**{"steps": 3} | arguments)
@@ -228,19 +222,15 @@ def test_wrong_buffers_of_a_trajectory_are_refused(arguments, message):
             asked(**{"steps": 3} | arguments)
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (envs.Linear([[0] * 3] * 2, [0, 0]), r"weights has shape \(2, 3\); this environment needs \(2, 4\)"),
-        (envs.Linear([[np.inf] * 4] * 2, [0, 0]), "policy.weights holds values that are not finite"),
-    ],
-)
-def test_a_linear_policy_that_does_not_fit_is_refused(policy, message):
-    with pytest.raises(ValueError, match=message):
-        make("cartpole").rollout(3, policy)
+def test_a_linear_policy_that_does_not_fit_is_refused():
+    for weights, message in (
+        ([[0] * 3] * 2, r"weights has shape \(2, 3\); this environment needs \(2, 4\)"),
+        ([[np.inf] * 4] * 2, "policy.weights holds values that are not finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make("cartpole").rollout(3, envs.Linear(weights, [0, 0]))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_what_several_lanes_or_numbers_do_not_carry_is_refused(name):
     env = make(name)
     if name not in CARRIED:
@@ -253,7 +243,6 @@ def test_what_several_lanes_or_numbers_do_not_carry_is_refused(name):
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
-@pytest.mark.parametrize("name", NAMES)
 def test_a_rollout_needs_same_step(name, mode):
     with pytest.raises(ValueError, match=f"rollout needs autoreset_mode='SameStep', not '{mode}'"):
         make(name, autoreset_mode=mode).rollout(3)
@@ -262,7 +251,6 @@ def test_a_rollout_needs_same_step(name, mode):
 # ---- graphs ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_needs_cuda(name):
     with pytest.raises(ValueError, match="a CUDA graph needs device='cuda'; this environment is on cpu"):
         make(name).graph()

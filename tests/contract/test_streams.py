@@ -33,11 +33,6 @@ SEVERAL = [name for name in NAMES if port(name).of("lanes") > 1]
 STEPS = LIMIT + 5
 
 
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
-
-
 def parts(name: str) -> tuple[int, int]:
     """Sizes of a whole and a part, of one tile: as the tables of `counters` repeat, four divides both."""
     return (12, 8) if name in SEVERAL else (200, 136)
@@ -177,13 +172,6 @@ def test_a_reset_with_a_seed_begins_again_and_without_goes_on(name):
     env.reset(seed=5)
     assert all(equal(env.state()[key], rows) for key, rows in first.items() if key not in INFO)
     assert torch.equal(env.reset()[0], second)
-
-
-def test_a_masked_reset_draws_what_a_full_one_draws(name):
-    env, other = make(name), make(name)
-    mask = torch.arange(env.num_envs) % 2 == 0
-    obs, full = env.reset(options={"reset_mask": mask})[0], other.reset()[0]
-    assert torch.equal(obs[mask], full[mask])
 
 
 def test_seeds_and_environments_have_episodes_of_their_own(name):

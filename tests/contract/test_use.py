@@ -19,7 +19,6 @@ from tests.contract.batches import (
     DRAWN,
     LIMIT,
     MODES,
-    NAMES,
     copies,
     equal,
     having,
@@ -34,11 +33,6 @@ from tests.contract.batches import (
 
 VIEWED = having(lambda declared: declared.observes_state)
 DRAWABLE = having(lambda declared: declared.render)
-
-
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
 
 
 # ---- outputs --------------------------------------------------------------------------------------------------------
@@ -122,7 +116,7 @@ def test_a_view_is_the_state_itself_where_that_is_what_is_observed(name):
 
 def test_memory_per_environment_does_not_depend_on_their_number(name):
     counts = [1, 2, 3, 150] if one_lane(port(name)) else [1, 3]
-    batches = [make(name, count) for count in counts]
+    batches = [make(name, count, reset=False) for count in counts]
     assert len({env.bytes_per_env for env in batches}) == 1
     parts = batches[-1].memory()
     assert set(parts) == {"state", "observations", "record", "outputs", "tables", "scratch"}

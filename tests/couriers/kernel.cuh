@@ -12,8 +12,6 @@ struct Couriers {
         int integers[INTEGERS];   // trips
         int action[AGENTS];
     };
-    static constexpr bool FROZEN = false;
-
     FN static void start(Scratch& s, const Place& at, bool) {
         u32 words[4];
         at.noise(1, words);

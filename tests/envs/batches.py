@@ -1,15 +1,18 @@
 """Batches of the environments that Gymnasium has, in their own episodes; tests/contract has those of every one."""
 
 import numpy as np
+import pytest
 
 from lockstep import envs
 from tests.contract.batches import DEVICES, INFO, KNOWN, MODES, copies, equal, random_step, statistics
 from tests.contract.test_rollouts import linear
 
 __all__ = ["DEVICES", "INFO", "MODES", "NAMES", "B", "copies", "linear", "make", "random_step", "same", "spread"]
-__all__ += ["statistics"]
+__all__ += ["EACH_KIND", "statistics"]
 
 NAMES = KNOWN
+# One of choices and one of a box are always played, the others where every test is run.
+EACH_KIND = [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("cartpole", "pendulum"))) for name in NAMES]
 B = 200  # environments; from 129 on every batch is compiled for the same tile, so that few variants are compiled
 
 

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from lockstep import envs
+from tests.contract.batches import equal
 from tests.emulator import gpu
 from tests.envs import batches
-from tests.envs.test_gpu_text import GROUPS, SEEDS, B, equal, policy, spread
+from tests.envs.test_gpu_text import GROUPS, SEEDS, B, policy, spread
 
 # One whose returns are sums, and the one whose episodes can end first, so that every sum over a block is of use.
 NAMES = (
@@ -26,25 +27,20 @@ OPTIONS = {"groups": GROUPS, "seed": SEEDS, "check_actions": False}
 FAULTS = {
     # barriers
     "no barrier before ended environments are counted": (
-        "__syncthreads();  // all loads are on their way before the first is waited for",
-        "",
+        "__syncthreads();  // all loads are on their way before the first is waited for", "",
     ),
     "no barrier before ended environments are read": ("__syncthreads();\n        const int ended", "const int ended"),
     "no barrier before the sums of warps are read": (
-        "of_warp[threadIdx.x / 32] = episodes;\n    __syncthreads();",
-        "of_warp[threadIdx.x / 32] = episodes;",
+        "of_warp[threadIdx.x / 32] = episodes;\n    __syncthreads();", "of_warp[threadIdx.x / 32] = episodes;",
     ),
     "no barrier after a network was copied": (
-        "numbers[n] = call.weights[n];\n    __syncthreads();",
-        "numbers[n] = call.weights[n];",
+        "numbers[n] = call.weights[n];\n    __syncthreads();", "numbers[n] = call.weights[n];",
     ),
     "a barrier of a warp in place of one of the block": (
-        "numbers[n] = call.weights[n];\n    __syncthreads();",
-        "numbers[n] = call.weights[n];\n    __syncwarp();",
+        "numbers[n] = call.weights[n];\n    __syncthreads();", "numbers[n] = call.weights[n];\n    __syncwarp();",
     ),
     "a clock that is moved on before all have read it": (
-        "    __syncthreads();\n    at.add_to_clock(b, steps);",
-        "    at.add_to_clock(b, steps);",
+        "    __syncthreads();\n    at.add_to_clock(b, steps);", "    at.add_to_clock(b, steps);",
     ),
     # shared memory
     "ended environments counted from anywhere": ("if (threadIdx.x == 0) count = 0;", ""),
@@ -64,8 +60,7 @@ FAULTS = {
     "a reset beyond the batch": ("if (threadIdx.x >= span.count || (mask", "if ((mask"),
     "a roll-out beyond the batch": ("if (at.live) {\n        State next", "{\n        State next"),
     "random actions beyond the batch": (
-        "if (threadIdx.x >= span.count) return;\n    const i64 clock",
-        "const i64 clock",
+        "if (threadIdx.x >= span.count) return;\n    const i64 clock", "const i64 clock",
     ),
     # indices
     "a clock moved on by every lane": ("lane == 0) b.clock[tile] += steps;", "true) b.clock[tile] += steps;"),
@@ -73,7 +68,7 @@ FAULTS = {
     "ended environments of a block's first tile alone": ("at.first + gathered[k] / TILE", "at.first"),
     "only the first ended environments of a block": ("k < ended; k += 32", "k < 32 && k < ended; k += 32"),
     "an approximate division": ("return fused(r, fused(-b, q, a), q);", "return a * r;"),
-}
+}  # fmt: skip
 
 
 def played(env) -> list:
@@ -132,6 +127,8 @@ def test_nothing_shows_without_a_fault(name, order):
     assert not shows(name, order, None)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[pytest.mark.slow] * (k % 7 > 0)) for k, fault in enumerate(FAULTS)]
+)
 def test_a_fault_shows_in_some_order(fault):
     assert any(shows(name, order, FAULTS[fault]) for name, order in itertools.product(NAMES, gpu.ORDERS))

@@ -10,9 +10,12 @@ import torch
 
 from lockstep import envs
 from tests.contract import batches as contract
+from tests.contract.batches import equal
 from tests.emulator import gpu
 from tests.envs import batches
 
+SLOW = pytest.mark.slow
+ORDERS = [pytest.param(order, marks=[SLOW] * (order != "shuffled")) for order in gpu.ORDERS]
 GROUPS, SEEDS, B = 2, (3, 4), 300  # environments: 150 in a group, so neither blocks of 64 nor of 256 are full
 POLICIES = ("random", "linear", "MLP", "MLP with critic", "greedy MLP")
 STORES = (("statistics", "float32"), ("trajectory", "float32"), ("trajectory", "bfloat16"))
@@ -46,19 +49,6 @@ def pair(
     for env in both:
         env.reset()
     return both
-
-
-def equal(one, other) -> bool:
-    """Tells if two results are equal bit for bit, where they are not a number too."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(itertools.starmap(equal, zip(one, other, strict=True)))
-    if not isinstance(one, torch.Tensor):
-        return one == other
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return torch.equal(*(tensor.flatten().contiguous().view(torch.uint8) for tensor in (one, other)))
 
 
 def both_do(both, act) -> list:
@@ -104,8 +94,7 @@ def stepped(both, steps: int) -> None:
 
 def turned_over(env) -> dict[str, torch.Tensor]:
     """States in the opposite order."""
-    state = env.state()
-    return {key: state[key].flip(0) for key in ("state", "final_obs")}
+    return {key: rows.flip(0) for key, rows in (*env.fields().items(), ("final_obs", env.state()["final_obs"]))}
 
 
 def network(inputs: int, hidden: int, outputs: int, seed: int) -> torch.nn.Sequential:
@@ -137,7 +126,7 @@ def rolled_out(both, chosen, steps=(1, 37), stores=STORES) -> None:
 
 
 @pytest.mark.parametrize(("mode", "block"), [("SameStep", 64), ("SameStep", 256), ("NextStep", 256), ("Disabled", 64)])
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode, block):
     stepped(pair(name, block, "shuffled", autoreset_mode=mode), 5)
 
@@ -152,7 +141,7 @@ def test_batches_smaller_than_a_block_leave_the_bits_of_the_cpus_form(mode, num_
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_rollouts_leave_the_bits_of_the_cpus_form(name, kind):
     rolled_out(pair(name, order="descending"), policy(name, kind))
 
@@ -172,7 +161,7 @@ def test_rollouts_of_episodes_shorter_than_the_fetch_ahead_leave_the_bits_of_the
         rolled_out(both, policy(name, kind), steps=(21,), stores=STORES[:2])
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
     monkeypatch.setattr(gpu, "launched", {})
     both = pair(name, block=256)
@@ -198,27 +187,17 @@ def test_every_kernel_of_several_lanes_leaves_the_bits_of_the_cpus_form(name, mo
     assert kernels == set(gpu.compiled(text).kernels)
 
 
-def lived(both, steps: int = 12) -> None:
-    """Lives of environments whose episodes end one after another, with all that a batch can do in between."""
-    both_do(both, lambda env: env.reset(seed=[2**64 - 1, 3]))
-    both_do(both, lambda env: env.random_actions(9))
-    both_do(both, contract.spread)
-    for action_type in both[0].actions.types:
-        for _ in range(steps):
-            both_do(both, lambda env, kind=action_type: acted(env, kind))
-    mask = np.arange(both[0].num_envs) % 7 == 1
-    both_do(both, lambda env: env.reset(options={"reset_mask": mask}))
-    both_do(both, lambda env: env.set_state({key: rows.flip(0) for key, rows in env.fields().items()}, mask=mask))
-    both_do(both, lambda env: acted(env, env.actions.types[0]))
-    both_do(both, lambda env: env.statistics())
+def lived(both) -> None:
+    """Steps, and launches of several of them."""
+    stepped(both, 12)
     if both[0].autoreset_mode.value == "SameStep":
-        both_do(both, lambda env: env.rollout(steps))
-        if both[0].lanes == 1:
-            both_do(both, lambda env: env.rollout(steps, store="trajectory"))
-        both_do(both, lambda env: env.statistics())
+        for store in ("statistics", "trajectory")[: 1 + (both[0].lanes == 1)]:
+            both_do(both, spread)
+            both_do(both, operator.methodcaller("rollout", 12, store=store))
+            both_do(both, lambda env: env.statistics())
 
 
-@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mode", batches.MODES)
 def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_form(mode, order, monkeypatch):
     """Of an environment that one thread holds."""
@@ -229,8 +208,14 @@ def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_
 
 
 @pytest.mark.parametrize("mode", batches.MODES)
-@pytest.mark.parametrize(("lanes", "chunk"), [(8, 18), (16, 9), (32, 5), (64, 22)])
-@pytest.mark.parametrize("name", ["walkers", "walker"])
+@pytest.mark.parametrize(
+    ("name", "lanes", "chunk"),
+    [
+        *(pytest.param(name, *launch, marks=SLOW) for name in ("walkers", "walker") for launch in ((16, 9), (32, 5))),
+        *(("walkers", 8, 18), ("walker", 64, 22)),
+        *(pytest.param("walkers", 64, 22, marks=SLOW), pytest.param("walker", 8, 18, marks=SLOW)),
+    ],
+)
 def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_form(
     name, lanes, chunk, mode, monkeypatch
 ):

@@ -9,90 +9,73 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
-from tests.contract import (
-    test_actions,
-    test_autoreset,
-    test_rollouts,
-    test_state,
-    test_statistics,
-    test_streams,
-    test_use,
-)
-from tests.contract import test_ports as test_synthetic
-from tests.envs import (
-    test_acrobot,
-    test_cartpole,
-    test_mountain_car,
-    test_mountain_car_continuous,
-    test_pendulum,
-    test_policies,
-)
+from tests.contract import test_actions as actions
+from tests.contract import test_autoreset as autoreset
+from tests.contract import test_ports as synthetic
+from tests.contract import test_rollouts as rollouts
+from tests.contract import test_state as state
+from tests.contract import test_statistics as statistics
+from tests.contract import test_streams as streams
+from tests.contract import test_use as use
+from tests.envs import test_by_hand as by_hand
+from tests.envs import test_classic_control as tasks
+from tests.envs import test_policies as policies
 
-# The tests that notice, by a short name.
+AT_THE_GOAL = ({"goal_position": 0.6}, (0.59, 0.06), 2, (float("nan"),) * 2, None, True)
+
+# The tests that notice, with their arguments, by a short name.
 RUNGS = {
-    "cartpole step": lambda: test_cartpole.test_one_step_equals_gymnasiums("float64", 1e-12, "cpu"),
-    "cartpole start": test_cartpole.test_first_states_are_uniform_and_uncorrelated,
-    "cartpole numbers": lambda: test_cartpole.test_first_states_are_made_of_four_numbers_in_order("cpu"),
-    "cartpole variant": lambda: test_cartpole.test_one_step_of_a_variant_equals_gymnasiums(
-        {"sutton_barto_reward": True}
+    "cartpole step": (tasks.test_one_step_equals_gymnasiums, "cartpole", "wide", "float64", "cpu"),
+    "cartpole start": (tasks.test_first_states_are_uniform_and_uncorrelated, "cartpole"),
+    "cartpole numbers": (tasks.test_first_states_are_made_of_numbers_in_order, "cartpole", "cpu"),
+    "cartpole variant": (tasks.test_one_step_of_a_variant_equals_gymnasiums, "cartpole", {"sutton_barto_reward": True}),
+    "car step": (tasks.test_one_step_equals_gymnasiums, "mountain_car", "wide", "float64", "cpu"),
+    "car at the goal": (
+        by_hand.test_a_step_is_as_worked_out_by_hand, by_hand.transitions.one, "mountain_car", *AT_THE_GOAL,
     ),
-    "car step": lambda: test_mountain_car.test_one_step_equals_gymnasiums("float64", (1e-12, 1e-12), "cpu"),
-    "car at the goal": test_mountain_car.test_reaching_the_goal_exactly_is_enough,
-    "car start": test_mountain_car.test_first_positions_are_uniform_and_uncorrelated,
-    "force step": lambda: test_mountain_car_continuous.test_one_step_equals_gymnasiums("float64", (1e-7, 1e-8), "cpu"),
-    "pendulum step": lambda: test_pendulum.test_one_step_equals_gymnasiums("float64", 1e-12, "cpu"),
-    "pendulum start": test_pendulum.test_first_states_are_uniform_and_uncorrelated,
-    "acrobot step": lambda: test_acrobot.test_one_step_equals_gymnasiums(0.25, "float64", 1e-12, "cpu"),
-    "acrobot at full speed": lambda: test_acrobot.test_one_step_equals_gymnasiums(1, "float64", 1e-9, "cpu"),
-    "limit": lambda: test_autoreset.test_without_a_limit_of_the_callers_episodes_are_truncated_at_the_horizon(
-        "cartpole", "cpu", "SameStep"
+    "car start": (tasks.test_first_states_are_uniform_and_uncorrelated, "mountain_car"),
+    "force step": (tasks.test_one_step_equals_gymnasiums, "mountain_car_continuous", "wide", "float64", "cpu"),
+    "pendulum step": (tasks.test_one_step_equals_gymnasiums, "pendulum", "wide", "float64", "cpu"),
+    "pendulum start": (tasks.test_first_states_are_uniform_and_uncorrelated, "pendulum"),
+    "acrobot step": (tasks.test_one_step_equals_gymnasiums, "acrobot", "wide", "float64", "cpu"),
+    "acrobot at full speed": (tasks.test_one_step_equals_gymnasiums, "acrobot", "fast", "float64", "cpu"),
+    "limit": (
+        autoreset.test_without_a_limit_of_the_callers_episodes_are_truncated_at_the_horizon,
+        *("cartpole", "cpu", "SameStep"),
     ),
-    "same step": lambda: test_autoreset.test_same_step_returns_the_next_episodes_first_observation("cartpole", "cpu"),
-    "next step": lambda: test_autoreset.test_next_step_shows_the_last_observation_then_resets("cartpole", "cpu"),
-    "inert": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(
-        "cartpole", "cpu"
+    "same step": (autoreset.test_same_step_returns_the_next_episodes_first_observation, "cartpole", "cpu"),
+    "next step": (autoreset.test_next_step_shows_the_last_observation_then_resets, "cartpole", "cpu"),
+    "inert": (autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset, "cartpole", "cpu"),
+    "inert counters": (
+        autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset, *("counters", "cpu"),
     ),
-    "inert counters": lambda: test_autoreset.test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(
-        "counters", "cpu"
+    "agents": (autoreset.test_agents_end_apart_and_play_no_more,),
+    "mask": (use.test_a_masked_reset_touches_the_masked_rows_alone, "cartpole", "cpu", "SameStep"),
+    "not a number": (actions.test_an_action_outside_the_space_is_named_and_nothing_moves, "pendulum", "cpu"),
+    "number of a vector": (actions.test_an_action_outside_the_space_is_named_and_nothing_moves, "counters", "cpu"),
+    "returns": (statistics.test_statistics_count_every_episode_since_the_last_call, "pendulum", "cpu"),
+    "random policy": (streams.test_random_actions_are_the_documented_numbers, "cartpole", "cpu", 9, 5),
+    "random policy of three": (streams.test_random_actions_are_the_documented_numbers, "mountain_car", "cpu", 9, 5),
+    "split": (streams.test_a_part_of_a_batch_lives_as_in_the_whole, "cartpole", "SameStep"),
+    "groups": (streams.test_a_group_is_a_batch_of_its_own_with_its_seed, "cartpole"),
+    "streams": (streams.test_seeds_and_environments_have_episodes_of_their_own, "cartpole"),
+    "counters": (synthetic.test_counters_live_as_numpy_says, "float32"),
+    "walkers": (synthetic.test_walkers_live_as_numpy_says, "walkers", "float32"),
+    "restored": (
+        state.test_a_saved_state_continues_bit_for_bit_in_another_batch,
+        *("walkers", "cpu", "float32", "NextStep", Path(tempfile.mkdtemp())),
     ),
-    "agents": test_autoreset.test_agents_end_apart_and_play_no_more,
-    "mask": lambda: test_use.test_a_masked_reset_touches_the_masked_rows_alone("cartpole", "cpu", "SameStep"),
-    "not a number": lambda: test_actions.test_an_action_outside_the_space_is_named_and_nothing_moves("pendulum", "cpu"),
-    "number of a vector": lambda: test_actions.test_an_action_outside_the_space_is_named_and_nothing_moves(
-        "counters", "cpu"
+    "fused": (rollouts.test_a_trajectory_is_single_steps_bit_for_bit, "cartpole", "random", 130, "cpu"),
+    "fused returns": (rollouts.test_a_trajectory_is_single_steps_bit_for_bit, "pendulum", "random", 130, "cpu"),
+    "fused counters": (rollouts.test_a_trajectory_is_single_steps_bit_for_bit, "counters", "random", 130, "cpu"),
+    "short episodes": (rollouts.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead, "cpu"),
+    "ties": (rollouts.test_of_equal_scores_the_lowest_action_is_taken, "cpu"),
+    "bootstraps": (
+        policies.test_bootstraps_are_the_values_of_last_observations_of_episodes_that_were_only_truncated, "cartpole",
     ),
-    "returns": lambda: test_statistics.test_statistics_count_every_episode_since_the_last_call("pendulum", "cpu"),
-    "random policy": lambda: test_streams.test_random_actions_are_the_documented_numbers("cartpole", "cpu", 9, 5),
-    "random policy of three": lambda: test_streams.test_random_actions_are_the_documented_numbers(
-        "mountain_car", "cpu", 9, 5
-    ),
-    "split": lambda: test_streams.test_a_part_of_a_batch_lives_as_in_the_whole("cartpole", "SameStep"),
-    "groups": lambda: test_streams.test_a_group_is_a_batch_of_its_own_with_its_seed("cartpole"),
-    "streams": lambda: test_streams.test_seeds_and_environments_have_episodes_of_their_own("cartpole"),
-    "counters": lambda: test_synthetic.test_counters_live_as_numpy_says("float32"),
-    "walkers": lambda: test_synthetic.test_walkers_live_as_numpy_says("walkers", "float32"),
-    "restored": lambda: test_state.test_a_saved_state_continues_bit_for_bit_in_another_batch(
-        "walkers", "cpu", "float32", "NextStep", Path(tempfile.mkdtemp())
-    ),
-    "fused": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit("cartpole", "random", 130, "cpu"),
-    "fused returns": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit(
-        "pendulum", "random", 130, "cpu"
-    ),
-    "fused counters": lambda: test_rollouts.test_a_trajectory_is_single_steps_bit_for_bit(
-        "counters", "random", 130, "cpu"
-    ),
-    "short episodes": lambda: test_rollouts.test_fused_steps_are_right_where_episodes_are_shorter_than_the_fetch_ahead(
-        "cpu"
-    ),
-    "ties": lambda: test_rollouts.test_of_equal_scores_the_lowest_action_is_taken("cpu"),
-    "bootstraps": lambda: (
-        test_policies.test_bootstraps_are_the_values_of_last_observations_of_episodes_that_were_only_truncated(
-            "cartpole"
-        )
-    ),
-    "probabilities": lambda: test_policies.test_values_log_probabilities_and_bootstraps_agree_with_torch("cartpole"),
-    "sampling": test_policies.test_a_discrete_action_is_the_inverse_distribution_function_of_the_documented_noise,
-}
+    "probabilities": (policies.test_values_and_log_probabilities_agree_with_torch, "cartpole", 16),
+    "sampling": (policies.test_a_discrete_action_is_the_inverse_distribution_function_of_the_documented_noise,),
+}  # fmt: skip
 
 CARTPOLE, CAR, FORCE, PENDULUM, ACROBOT = (
     f"classic_control/{name}/kernel.cuh"
@@ -107,91 +90,61 @@ MUTANTS = {
     # physics, reward and end of a step
     "reward 0 at the end": (CARTPOLE, "0.0f) : 1.0f", "0.0f) : (terminated ? 0.0f : 1.0f)", "cartpole step"),
     "semi-implicit Euler": (
-        CARTPOLE,
-        "if (Params::kinematics_integrator_is_euler)",
-        "if (!Params::kinematics_integrator_is_euler)",
+        CARTPOLE, "if (Params::kinematics_integrator_is_euler)", "if (!Params::kinematics_integrator_is_euler)",
         "cartpole step",
     ),
     "wrong inertia of the pole": (CARTPOLE, "real(4.0 / 3.0)", "real(1.0)", "cartpole step"),
     "pushes exchanged": (
-        CARTPOLE,
-        "action ? Params::force_mag : -Params::force_mag",
-        "action ? -Params::force_mag : Params::force_mag",
+        CARTPOLE, "action ? Params::force_mag : -Params::force_mag", "action ? -Params::force_mag : Params::force_mag",
         "cartpole step",
     ),
-    "no end by the angle": (
-        CARTPOLE,
-        "| (magnitude(theta) > Params::theta_threshold_radians)",
-        "",
-        "cartpole step",
-    ),
+    "no end by the angle": (CARTPOLE, "| (magnitude(theta) > Params::theta_threshold_radians)", "", "cartpole step"),
     "no end on the left": (CARTPOLE, "magnitude(x) > Params::x_threshold", "x > Params::x_threshold", "cartpole step"),
     "no square of the speed": (
-        CARTPOLE,
-        "polemass_length * theta_dot * theta_dot",
-        "polemass_length * theta_dot",
-        "cartpole step",
+        CARTPOLE, "polemass_length * theta_dot * theta_dot", "polemass_length * theta_dot", "cartpole step",
     ),
     "no penalty at the end": (CARTPOLE, "terminated ? -1.0f : 0.0f) : 1.0f", "0.0f) : 1.0f", "cartpole variant"),
     "a car beyond the goal only": (CAR, "position >= Params::goal", "position > Params::goal", "car at the goal"),
     "no wall": (CAR, "velocity = (moved <=", "if (false) velocity = (moved <=", "car step"),
     "no largest speed of a car": (CAR, "velocity = clipped(velocity", "clipped(velocity", "car step"),
     "a car moved by its old velocity": (
-        CAR,
-        "moved = position + velocity;",
-        "moved = position + velocity - real(action - 1) * Params::force + Params::gravity * cosine;",
-        "car step",
+        CAR, "moved = position + velocity;",
+        "moved = position + velocity - real(action - 1) * Params::force + Params::gravity * cosine;", "car step",
     ),
     "the cost of a clipped action": (
-        FORCE,
-        "action * action * real(0.1)",
-        "clipped(action, LOW, HIGH) * clipped(action, LOW, HIGH) * real(0.1)",
+        FORCE, "action * action * real(0.1)", "clipped(action, LOW, HIGH) * clipped(action, LOW, HIGH) * real(0.1)",
         "force step",
     ),
     "force without a limit": (FORCE, "clipped(action, LOW, HIGH)", "action", "force step"),
     "half of the prize": (FORCE, "real(100)", "real(50)", "force step"),
     "reward of the state after": (
-        PENDULUM,
-        "out.terminated[0] = false;",
-        f"out.reward[0] = float({SIGNATURE});\n        out.terminated[0] = false;",
-        "pendulum step",
+        PENDULUM, "out.terminated[0] = false;",
+        f"out.reward[0] = float({SIGNATURE});\n        out.terminated[0] = false;", "pendulum step",
     ),
     "torque without a limit": (PENDULUM, "clipped(action, LOW, HIGH)", "action", "pendulum step"),
     "an angle without end": (
-        PENDULUM,
-        "theta = wrapped(fused(theta_dot, Params::dt, theta));",
-        "theta = fused(theta_dot, Params::dt, theta);",
-        "pendulum step",
+        PENDULUM, "theta = wrapped(fused(theta_dot, Params::dt, theta));",
+        "theta = fused(theta_dot, Params::dt, theta);", "pendulum step",
     ),
     "sine and cosine exchanged": (PENDULUM, "obs[0] = float(cosine)", "obs[0] = float(sine)", "pendulum step"),
     "-1 at the goal of the acrobot": (ACROBOT, "terminated ? 0.0f : -1.0f", "-1.0f", "acrobot step"),
     "the equations of the first paper": (
-        ACROBOT,
-        "Params::book_or_nips_is_book ?",
-        "!Params::book_or_nips_is_book ?",
-        "acrobot step",
+        ACROBOT, "Params::book_or_nips_is_book ?", "!Params::book_or_nips_is_book ?", "acrobot step",
     ),
     "half of the middle stages": (ACROBOT, "real(2) * (stage[1]", "(stage[1]", "acrobot step"),
     "no largest speed of a link": (
-        ACROBOT,
-        "clipped(fused(dt / 6, total(acc2), s[3]), -Params::MAX_VEL_2, Params::MAX_VEL_2)",
-        "fused(dt / 6, total(acc2), s[3])",
-        "acrobot at full speed",
+        ACROBOT, "clipped(fused(dt / 6, total(acc2), s[3]), -Params::MAX_VEL_2, Params::MAX_VEL_2)",
+        "fused(dt / 6, total(acc2), s[3])", "acrobot at full speed",
     ),
     # first states and noise
     "starts within 4 hundredths": (
-        CARTPOLE,
-        "uniform(words[j], at.bounds[0], at.bounds[1])",
-        "uniform(words[j], real(0.8) * at.bounds[0], real(0.8) * at.bounds[1])",
-        "cartpole start",
+        CARTPOLE, "uniform(words[j], at.bounds[0], at.bounds[1])",
+        "uniform(words[j], real(0.8) * at.bounds[0], real(0.8) * at.bounds[1])", "cartpole start",
     ),
     "one number for all fields": (CARTPOLE, "uniform(words[j]", "uniform(words[0]", "cartpole start"),
     "numbers in another order": (CARTPOLE, "uniform(words[j]", "uniform(words[3 - j]", "cartpole numbers"),
     "a car starts nearer": (
-        CAR,
-        "at.bounds[0], at.bounds[1]",
-        "at.bounds[0], real(0.5) * (at.bounds[0] + at.bounds[1])",
-        "car start",
+        CAR, "at.bounds[0], at.bounds[1]", "at.bounds[0], real(0.5) * (at.bounds[0] + at.bounds[1])", "car start",
     ),
     "a pendulum starts slower": (PENDULUM, "-at.bounds[1], at.bounds[1]", "real(-0.8), real(0.8)", "pendulum start"),
     "numbers shared by environments": (CPU, "w.word[0][k] = span.index + positions[k]", "w.word[0][k] = 0", "streams"),
@@ -214,18 +167,13 @@ MUTANTS = {
     ),
     "the same episode again": (CPU, "if (AUTORESET == SAME_STEP) b.episode[i] += 1;", "", "same step"),
     "a reward for a reset": (
-        CPU,
-        "b.reward[base + i] = live ? out.reward[0] : 0.0f",
-        "b.reward[base + i] = out.reward[0]",
-        "next step",
+        CPU, "b.reward[base + i] = live ? out.reward[0] : 0.0f", "b.reward[base + i] = out.reward[0]", "next step",
     ),
     "no flag of a reset": (CPU, "memcpy(b.is_reset + base, resetting, count);", "", "next step"),
     "an ended environment that moves": (CPU, "s.of[j] = live ? s.of[j] : before.of[j];", "(void)live;", "inert"),
     "a mask without effect": (CPU, "if (!mask || mask[span.base + i])", "", "mask"),
     "not a number let through": (
-        BATCH,
-        "!(x >= X(lowest_of(k)) && x <= X(highest_of(k)))",
-        "x < X(lowest_of(k)) || x > X(highest_of(k))",
+        BATCH, "!(x >= X(lowest_of(k)) && x <= X(highest_of(k)))", "x < X(lowest_of(k)) || x > X(highest_of(k))",
         "not a number",
     ),
     # many steps at once
@@ -233,18 +181,12 @@ MUTANTS = {
     "a second end between two fetches": (FUSED, "if (!DEFAULT_BOUNDS && dry)", "if (false)", "short episodes"),
     "no truncation in fused steps": (FUSED, "truncated = steps >= LIMIT", "truncated = false", "short episodes"),
     "steps not counted": (
-        FUSED,
-        "lane.steps = b.elapsed[e] + (call.steps - 1) - length[i];",
-        "lane.steps = 0;",
-        "fused",
+        FUSED, "lane.steps = b.elapsed[e] + (call.steps - 1) - length[i];", "lane.steps = 0;", "fused",
     ),
     "a fused return kept over a reset": (FUSED, "ended ? 0.0f : total[i]", "total[i]", "fused returns"),
     "the highest action of equals": (TILE, "scores[a] > highest ? a", "scores[a] >= highest ? a", "ties"),
     "values of ended episodes": (
-        FUSED,
-        "call.bootstrap[row + i] = policy",
-        "call.bootstrap[row] = policy",
-        "bootstraps",
+        FUSED, "call.bootstrap[row + i] = policy", "call.bootstrap[row] = policy", "bootstraps",
     ),
     "probabilities of the likeliest": (MLP, "log_prob = score - highest", "log_prob = -highest", "probabilities"),
     "one sample for all steps": (FUSED, "w.word[2][i] = u32(t);", "w.word[2][i] = 0;", "sampling"),
@@ -262,10 +204,15 @@ MUTANTS = {
     "observations of agents who have ended": (BLOCK, "own[a * OBS + k] = 0.0f;", ";", "agents"),
     "an ended agent's last observation lost": (BLOCK, "u64 shown = episode.active;", "u64 shown = 0;", "restored"),
     "a phase left out": (BLOCK, "Environment::NAME(s, place_at(b, e, episode));", "", "walkers"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", MUTANTS)
+FIRST = {file: fault for fault, (file, *_) in reversed(MUTANTS.items())}  # one of each file is always put in
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[pytest.mark.slow] * (fault not in FIRST.values())) for fault in MUTANTS]
+)
 def test_a_fault_is_noticed(tmp_path, monkeypatch, fault):
     file, right, wrong, rung = MUTANTS[fault]
     folder = tmp_path / "envs"
@@ -276,9 +223,10 @@ def test_a_fault_is_noticed(tmp_path, monkeypatch, fault):
     # Not optimised, so that a fault compiles quickly; apart from the libraries that other tests have loaded.
     monkeypatch.setattr(compile, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in compile.FLAGS))
     monkeypatch.setattr(compile, "library", functools.cache(compile.library.__wrapped__))
-    RUNGS[rung]()  # passes without the fault
+    test, *arguments = RUNGS[rung]
+    test(*arguments)  # passes without the fault
     monkeypatch.setattr(compile, "KERNELS", folder / "kernels")
     monkeypatch.setattr(compile, "ENVS", folder)
     monkeypatch.setattr(envs, "_FOLDER", folder)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        RUNGS[rung]()
+        test(*arguments)

@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep import envs
 from lockstep.envs import noise
 from lockstep.envs.spaces import Box, Discrete
-from tests.envs.batches import NAMES, make
-from tests.envs.draws import first_states
 
 WORD = st.integers(0, 2**32 - 1)
 SPACES = {
@@ -88,24 +84,3 @@ def test_the_random_policy_uses_its_actions_evenly_and_independently(space):
     actions = (actions - actions.mean()) / actions.std()
     for a, b in ((actions[1:], actions[:-1]), (actions[8:], actions[:-8]), (actions[:, 1:], actions[:, :-1])):
         assert abs(np.mean(a * b)) < 4 / np.sqrt(a.size)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_random_actions_lie_in_their_space_and_reach_its_ends(name):
-    env = make(name, 10_000)
-    actions, space = env.random_actions(100), env.single_action_space
-    if isinstance(space, Box):
-        low, high = space.low.item(), space.high.item()
-        assert low <= actions.min() < low + 1e-4 and high - 1e-4 < actions.max() <= high
-    else:
-        assert actions.unique().tolist() == list(range(int(space.n)))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", NAMES)
-def test_gpu_draws_the_numbers_of_the_cpu(name, dtype):
-    options = {"seed": 2**64 - 3, "first_index": 77, "dtype": dtype}
-    here, there = envs.make(name, 5000, **options), envs.make(name, 5000, device="cuda", **options)
-    np.testing.assert_array_equal(first_states(here, 5), first_states(there, 5))
-    assert torch.equal(here.random_actions(300), there.random_actions(300).cpu())

@@ -22,9 +22,8 @@ def played(threads: int, seed: int, steps: int = 200):
     return env.state()["state"]
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8, 64])
-def test_more_threads_than_cores_or_tiles_give_the_same_result(threads):
-    assert torch.equal(played(threads, 1), played(1, 1))
+def test_more_threads_than_cores_or_tiles_give_the_same_result():
+    assert torch.equal(played(64, 1), played(1, 1))
 
 
 def test_two_python_threads_can_step_two_batches_at_once():
@@ -39,7 +38,8 @@ def test_two_python_threads_can_step_two_batches_at_once():
 
 
 FORK = """
-import os, envs
+import os
+from lockstep import envs
 env = envs.make("cartpole", 5000, threads=2)
 env.reset()
 env.rollout(10)

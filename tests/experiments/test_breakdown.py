@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lockstep import envs
-from lockstep.experiments import UserError, command, config
+from lockstep.experiments import command, config
 from lockstep.experiments import run as command_line
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ledger import results
@@ -168,11 +168,6 @@ def run(monkeypatch, capsys, *arguments):
     monkeypatch.setattr("sys.argv", ["run", "breakdown", *arguments])
     command_line.main()
     return capsys.readouterr().out
-
-
-def test_an_environment_without_the_section_says_so(monkeypatch, capsys):
-    with pytest.raises(UserError, match=r"cartpole\.yaml has no section breakdown"):
-        run(monkeypatch, capsys, "cartpole")
 
 
 def test_the_command_writes_rows_and_their_provenance(tmp_path, monkeypatch, capsys, settings):

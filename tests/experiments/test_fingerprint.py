@@ -44,6 +44,7 @@ def edited(root):
         ("envs/kernels/batch.cuh", "struct", "struct Unused; struct"),
         (TIMING, "MIN_BLOCK_S = 0.2", "MIN_BLOCK_S = 0.3"),
         ("experiments/throughput.py", '"block": number', '"block": number + 1'),
+        ("experiments/throughput.py", '"bytes_per_step", "block"', '"block", "bytes_per_step"'),
     ],
 )
 def test_what_changes_what_is_done_changes_it(edited, path, old, new):
@@ -58,6 +59,8 @@ def test_what_changes_what_is_done_changes_it(edited, path, old, new):
         (TIMING, "AGREEING_BLOCKS = 3\n", "AGREEING_BLOCKS = 3  # of them\n\n"),
         (TIMING, "import math\n", "import math as math\n"),
         ("experiments/ledger/results.py", "def say", "def tell"),
+        ("experiments/throughput.py", "million steps per second", "steps per second"),  # of its report
+        ("experiments/throughput.py", "leave --rungs out", "not both"),
         ("envs/classic_control/pendulum/kernel.cuh", "struct", "struct Unused; struct"),
         ("experiments/vehicular_edge/cases.py", "SCENARIOS = 2", "SCENARIOS = 3"),
         ("experiments/classic_control/cartpole.yaml", "seed: 0", "seed: 1"),
@@ -101,6 +104,13 @@ def test_comments_of_a_kernel_are_told_from_its_texts(text, meant):
 def test_a_function_of_nothing_but_a_text_still_parses():
     bare = fingerprint.meaning(".py", 'def f():\n    """Words."""\n\nx = "kept"\n')
     assert "Words" not in bare and "kept" in bare
+
+
+def test_of_an_experiment_what_measure_names_counts():
+    text = "A, B = 1, 2\nC = 3\ndef one():\n    return A\ndef two():\n    return C\ndef measure():\n    return one()\n"
+    meant = fingerprint.meaning(".py", text + "EXPERIMENT = measure\n")
+    assert "'one'" in meant and "'B'" in meant and "'two'" not in meant and "'C'" not in meant
+    assert "'two'" in fingerprint.meaning(".py", text)
 
 
 def test_settings_are_those_that_every_group_depends_on(monkeypatch):

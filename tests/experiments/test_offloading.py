@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lockstep.envs.vehicular_edge import delays
-from lockstep.experiments import command, config, run
+from lockstep.experiments import config
 from lockstep.experiments.config import Settings
 from lockstep.experiments.vehicular_edge import offloading, offloading_episodes
 from lockstep.experiments.vehicular_edge.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
@@ -136,9 +136,3 @@ def test_longer_delays_are_counted_in_the_last_place(rows):
     part = rows[rows["level"] == "delay"]
     assert part["delay_s"].tolist() == [*range(21), math.inf]
     assert part["tasks"].iloc[-1] > 0
-
-
-def test_an_environment_without_offloading_says_so(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["run", "offloading", "cartpole"])
-    with pytest.raises(SystemExit, match="error: experiments/classic_control/cartpole.yaml has no section offloading"):
-        command.run(run.main)

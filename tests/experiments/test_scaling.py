@@ -133,9 +133,3 @@ def test_the_command_line_writes_rows_and_goes_on_where_it_was_killed(monkeypatc
     assert len(frame) == 6 * len(measured) and len(measured) == len(set(measured))
     assert described["config"]["asked"] == {"devices": ["cpu"]}
     assert "vehicle-steps/s" in capsys.readouterr().out
-
-
-def test_an_environment_without_the_section_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["run", "scaling", "cartpole"])
-    with pytest.raises(SystemExit, match="error: experiments/classic_control/cartpole.yaml has no section scaling"):
-        command.run(run.main)

@@ -322,8 +322,3 @@ def test_parts_that_do_not_sum_to_the_loop_are_told_and_recorded(run, monkeypatc
     run("cartpole", "--output", "rows.csv")
     assert results.read(tmp_path / "rows.csv")[1]["passed"] is (parts == 0.5)
     assert verdict in capsys.readouterr().out
-
-
-def test_an_environment_without_the_section_ends_in_one_sentence(run):
-    with pytest.raises(SystemExit, match="error: experiments/classic_control/pendulum.yaml has no section transfer"):
-        run("pendulum")

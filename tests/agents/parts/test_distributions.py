@@ -18,11 +18,7 @@ from tests.envs.batches import NAMES
 
 LARGEST = 2**24 - 1  # of the noise
 INTERVALS = Box(np.float32([-1.0, -0.3]), np.float32([3.0, 0.1]))
-MANY = {
-    "discrete": Discrete(3),
-    "multi": MultiDiscrete([2, 4, 3]),
-    "gaussian": INTERVALS,
-}
+MANY = {"discrete": Discrete(3), "multi": MultiDiscrete([2, 4, 3]), "gaussian": INTERVALS}
 
 
 def many(kind: str) -> distributions.Distribution:

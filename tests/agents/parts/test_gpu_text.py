@@ -104,6 +104,6 @@ NOTICED = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen(monkeypatch, fault):
     right, wrong, noticed = FAULTS[fault]
-    monkeypatch.setattr("tests.agents.test_gpu_text.devices", lambda order: ("cpu", gpu.Device(order, (right, wrong))))
+    monkeypatch.setitem(globals(), "devices", lambda order: ("cpu", gpu.Device(order, (right, wrong))))
     with pytest.raises((AssertionError, gpu.EmulationError)):
         NOTICED[noticed]("ascending")

@@ -254,11 +254,7 @@ def test_any_number_of_threads_gives_the_same(gradient):
 
 @pytest.mark.parametrize(
     ("environment", "changes"),
-    [
-        ("cartpole", {}),
-        ("cartpole", {"gradient": "autograd", "norm_obs": True, "norm_reward": True}),
-        ("pendulum", {}),
-    ],
+    [("cartpole", {}), ("cartpole", {"gradient": "autograd", "norm_obs": True, "norm_reward": True}), ("pendulum", {})],
 )
 def test_a_member_is_its_own_run(environment, changes):
     each = {"lr": (1e-3, 3e-3, 2e-3), "gamma": (0.99, 0.9, 0.95), "ent_coef": (0.0, 0.02, 0.01)}

@@ -63,13 +63,7 @@ def copy_of(networks: ActorCritic, learners: slice = slice(None)) -> ActorCritic
 def build(networks, distribution, batch, rows, rate=1e-3, ent_coef=0.01, **options) -> compiled.CompiledUpdate:
     L = networks.learners
     return compiled.CompiledUpdate(
-        networks,
-        distribution,
-        batch,
-        torch.full((L,), rate),
-        torch.full((L,), ent_coef),
-        rows=rows,
-        **options,
+        networks, distribution, batch, torch.full((L,), rate), torch.full((L,), ent_coef), rows=rows, **options
     )
 
 

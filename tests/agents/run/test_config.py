@@ -160,13 +160,7 @@ def test_every_field_is_an_option_and_reaches_the_configuration():
     words = [word for option, value in given.items() for word in (option, *value.split())]
     found = ppo.config_of("cartpole", "cleanrl", **parsed(*words, "--no-anneal-lr", "--norm-obs"))
     assert found == Config(
-        num_envs=8,
-        lr=1e-3,
-        hidden=(32, 16),
-        target_kl=0.02,
-        ratio="component",
-        anneal_lr=False,
-        norm_obs=True,
+        num_envs=8, lr=1e-3, hidden=(32, 16), target_kl=0.02, ratio="component", anneal_lr=False, norm_obs=True
     )
     parser = argparse.ArgumentParser()
     config.add_options(parser, Config)

@@ -87,12 +87,9 @@ def test_each_process_has_its_part_of_the_environments(two_processes, one_thread
     run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     for _ in range(3):
         run.iterate()
-    halves = [
-        state["experience"]["environment"]
-        for state in checkpoint.load(two_processes / "kernels/checkpoint.pt")["states"]
-    ]
-    whole = run.state()["experience"]["environment"]["state"]
-    assert torch.equal(torch.cat([half["state"] for half in halves]), whole)
+    states = checkpoint.load(two_processes / "kernels/checkpoint.pt")["states"]
+    halves = [state["environment"]["state"] for state in states]
+    assert torch.equal(torch.cat(halves), run.state()["environment"]["state"])
 
 
 def test_the_log_has_the_episodes_of_all_processes(two_processes, one_thread):

@@ -13,17 +13,18 @@ from torchrl.envs import RewardSum, StepCounter, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 
 from lockstep.envs.adapters import torchrl
-from tests.envs.batches import NAMES
+from tests.contract.test_gymnasium import TEAMS
+from tests.envs.batches import EACH_KIND
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 @pytest.mark.parametrize("num_envs", [1, 7])
 def test_torchrls_own_checker_accepts_it(name, num_envs):
     env = torchrl.make(name, num_envs, max_episode_steps=2)  # the checker takes three steps: one reset among them
     check_env_specs(env, break_when_any_done="both", seed=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_rollout_is_the_bare_batch_in_same_step_mode(name):
     """TorchRL resets by a mask between two steps, the batch in the step itself: the same episodes, by the same seed."""
     env = torchrl.make(name, 16, max_episode_steps=20)
@@ -149,19 +150,6 @@ def test_specs_are_those_of_the_port():
     assert all(env.full_done_spec[key].shape == (5, 1) for key in ("done", "terminated", "truncated"))
 
 
-@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
-def test_another_autoreset_mode_is_refused(mode):
-    with pytest.raises(ValueError, match=f"autoreset_mode='{mode}' must be 'Disabled'"):
-        torchrl.TorchRLEnv(envs.make("cartpole", 2, autoreset_mode=mode))
-
-
-def test_a_batch_stays_on_its_device():
-    env = torchrl.make("cartpole", 2)
-    assert env.to("cpu") is env
-    with pytest.raises(ValueError, match="made on cpu, asked for cuda:1"):
-        env.to("cuda:1")
-
-
 @pytest.mark.gpu
 def test_step_and_reset_never_wait_for_the_device():
     env = torchrl.make("cartpole", 1024, device="cuda")
@@ -190,7 +178,18 @@ def test_gpu_and_cpu_give_the_same_rollout():
     assert (rollouts[0] == rollouts[1]).all()
 
 
-@pytest.mark.parametrize("name", [name for name in envs.names() if envs.port(name).agents])
-def test_several_agents_are_refused(name):
-    with pytest.raises(ValueError, match=r"has agents \(offloading, allocation\)"):
-        torchrl.make(name, 2)
+def test_what_it_cannot_wrap_is_refused_and_a_batch_stays_on_its_device():
+    env = torchrl.make("cartpole", 2)
+    assert env.to("cpu") is env
+    table = [
+        (lambda: env.to("cuda:1"), "made on cpu, asked for cuda:1"),
+        (lambda: torchrl.TorchRLEnv(envs.make("cartpole", 2)), "autoreset_mode='SameStep' must be 'Disabled'"),
+        (
+            lambda: torchrl.TorchRLEnv(envs.make("cartpole", 2, autoreset_mode="NextStep")),
+            "autoreset_mode='NextStep' must be 'Disabled'",
+        ),
+        *((lambda name=name: torchrl.make(name, 2), r"has agents \(offloading, allocation\)") for name in TEAMS),
+    ]
+    for call, message in table:
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -3,8 +3,6 @@
 import copy
 import dataclasses
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from pettingzoo.test.state_test import state_test
 from pettingzoo.utils import BaseParallelWrapper, parallel_to_aec
 
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
-from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params
 from tests.envs.vehicular_edge.worlds import small
 
 AGENTS = ("offloading", "allocation")
@@ -70,11 +68,6 @@ def test_observations_of_the_physical_preset_lie_in_their_space(env):
     assert env.state_space.contains(env.state())
 
 
-def test_default_sizes_are_the_published_ones(physical):
-    env = VehicularEdge(physical)
-    assert env.action_space("allocation").shape == (985,) and env.observation_space("offloading").shape == (1025,)
-
-
 def test_raw_and_integer_actions_do_the_same(scenario):
     raw, decoded = VehicularEdge(scenario), VehicularEdge(scenario)
     for one in (raw, decoded):
@@ -110,102 +103,99 @@ def test_numbers_beyond_an_agents_length_are_ignored(env):
 
 # ---- bad input
 
-
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize(("value", "said"), [(1.5, "1.5"), (-0.25, "-0.25"), (np.nan, "nan"), (np.inf, "inf")])
-def test_a_number_out_of_range_is_named_with_agent_index_value_and_range(env, agent, value, said):
-    actions = draws(env)
-    actions[agent][7] = value
-    with pytest.raises(ValueError, match=rf"'{agent}': index \(7,\) is {said}, must lie in \[0, 1\]"):
-        env.step(actions)
-    assert env.t == 0
+WANTED = r"give 'offloading' and 'allocation' a vector of \d+ numbers each"
+NO_NUMBERS = [
+    ("a", "holds <U1, must hold real numbers"),
+    ([None] * 3, "holds object, must hold real numbers"),
+    (np.zeros(3, complex), "holds complex128, must hold real numbers"),
+    ([[1.0], [2.0, 3.0]], "inhomogeneous"),
+]
 
 
-def test_a_signed_environment_names_its_own_range(env):
-    signed = VehicularEdge(env.scenarios, signed=True)
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+def test_an_action_that_is_none_is_named(env):
+    p, good, signed = env.params, draws(env), VehicularEdge(env.scenarios, signed=True)
     signed.reset()
-    with pytest.raises(ValueError, match=r"is -1.5, must lie in \[-1, 1\]"):
-        signed.step({agent: np.full(env.params.action_length, -1.5) for agent in AGENTS})
-
-
-def test_an_action_of_another_shape_or_a_missing_agent_is_named(env):
-    actions = draws(env)
-    with pytest.raises(ValueError, match=r"agent 'allocation' has shape \(3,\), not \(\d+,\)"):
-        env.step(actions | {"allocation": np.zeros(3)})
-    wanted = f"give 'offloading' and 'allocation' a vector of {env.params.action_length} numbers each"
-    with pytest.raises(ValueError, match=f"^no action of agent 'offloading': {wanted}$"):
-        env.step({"allocation": actions["allocation"]})
-    with pytest.raises(ValueError, match=f"^unknown agent 'allocator': {wanted}$"):
-        env.step(actions | {"allocator": actions["allocation"]})
-    with pytest.raises(ValueError, match="^unknown agent 'allocator', no action of agent 'allocation': give"):
-        env.step({"offloading": actions["offloading"], "allocator": actions["allocation"]})
+    target, share = np.zeros((p.clients, p.tasks), dtype=int), np.ones(p.share_length)
+    table = [
+        (lambda: signed.step(dict.fromkeys(AGENTS, np.full(p.action_length, -1.5))), r"is -1.5, must lie in \[-1, 1\]"),
+        (lambda: env.step(good | {"allocation": np.zeros(3)}), r"agent 'allocation' has shape \(3,\), not \(\d+,\)"),
+        (lambda: env.step({"allocation": share}), f"^no action of agent 'offloading': {WANTED}$"),
+        (lambda: env.step(good | {"allocator": share}), f"^unknown agent 'allocator': {WANTED}$"),
+        (
+            lambda: env.step({"offloading": share, "allocator": share}),
+            "^unknown agent 'allocator', no action of agent 'allocation': give",
+        ),
+        (lambda: env.step([1, 2]), "actions must be a dict of vectors by agent, not list"),
+        (
+            lambda: env.step_decoded(changed(target, (1, 2), p.options), share),
+            rf"target: index \(1, 2\) is {p.options}, must lie in \[0, {p.options - 1}\]",
+        ),
+        (lambda: env.step_decoded(target.astype(float), share), "target float64 .* must be integers"),
+        (lambda: env.step_decoded(target, share[:2]), r"share \(2,\) must be"),
+        (
+            lambda: env.step_decoded(target, changed(share, 4, -1.0)),
+            r"share: index \(4,\) is -1.0, must lie in \[0, inf",
+        ),
+    ]
+    for agent in AGENTS:
+        for value in (1.5, -0.25, np.nan, np.inf):
+            wrong, said = (
+                good | {agent: changed(good[agent], 7, value)},
+                rf"index \(7,\) is {value}, must lie in \[0, 1\]",
+            )
+            table.append((lambda wrong=wrong: env.step(wrong), f"'{agent}': {said}"))
+    for vector, said in NO_NUMBERS:
+        table.append((lambda vector=vector: env.step(good | {AGENTS[0]: vector}), f"of agent 'offloading'.*{said}"))
+    for call, said in table:
+        with pytest.raises(ValueError, match=said):
+            call()
     assert env.t == 0
 
 
-def test_integer_actions_are_checked(env):
-    p = env.params
-    target, share = np.zeros((p.clients, p.tasks), dtype=int), np.ones(p.share_length)
-    wrong = target.copy()
-    wrong[1, 2] = p.options
-    with pytest.raises(ValueError, match=rf"target: index \(1, 2\) is {p.options}, must lie in \[0, {p.options - 1}\]"):
-        env.step_decoded(wrong, share)
-    with pytest.raises(ValueError, match=r"target float64 .* must be integers"):
-        env.step_decoded(target.astype(float), share)
-    with pytest.raises(ValueError, match=r"share \(2,\) must be"):
-        env.step_decoded(target, share[:2])
-    share[4] = -1.0
-    with pytest.raises(ValueError, match=r"share: index \(4,\) is -1.0, must lie in \[0, inf\]"):
-        env.step_decoded(target, share)
-
-
-def test_a_step_needs_an_open_episode():
+def test_a_step_needs_an_open_episode_and_a_record_a_step():
     env = VehicularEdge(small())
     with pytest.raises(ResetNeeded, match=r"reset\(\)"):
         env.step({})
     env.reset()
+    with pytest.raises(RuntimeError, match=r"call step\(\) first"):
+        env.record  # noqa: B018
     while env.agents:
         env.step(draws(env))
+        assert env.record["reward"] == env.episode.outcome["reward"]
     with pytest.raises(ResetNeeded):
         env.step(draws(env))
 
 
-def test_there_is_no_record_before_the_first_slot(env):
-    with pytest.raises(RuntimeError, match=r"call step\(\) first"):
-        env.record  # noqa: B018
-    env.step(draws(env))
-    assert env.record["reward"] == env.episode.outcome["reward"]
-
-
 def test_a_state_of_other_fields_shapes_or_slots_is_named(env):
     state = get_state(env)
-    with pytest.raises(ValueError, match=r"t=7 must be an integer from 0 to 6"):
-        set_state(env, state, 7)
-    with pytest.raises(ValueError, match=r"'lc' has shape \(1,\), not \(6,\)"):
-        set_state(env, state | {"lc": np.zeros(1)}, 0)
-    with pytest.raises(ValueError, match="state must have the fields lc, "):
-        set_state(env, {"lc": state["lc"]}, 0)
-    with pytest.raises(ValueError, match=r"'vc': index \(1,\) is nan, must lie in \[0, inf\]"):
-        set_state(env, state | {"lc": state["lc"] + 1.0, "vc": np.array([0.0, np.nan, 0.0])}, 0)
+    table = [
+        (state, 7, r"t=7 must be an integer from 0 to 6"),
+        (state | {"lc": np.zeros(1)}, 0, r"'lc' has shape \(1,\), not \(6,\)"),
+        ({"lc": state["lc"]}, 0, "state must have the fields lc, "),
+        (
+            state | {"lc": state["lc"] + 1.0, "vc": np.array([0.0, np.nan, 0.0])},
+            0,
+            r"'vc': index \(1,\) is nan, must lie in \[0, inf\]",
+        ),
+    ]
+    for given, t, said in table:
+        with pytest.raises(ValueError, match=said):
+            set_state(env, given, t)
     assert all((get_state(env)[name] == state[name]).all() for name in state)  # nothing was put in
-
-
-def test_a_scenario_of_other_sizes_than_its_pool_is_named():
-    with pytest.raises(ValueError, match="scenario 1: slots is 5, Params has 6"):
-        VehicularEdge([small(), small(slots=5)])
-
-
-def test_make_names_presets_and_parameters():
-    with pytest.raises(ValueError, match="preset='orignal' must be one of None, 'physical', 'original'"):
-        make("orignal")
-    with pytest.raises(ValueError, match="no parameter or option 'edgs'; did you mean 'edges'"):
-        make(edgs=3)
-    with pytest.raises(ValueError, match="no parameter or option 'scenarios'; did you mean 'scenario'"):
-        make(scenarios=8)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"preset": "orignal"}, "preset='orignal' must be one of None, 'physical', 'original'"),
+        ({"edgs": 3}, "no parameter or option 'edgs'; did you mean 'edges'"),
+        ({"scenarios": 8}, "no parameter or option 'scenarios'; did you mean 'scenario'"),
         ({"traffic": "motorway"}, "traffic='motorway' must be one of 'arterial', 'city', 'dense', 'sparse'"),
         ({"index": -1}, "index=-1 must be an integer from 0 to 4294967295"),
         ({"seed": "a"}, "seed='a' must be an integer from 0 to 18446744073709551615"),
@@ -215,7 +205,7 @@ def test_make_names_presets_and_parameters():
         ({"scenario": 5}, "scenario=5 must be a Scenario, a path of a scenario file, or a list of them"),
     ],
 )
-def test_make_names_values_that_are_not_allowed(options, said):
+def test_make_names_what_is_not_allowed(options, said):
     with pytest.raises(ValueError, match=said):
         make(**{"vehicles": 12, "slots": 6, "edges": 3, "components": 2} | options)
 
@@ -229,28 +219,12 @@ def test_a_seed_that_is_none_leaves_the_episode_as_it_was(env):
     env.reset(seed=np.int64(3))
 
 
-@pytest.mark.parametrize(
-    ("vector", "said"),
-    [
-        ("a", "holds <U1, must hold real numbers"),
-        ([None] * 3, "holds object, must hold real numbers"),
-        (np.zeros(3, complex), "holds complex128, must hold real numbers"),
-        ([[1.0], [2.0, 3.0]], "inhomogeneous"),
-    ],
-)
-def test_an_action_of_no_numbers_is_named(env, vector, said):
-    with pytest.raises(ValueError, match=rf"action of agent 'offloading'.*{said}"):
-        env.step(draws(env) | {"offloading": vector})
-    with pytest.raises(ValueError, match="actions must be a dict of vectors by agent, not list"):
-        env.step([vector] * 2)
-
-
-def test_a_scenario_with_a_number_without_meaning_is_not_played():
-    scenario = small()
-    place = scenario.xy_client.copy()
-    place[2, 1, 0] = np.nan
+def test_a_scenario_that_does_not_fit_its_pool_or_has_no_number_is_not_played():
+    with pytest.raises(ValueError, match="scenario 1: slots is 5, Params has 6"):
+        VehicularEdge([small(), small(slots=5)])
+    wrong = dataclasses.replace(small(), xy_client=changed(small().xy_client, (2, 1, 0), np.nan))
     with pytest.raises(ValueError, match=r"scenario 1: xy_client\[2, 1, 0\] is nan, must be finite"):
-        VehicularEdge([scenario, dataclasses.replace(scenario, xy_client=place)])
+        VehicularEdge([small(), wrong])
 
 
 # ---- what other software does with an environment
@@ -298,12 +272,10 @@ def test_files_are_played_and_presets_set_switches(tmp_path):
     env = make(scenario=str(tmp_path / "one"))
     assert env.params == scenario.params
     assert make(scenario=[tmp_path / "one", scenario], penalty_weight=2.0).params.penalty_weight == 2.0
+    sizes = {"slots": 4, "vehicles": 8, "clients": 5, "servers": 3, "edges": 2, "components": 2}
+    drawn = make(traffic="dense", edge_wire_mbps=50.0, indexed=True, **sizes)
+    assert drawn.params == Params(edge_wire_mbps=50.0, **sizes) and drawn.indexed
     as_published = make("original", scenario=scenario, silent_ties=False).params
     assert as_published == dataclasses.replace(
         scenario.params, **dict.fromkeys(SWITCHES, True) | {"silent_ties": False}
     )
-
-
-def test_envs_does_not_need_pettingzoo():
-    blocked = "import sys; sys.modules['pettingzoo'] = None; from lockstep.envs.vehicular_edge import scenario"
-    subprocess.run([sys.executable, "-c", blocked], check=True, timeout=60)

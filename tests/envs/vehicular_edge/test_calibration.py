@@ -101,18 +101,6 @@ def test_nothing_is_calibrated_where_nothing_is_divided_by_it(published):
         np.testing.assert_array_equal(value, np.ones_like(value))
 
 
-def test_a_calibration_on_nothing_is_refused(small):
-    with pytest.raises(ValueError, match="episodes=0 must be an integer from 1"):
-        calibration.calibrate(small, "dense", episodes=0)
-    with pytest.raises(ValueError, match=r"traffic=\[\] must hold at least one scenario"):
-        calibration.calibrate(small, [])
-
-
-def test_a_calibration_must_be_positive():
-    with pytest.raises(ValueError, match="calibration drift is .* must be finite and positive"):
-        Calibration(drift=np.array([1.0, 1.0, 0.0, 1.0, 1.0]))
-
-
 # ---- warm-up
 
 

@@ -30,12 +30,6 @@ def bit_by_bit(arrivals, capacities, *, virtual):
     return departures, [row + [None] * (new - len(row)) for row, new in zip(left, arrivals, strict=True)], backlogs
 
 
-def test_four_bits_into_a_real_queue_that_serves_five_wait_one_slot_and_into_a_virtual_one_none():
-    arrivals = np.array([4.0, 0, 0])
-    assert delays.leaving(arrivals, np.array([0.0, 4, 0]))[0] == 1
-    assert delays.leaving(arrivals, np.array([4.0, 0, 0]))[0] == 0
-
-
 @given(EDGES, st.booleans())
 def test_the_last_bit_of_a_slot_leaves_when_a_queue_of_single_bits_lets_it_go(rows, virtual):
     arrivals, capacities = (list(column) for column in zip(*rows, strict=True))
@@ -130,10 +124,7 @@ def test_a_task_takes_the_slots_of_every_stage_of_its_route_and_the_time_on_the_
     assert (found.outcome != delays.NO_TASK).sum() == 1
 
 
-@pytest.mark.parametrize(
-    ("deadline_s", "outcome"),
-    [(2.0, "on_time"), (1.9, "late")],
-)
+@pytest.mark.parametrize(("deadline_s", "outcome"), [(2.0, "on_time"), (1.9, "late")])
 def test_a_served_task_is_late_beyond_its_deadline(deadline_s, outcome):
     moved, where = empty_flows(), empty_places(deadline_s)
     send(moved, where, 0)

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from lockstep import envs
+from tests.contract.batches import equal
 from tests.emulator import gpu
+from tests.envs.test_gpu_text import ORDERS
 
 OPTIONS = {
     "vehicles": 20,
@@ -74,20 +76,14 @@ def every_kernel(env) -> dict[str, torch.Tensor]:
     return buffers(env)
 
 
-def same(one: dict, other: dict):
-    assert one.keys() == other.keys()
-    for name in one:
-        assert torch.equal(one[name], other[name]), name
-
-
-@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("preset", "gains"), [("physical", "stored"), ("physical", "drawn"), ("original", "stored")])
 def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     alone, block = pair(order=order, preset=preset, gains=gains)
-    same(played(alone), played(block))
+    assert equal(played(alone), played(block))
     alone.rollout(10)
     block.rollout(10)
-    same(buffers(alone), buffers(block))
+    assert equal(buffers(alone), buffers(block))
 
 
 @pytest.mark.parametrize(
@@ -100,14 +96,14 @@ def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     ],
 )
 def test_any_number_of_lanes_gives_the_same_bits_in_every_kernel(lanes, order, options):
-    same(*map(every_kernel, pair(lanes, order, **options)))
+    assert equal(*map(every_kernel, pair(lanes, order, **options)))
 
 
-@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("lanes", "num_envs", "chunk"), GROUPS)
 def test_groups_of_a_block_that_launches_leave_in_part_give_the_same_bits(lanes, num_envs, chunk, order):
     alone, together = pair(lanes, order, num_envs=num_envs, chunk=chunk)
-    same(every_kernel(alone), every_kernel(together))
+    assert equal(every_kernel(alone), every_kernel(together))
 
 
 @pytest.mark.parametrize("lanes", [8, 16, 32])
@@ -136,7 +132,7 @@ def test_a_block_of_groups_has_128_threads_and_the_memory_of_all(lanes, monkeypa
 @pytest.mark.parametrize("gains", ["stored", "drawn"])
 @pytest.mark.parametrize("order", gpu.ORDERS)
 def test_every_form_gives_the_bits_of_the_cpus_form(order, gains, mode, dtype):
-    same(*map(every_kernel, pair(order=order, gains=gains, autoreset_mode=mode, dtype=dtype)))
+    assert equal(*map(every_kernel, pair(order=order, gains=gains, autoreset_mode=mode, dtype=dtype)))
 
 
 @pytest.mark.slow
@@ -145,11 +141,11 @@ def test_every_form_gives_the_bits_of_the_cpus_form(order, gains, mode, dtype):
 @pytest.mark.parametrize(("lanes", "num_envs", "chunk"), GROUPS)
 def test_every_form_of_groups_gives_the_bits_of_the_cpus_form(lanes, num_envs, chunk, mode, dtype):
     both = pair(lanes, "shuffled", num_envs=num_envs, chunk=chunk, autoreset_mode=mode, dtype=dtype)
-    same(*map(every_kernel, both))
+    assert equal(*map(every_kernel, both))
 
 
 def test_chunks_on_a_gpu_change_no_bit():
-    same(*(played(env) for env in pair(order="descending", chunk=1)))
+    assert equal(*(played(env) for env in pair(order="descending", chunk=1)))
 
 
 # ---- faults that must show: what is replaced in the unit, and by what
@@ -198,17 +194,22 @@ def shows(fault: tuple[str, str], forms) -> bool:
                 found = every_kernel(faulty)
             except gpu.EmulationError:
                 return True
-            if any(not torch.equal(expected[name], found[name]) for name in expected):
+            if not equal(expected, found):
                 return True
     return False
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+def first_at_once(faults: dict) -> list:
+    """The first of some faults is always put in, the others where every test is run."""
+    return [pytest.param(fault, marks=[pytest.mark.slow] * (k > 0)) for k, fault in enumerate(faults)]
+
+
+@pytest.mark.parametrize("fault", first_at_once(FAULTS))
 def test_a_fault_shows_in_some_order(fault):
     assert shows(FAULTS[fault], [{}])
 
 
-@pytest.mark.parametrize("fault", OF_GROUPS)
+@pytest.mark.parametrize("fault", first_at_once(OF_GROUPS))
 def test_a_fault_of_groups_shows_in_some_order(fault):
     forms = [{"block": lanes, "num_envs": num_envs, "chunk": chunk} for lanes, num_envs, chunk in FILLED]
     assert shows(OF_GROUPS[fault], forms)

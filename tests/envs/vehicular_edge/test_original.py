@@ -8,28 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.envs.noise import philox
-from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, make, set_state
+from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state, set_state
 from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, state_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
-from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, small, world
+from tests.envs.vehicular_edge.worlds import (
+    BLOCKS,
+    CLIENTS,
+    EDGES,
+    FAR,
+    ORIGINAL,
+    PLACES,
+    TASKS,
+    aim,
+    shares,
+    small,
+    world,
+)
 
-# Clients 0 and 1 reach edge 0 alone, client 2 nothing; server 1 is in range of client 0 alone.
-CLIENTS = [(0.0, 0.0), (100.0, 0.0), (5000.0, 0.0)]
-EDGES = [(40.0, 0.0), (400.0, 0.0)]
-PLACES = {"clients": CLIENTS, "servers": [FAR, (0.0, 50.0)], "edges": EDGES, "cloud": (40.0, 250.0)}
-TASKS = [  # MB, cycles/bit, tasks/s, mean MB
-    [(1.0, 200.0, 0.5, 1.5), (2.0, 400.0, 0.8, 1.0), (1.0, 100.0, 0.6, 2.0), (0.5, 300.0, 0.9, 1.0)],
-    [(2.0, 200.0, 0.7, 1.0), (1.0, 500.0, 0.5, 1.0), (3.0, 100.0, 0.5, 1.0)],
-    [(1.0, 200.0, 1.0, 1.0), (2.0, 200.0, 1.0, 1.0)],
-]
 AIMS = [["local", "server0", "edge0", "edge1"], ["edge0", "cloud", "server0"], ["edge0", "local"]]
-BLOCKS = {
-    "client": [5, 3, 2],
-    "server": [3, 2, 0],
-    "edge": [2, 1, 1],
-    "cloud": [1, 1, 2],
-    "power": (0.25, 0.75),
-}
 NOISE = 1e-12
 V2V = 20 * math.log2(1 + 50.0**-3 * 0.25 / NOISE)  # Mbit/s of client 0 at server 1
 SECOND = math.log2(1 + 60.0**-3 * 0.75 / NOISE)  # of client 1 at edge 0, on 1 MHz; client 0 is nearer, so decoded first
@@ -457,11 +453,3 @@ def test_random_actions_in_the_original_are_rejected_as_often_as_binomial_number
     assert found["reward"] == pytest.approx(
         0.5 * found["success"] - 0.35 * math.log(found["cost"]) - 0.15 * math.log(found["drift"]), abs=0.05
     )
-
-
-def test_make_takes_a_preset_and_single_parameters():
-    small_sizes = {"slots": 4, "vehicles": 8, "clients": 5, "servers": 3, "edges": 2, "components": 2}
-    env = make(traffic="dense", edge_wire_mbps=50.0, **small_sizes)
-    assert env.params == Params(edge_wire_mbps=50.0, **small_sizes)
-    other = make(scenario=env.scenarios[0], silent_overflow=True, indexed=True)
-    assert other.indexed and other.params.silent_overflow and other.params.slots == 4

@@ -72,11 +72,11 @@ def step_both(originals, port, raw) -> list[dict]:
     """One slot of both under actions [B, 2, A]; the originals' records, with what they saw and whether they ended."""
     seen = []
     for original, action in zip(originals, raw, strict=True):
-        shown, _, _, ended, _ = original.step(dict(zip(original.possible_agents, action, strict=True)))
+        shown, _, _, ended, told = original.step(dict(zip(original.possible_agents, action, strict=True)))
         seen.append(original.record | {"observation": shown["allocation"], "truncated": ended["allocation"]})
     port_shown, _, terminated, truncated, info = port.step(torch.from_numpy(np.ascontiguousarray(raw)))
     port.shown = {"observation": port_shown[:, 1].numpy(), "truncated": truncated[:, 0].numpy(), **info}
-    assert not terminated.any()
+    assert not terminated.any() and told["allocation"].keys() <= info.keys()
     return seen
 
 
@@ -188,7 +188,7 @@ def test_a_slot_from_any_state_is_the_originals_at_the_default_size(preset, dtyp
         assert_same(originals, port, seen, largest, dtype, params.vehicle_low_ghz)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_any_mixture_of_switches_is_the_originals(seed):
     rng = np.random.default_rng([seed, 26])
     switches = {name: bool(on) for name, on in zip(SWITCHES, rng.random(len(SWITCHES)) < 0.5, strict=True)}
@@ -211,44 +211,6 @@ def test_the_integer_form_is_what_the_raw_action_decodes_to():
         raw_port.step(torch.from_numpy(action)[None])
         integer_port.step({"target": target, "share": share})
         assert torch.equal(raw_port.state()["state"], integer_port.state()["state"])
-
-
-@pytest.mark.parametrize("preset", ["original", "physical"])
-def test_random_returns_are_distributed_as_the_originals(preset):
-    """80 episodes of the original on NumPy's numbers, 4,000 of the port on Philox; 99.9 % of the mean difference."""
-    params = Params(**PRESETS[preset] | SMALL)
-    scenario = draw(params, "city")
-    original = envs.make_original("vehicular_edge", scenario=scenario, indexed=True)
-    rng, theirs = np.random.default_rng(7), []
-    for _ in range(80):
-        original.reset(seed=0)
-        theirs.append(0.0)
-        while original.agents:
-            raw = rng.random((2, params.action_length), dtype=np.float32)
-            rewards = original.step(dict(zip(original.possible_agents, raw, strict=True)))[1]
-            theirs[-1] += rewards["offloading"]
-    port = envs.make("vehicular_edge", 4000, scenarios=scenario, seed=8)
-    port.reset()
-    port.rollout(params.slots - 1)
-    ours = port.step(port.random_actions()[0])[-1]["episode_return"].double().numpy()
-    deviation = np.sqrt(np.var(ours) / len(ours) + np.var(theirs, ddof=1) / len(theirs))
-    assert abs(np.mean(ours) - np.mean(theirs)) <= 3.29 * deviation
-    assert np.std(ours) == pytest.approx(np.std(theirs), rel=0.35)
-
-
-@pytest.mark.parametrize("preset", ["original", "physical"])
-def test_one_environment_equals_its_row_of_4096(preset):
-    options = {**SMALL, "preset": preset, "traffic": "sparse", "scenarios": 5}
-    many = envs.make("vehicular_edge", 4096, **options)
-    many.reset(seed=2)
-    many.rollout(SMALL["slots"] + 3)
-    for index in (0, 1000, 4095):
-        alone = envs.make("vehicular_edge", 1, first_index=index, **options)
-        alone.reset(seed=2)
-        for _ in range(SMALL["slots"] + 3):
-            alone.step(alone.random_actions()[0])
-        for name in ("state", "scenario", "elapsed", "episode", "running_return"):
-            assert torch.equal(alone.state()[name][0], many.state()[name][index]), (name, index)
 
 
 @pytest.mark.gpu

@@ -30,11 +30,7 @@ def test_counting_cycles_changes_no_bit_and_the_stages_make_the_step(preset, dev
     assert same(plain.state(), counting.state())
 
 
-def test_cycles_need_a_build_that_counts_them():
-    with pytest.raises(ValueError, match="cycles\\(\\) needs profile=True"):
-        envs.make("vehicular_edge", 1, **OPTIONS).cycles()
-
-
+@pytest.mark.slow
 def test_the_counting_build_compiles_for_the_gpu():
     port, folder = envs.port("vehicular_edge"), envs.folder("vehicular_edge")
     world = port.world(port, "original", {}, scenarios=1, profile=True)

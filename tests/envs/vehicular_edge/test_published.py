@@ -74,18 +74,23 @@ def test_servers_are_exactly_the_vehicles_below_22_ghz(published):
     assert (len(published.client_cpu), len(published.server_cpu)) == (44, 26)
 
 
-def test_vehicles_are_the_script_s(script, published):
+def test_vehicles_edges_fading_and_warm_up_are_the_script_s(script, published):
+    """Fading follows the arrivals and the solver's normals, and the warm-up continues the stream."""
     server = np.array(script.server)
-    np.testing.assert_array_equal(published.client_cpu, np.array(script.cpu)[~server])
-    np.testing.assert_array_equal(published.client_power, np.array(script.power)[~server])
-    np.testing.assert_array_equal(published.server_cpu, np.array(script.cpu)[server])
-
-
-def test_edges_are_the_script_s(script, published):
-    np.testing.assert_array_equal(published.edge_xy, np.array(script.edges)[:, :2])
-    np.testing.assert_array_equal(published.edge_cpu, np.array(script.edges)[:, 2])
-    np.testing.assert_array_equal(published.edge_range, np.full(9, 100.0))
-    np.testing.assert_array_equal(published.cloud_xy, [35, 35])
+    stream = drawing.published_stream(published.params, SEED)
+    for found, expected in (
+        (published.client_cpu, np.array(script.cpu)[~server]),
+        (published.client_power, np.array(script.power)[~server]),
+        (published.server_cpu, np.array(script.cpu)[server]),
+        (published.edge_xy, np.array(script.edges)[:, :2]),
+        (published.edge_cpu, np.array(script.edges)[:, 2]),
+        (published.edge_range, np.full(9, 100.0)),
+        (published.cloud_xy, [35, 35]),
+        (published.fading_v2v, script.fading_v2v),
+        (published.fading_v2i, script.fading_v2i),
+        (stream.random_sample(985), script.warm_up),
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_tasks_are_the_script_s(script, published):
@@ -103,16 +108,6 @@ def test_tasks_are_the_script_s(script, published):
             assert published.task_mean[t, i, j] == pytest.approx(np.mean(sizes), rel=1e-12)
         assert (published.task_size[t, i, len(tasks) :] == 0).all()
     assert published.mean_density == pytest.approx(np.mean([density for *_, density in script.types]), rel=1e-14)
-
-
-def test_fading_follows_the_arrivals_and_the_solver_s_normals(script, published):
-    np.testing.assert_array_equal(published.fading_v2v, script.fading_v2v)
-    np.testing.assert_array_equal(published.fading_v2i, script.fading_v2i)
-
-
-def test_the_warm_up_continues_the_stream(script, published):
-    stream = drawing.published_stream(published.params, SEED)
-    np.testing.assert_array_equal(stream.random_sample(985), script.warm_up)
 
 
 def test_deadlines_lie_in_their_range(published):

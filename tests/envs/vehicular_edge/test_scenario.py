@@ -11,7 +11,17 @@ from threadpoolctl import threadpool_limits
 
 from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.params import Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, draw_each, draw_pool, drawing, links
+from lockstep.envs.vehicular_edge.scenario import (
+    Calibration,
+    Scenario,
+    calibration,
+    draw,
+    draw_each,
+    draw_pool,
+    drawing,
+    links,
+)
+from tests.envs import draws
 
 ARRAYS = [name for name, kind in Scenario.__annotations__.items() if kind is np.ndarray]
 
@@ -24,38 +34,15 @@ def drawn(traffic="city", index=0, seed=264, **params) -> Scenario:
 # ---- distributions
 
 
-@pytest.fixture(scope="module")
-def amplitudes():
-    """Fading amplitudes of eight scenarios, [8, T, Nc, Ns]."""
+def test_gains_are_exponential_about_the_loss_of_the_distance_and_independent():
+    """Of eight scenarios, [8, T, Nc, Ns]: amplitudes are Rayleigh's, so their squares exponential with mean 2."""
     params = Params()
-    return np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
-
-
-def test_fading_has_mean_square_two_and_median_two_ln_two(amplitudes):
-    square = amplitudes**2  # exponential with mean 2: standard error 2/sqrt(457,600) = 0.003
-    assert square.mean() == pytest.approx(2.0, abs=0.012)
-    assert np.median(square) == pytest.approx(2 * math.log(2), abs=0.012)
-
-
-@pytest.mark.parametrize("distance_m", [50.0, 100.0])
-def test_the_signal_exceeds_a_threshold_as_an_exponential_tail(amplitudes, distance_m):
-    noise, power = 1e-12, 0.5
-    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * power / noise
-    for threshold in (1e5, 1e6):
-        expected = math.exp(-threshold * noise * distance_m**3 / (2 * power))
-        assert (snr > threshold).mean() == pytest.approx(expected, abs=0.003)
-
-
-def test_the_nearer_of_two_is_stronger_in_eight_of_nine_cases(amplitudes):
-    near, far = amplitudes[:, :, :22], amplitudes[:, :, 22:]
-    stronger = links.gains(np.full(near.shape, 50.0), near, 3.0) > links.gains(np.full(far.shape, 100.0), far, 3.0)
-    assert stronger.mean() == pytest.approx(8 / 9, abs=0.003)
-
-
-@pytest.mark.parametrize(("distance_m", "mbps"), [(50.0, 441.977), (100.0, 381.977)])
-def test_ergodic_rate_is_the_exponential_integral_s(amplitudes, distance_m, mbps):
-    snr = links.gains(np.full(amplitudes.shape, distance_m), amplitudes, 3.0) * 0.5 / 1e-12
-    assert 20 * np.log2(1 + snr).mean() == pytest.approx(mbps, abs=0.25)
+    amplitudes = np.stack([one.fading_v2v for one in draw_each(params, calibration=Calibration.ones(params))])
+    distance_m = np.broadcast_to(np.where(np.arange(params.servers) % 2, 50.0, 100.0), amplitudes.shape)
+    uniform = 1 - np.exp(-links.gains(distance_m, amplitudes, 3.0) * distance_m**3 / 2)
+    draws.assert_uniform(uniform, 0, 1)
+    draws.assert_uncorrelated(uniform.reshape(8 * params.slots, params.clients, params.servers)[..., :3])
+    draws.assert_uncorrelated(uniform.reshape(8, -1, 1))
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.75, 3.0, 500.0])  # the last is the most that Params allows
@@ -80,25 +67,18 @@ def test_sizes_are_uniform_within_a_type():
     scenario = drawn(types=1)
     word = np.sort(philox((0, 0, 0, 0), 264)[:2])
     low, high = 0.01 + 4.99 * (word + 0.5) / 2**32
-    sizes = np.sort(scenario.task_size[scenario.task_size > 0])
-    n = len(sizes)
-    expected = (sizes - low) / (high - low)
-    distance = max((np.arange(1, n + 1) / n - expected).max(), (expected - np.arange(n) / n).max())
-    assert distance < 1.63 / math.sqrt(n)  # Kolmogorov and Smirnov at 1 %
+    draws.assert_uniform(scenario.task_size[scenario.task_size > 0], low, high)
     exists = scenario.task_size > 0
     np.testing.assert_allclose(scenario.task_mean[exists], (low + high) / 2, rtol=1e-15)
 
 
-def test_servers_are_a_random_subset():
+def test_servers_are_a_random_subset_and_the_slowest_vehicles_with_q5():
     """Each vehicle serves with probability 26/70, whatever its CPU."""
     cpu = np.concatenate([drawn(index=k).server_cpu for k in range(20)])
     assert cpu.mean() == pytest.approx(30.0, abs=5 * 11.5 / math.sqrt(len(cpu)))
     assert cpu.max() > 45
-
-
-def test_slowest_vehicles_serve_with_q5():
-    scenario = drawn(slow_cpu_serves=True)
-    assert scenario.server_cpu.max() < scenario.client_cpu.min()
+    slowest = drawn(slow_cpu_serves=True)
+    assert slowest.server_cpu.max() < slowest.client_cpu.min()
 
 
 # ---- what a number depends on
@@ -134,32 +114,30 @@ def test_a_scenario_is_the_same_alone_and_in_a_pool(small):
         np.testing.assert_array_equal(getattr(pool[2], name), getattr(alone, name))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"index": -1}, "index=-1 must be an integer from 0 to 4294967295"),
-        ({"index": 2**32}, "index=4294967296 must be an integer from 0 to 4294967295"),
-        ({"seed": 1.5}, "seed=1.5 must be an integer from 0 to 18446744073709551615"),
-        ({"traffic": "motorway"}, "traffic='motorway' must be one of 'arterial'"),
-    ],
-)
-def test_a_scenario_of_no_number_is_refused(options, said):
-    with pytest.raises(ValueError, match=said):
-        drawn(**options)
-
-
-@pytest.mark.parametrize("count", [0, -2, 2.5, "3"])
-def test_a_pool_of_no_scenarios_is_refused(small, count):
-    with pytest.raises(ValueError, match=f"count={count!r} must be an integer from 1"):
-        draw_pool(small, "dense", count, calibration=Calibration.ones(small))
-
-
-def test_a_calibration_of_other_components_is_refused(small):
-    with pytest.raises(ValueError, match=r"calibration score_v2v has shape \(10,\), must have \(5,\)"):
-        draw(small, "dense", calibration=Calibration())
-
-
-def test_more_links_than_fit_are_refused_before_they_are_drawn():
+def test_what_cannot_be_drawn_is_refused(small):
+    ones = Calibration.ones(small)
+    table = [
+        (lambda: drawn(index=-1), "index=-1 must be an integer from 0 to 4294967295"),
+        (lambda: drawn(index=2**32), "index=4294967296 must be an integer from 0 to 4294967295"),
+        (lambda: drawn(seed=1.5), "seed=1.5 must be an integer from 0 to 18446744073709551615"),
+        (lambda: drawn(traffic="motorway"), "traffic='motorway' must be one of 'arterial'"),
+        (
+            lambda: draw(small, "dense", calibration=Calibration()),
+            r"calibration score_v2v has shape \(10,\), must have \(5,",
+        ),
+        (
+            lambda: Calibration(drift=np.array([1.0, 1.0, 0.0, 1.0, 1.0])),
+            "calibration drift is .* must be finite and pos",
+        ),
+        (lambda: calibration.calibrate(small, "dense", episodes=0), "episodes=0 must be an integer from 1"),
+        (lambda: calibration.calibrate(small, []), r"traffic=\[\] must hold at least one scenario"),
+    ]
+    for count in (0, -2, 2.5, "3"):
+        said = f"count={count!r} must be an integer from 1"
+        table.append((lambda count=count: draw_pool(small, "dense", count, calibration=ones), said))
+    for call, said in table:
+        with pytest.raises(ValueError, match=said):
+            call()
     with pytest.raises(MemoryError, match=r"links of all slots=\d+ needs .* about .* would fit"):
         drawn("dense", vehicles=30_000, slots=100, types=1)
 

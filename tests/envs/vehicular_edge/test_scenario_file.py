@@ -46,10 +46,12 @@ def test_a_scenario_returns_bit_for_bit(tmp_path, physical):
         assert_equal(scenario, load(tmp_path / "deep" / path))
 
 
-def test_a_name_with_a_dot_is_a_name(tmp_path, drawn):
-    drawn.save(tmp_path / "v1.2")
-    assert (tmp_path / "v1.2.npz").exists()
-    assert_equal(drawn, load(tmp_path / "v1.2"))
+@pytest.mark.parametrize("given", ["one", "one.npz", "one.json", "v1.2"])  # a name with a dot is a name
+def test_a_path_may_have_its_suffix(tmp_path, drawn, given):
+    drawn.save(tmp_path / given)
+    stem = given.removesuffix(".npz").removesuffix(".json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.json", f"{stem}.npz"]
+    assert_equal(drawn, load(tmp_path / stem))
 
 
 def test_running_scales_return_bit_for_bit(tmp_path):
@@ -82,109 +84,10 @@ def test_the_json_names_the_preset(tmp_path, preset):
         assert json.loads((tmp_path / "one.json").read_text())["preset"] == expected
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".json"])
-def test_a_path_may_have_its_suffix(tmp_path, drawn, suffix):
-    drawn.save(tmp_path / f"one{suffix}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "one.npz"]
-    assert_equal(drawn, load(tmp_path / "one"))
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path, drawn):
-    with pytest.raises(FileNotFoundError, match=r"one\.json"):
-        load(tmp_path / "one")
-    drawn.save(tmp_path / "one")
-    (tmp_path / "one.npz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"one\.npz"):
-        load(tmp_path / "one")
-
-
-def test_a_changed_array_file_is_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    content = bytearray((tmp_path / "one.npz").read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "one.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"one\.npz: its SHA-256 is .* one\.json states"):
-        load(tmp_path / "one")
-
-
-def test_a_changed_header_is_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    text = (tmp_path / "one.json").read_text()
-    (tmp_path / "one.json").write_text(text.replace('"seed": 264', '"seed": 265'))
-    with pytest.raises(ValueError, match=r"one\.json: its SHA-256 is"):
-        load(tmp_path / "one")
-
-
-@pytest.mark.parametrize(
-    ("name", "index", "value", "message"),
-    [
-        ("fading_v2v", (2, 1, 0), np.nan, r"fading_v2v\[2, 1, 0\] is nan, must be finite"),
-        ("xy_client", (1, 0, 1), np.inf, r"xy_client\[1, 0, 1\] is inf, must be finite"),
-        ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must not be negative"),
-        ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must not be negative"),
-        ("task_count", (4, 1), -3, r"task_count\[4, 1\] is -3, must not be negative"),
-        ("edge_range", (2,), -1.0, r"edge_range\[2\] is -1.0, must not be negative"),
-        ("task_cycles", (0, 0, 0), 0.0, r"task_cycles\[0, 0, 0\] is 0.0, must be positive"),
-    ],
-)
-def test_a_number_without_meaning_is_refused(tmp_path, drawn, name, index, value, message):
-    drawn.save(tmp_path / "one")
-    array = getattr(drawn, name).copy()
-    array[index] = value
-    rewrite(tmp_path / "one", **{name: array})
-    with pytest.raises(ValueError, match=f"one: {message}"):
-        load(tmp_path / "one")
-
-
-def test_a_missing_array_is_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", edge_cpu=None)
-    with pytest.raises(ValueError, match="one: array edge_cpu is missing"):
-        load(tmp_path / "one")
-
-
-@pytest.mark.parametrize(
-    ("name", "array", "message"),
-    [
-        ("edge_cpu", np.array(["fast"] * 4), "array edge_cpu holds <U4, must hold numbers"),
-        ("edge_cpu", np.ones(4, complex), "array edge_cpu holds complex128, must hold numbers"),
-        ("task_count", np.full((12, 10), 1.5), r"task_count\[0, 0\] is 1.5, must be an integer"),
-        ("task_count", np.full((12, 10), np.nan), r"task_count\[0, 0\] is nan, must be finite"),
-        ("active_client", np.full((12, 10), 2), r"active_client\[0, 0\] is 2, must be a flag"),
-    ],
-)
-def test_an_array_of_another_kind_is_refused(tmp_path, drawn, name, array, message):
-    drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", **{name: array})
-    with pytest.raises(ValueError, match=f"one: {message}"):
-        load(tmp_path / "one")
-
-
 def test_arrays_of_other_numbers_are_converted(tmp_path, drawn):
     drawn.save(tmp_path / "one")
     rewrite(tmp_path / "one", task_count=drawn.task_count.astype(float), active_server=drawn.active_server.astype(int))
     assert_equal(drawn, load(tmp_path / "one"))
-
-
-def test_objects_are_not_unpickled(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", edge_cpu=np.array([None] * 4))
-    with pytest.raises(ValueError, match=r"one\.npz: not an archive of arrays of numbers"):
-        load(tmp_path / "one")
-
-
-def test_a_wrong_shape_is_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", edge_cpu=np.ones(5))
-    with pytest.raises(ValueError, match=r"array edge_cpu has shape \(5,\), must have \(4,\)"):
-        load(tmp_path / "one")
-
-
-def test_running_scales_without_their_switch_are_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", running_max_lc=np.ones(10))
-    with pytest.raises(ValueError, match="array running_max_lc is of no running scale"):
-        load(tmp_path / "one")
 
 
 def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
@@ -198,40 +101,93 @@ def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
         load(tmp_path / "one")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda header: header.update(version=9), "version is 9, must be 1"),
-        (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
-        (lambda header: header["params"].update(colour=1), "colour"),
-        (lambda header: header["calibration"].update(size=0.0), "calibration size is 0.0, must be finite and positive"),
-        (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
-        (lambda header: header["calibration"].update(score_v2i=[1.0]), r"has shape \(1,\), must have \(5,\) as Params"),
-        (lambda header: header["calibration"].update(work="much"), "calibration work holds no numbers"),
-        (lambda header: header["params"].update(slots="12"), "slots='12' must be a number"),
-        (lambda header: header.update(mean_density=0.0), "one: mean_density is 0.0, must be finite and positive"),
-    ],
-)
-def test_a_header_without_meaning_is_refused(tmp_path, drawn, change, message):
+# ---- what is refused
+
+NUMBERS = [  # an array, a place in it, what is put there, and the sentence
+    ("fading_v2v", (2, 1, 0), np.nan, r"fading_v2v\[2, 1, 0\] is nan, must be finite"),
+    ("xy_client", (1, 0, 1), np.inf, r"xy_client\[1, 0, 1\] is inf, must be finite"),
+    ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must not be negative"),
+    ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must not be negative"),
+    ("task_count", (4, 1), -3, r"task_count\[4, 1\] is -3, must not be negative"),
+    ("edge_range", (2,), -1.0, r"edge_range\[2\] is -1.0, must not be negative"),
+    ("task_cycles", (0, 0, 0), 0.0, r"task_cycles\[0, 0, 0\] is 0.0, must be positive"),
+]
+ARRAYS = [  # an array, what is written in its place, and the sentence
+    ("edge_cpu", None, "one: array edge_cpu is missing"),
+    ("edge_cpu", np.ones(5), r"array edge_cpu has shape \(5,\), must have \(4,\)"),
+    ("edge_cpu", np.array(["fast"] * 4), "one: array edge_cpu holds <U4, must hold numbers"),
+    ("edge_cpu", np.ones(4, complex), "one: array edge_cpu holds complex128, must hold numbers"),
+    ("edge_cpu", np.array([None] * 4), r"one\.npz: not an archive of arrays of numbers"),  # objects are not unpickled
+    ("task_count", np.full((12, 10), 1.5), r"one: task_count\[0, 0\] is 1.5, must be an integer"),
+    ("task_count", np.full((12, 10), np.nan), r"one: task_count\[0, 0\] is nan, must be finite"),
+    ("active_client", np.full((12, 10), 2), r"one: active_client\[0, 0\] is 2, must be a flag"),
+    ("running_max_lc", np.ones(10), "array running_max_lc is of no running scale"),  # without their switch
+]
+HEADERS = [  # a change of the header, and the sentence
+    (lambda header: header.update(version=9), "version is 9, must be 1"),
+    (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
+    (lambda header: header["params"].update(colour=1), "colour"),
+    (lambda header: header["calibration"].update(size=0.0), "calibration size is 0.0, must be finite and positive"),
+    (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
+    (lambda header: header["calibration"].update(score_v2i=[1.0]), r"has shape \(1,\), must have \(5,\) as Params"),
+    (lambda header: header["calibration"].update(work="much"), "calibration work holds no numbers"),
+    (lambda header: header["params"].update(slots="12"), "slots='12' must be a number"),
+    (lambda header: header.update(mean_density=0.0), "one: mean_density is 0.0, must be finite and positive"),
+]
+BYTES = [  # a file, how it is spoilt, and the sentence
+    ("npz", lambda old: bytes([*old[:500], old[500] ^ 1, *old[501:]]), r"one\.npz: its SHA-256 is .* one\.json states"),
+    ("json", lambda old: old.replace(b'"seed": 264', b'"seed": 265'), r"one\.json: its SHA-256 is"),
+    ("json", lambda old: b"{", r"one\.json: not JSON"),
+    ("json", lambda old: b"\xff\xfe\x80", r"one\.json: not JSON"),
+]
+
+
+@pytest.fixture
+def saved(tmp_path, drawn):
     drawn.save(tmp_path / "one")
-    rewrite(tmp_path / "one", change)
+    return tmp_path / "one"
+
+
+def refused(path, message: str, *params):
     with pytest.raises(ValueError, match=message):
-        load(tmp_path / "one")
+        load(path, *params)
 
 
-def test_what_is_not_json_is_refused(tmp_path, drawn):
-    drawn.save(tmp_path / "one")
-    (tmp_path / "one.json").write_text("{")
-    with pytest.raises(ValueError, match=r"one\.json: not JSON"):
-        load(tmp_path / "one")
-    (tmp_path / "one.json").write_bytes(b"\xff\xfe\x80")
-    with pytest.raises(ValueError, match=r"one\.json: not JSON"):
-        load(tmp_path / "one")
+@pytest.mark.parametrize(("name", "index", "value", "message"), NUMBERS)
+def test_a_number_without_meaning_is_refused(saved, drawn, name, index, value, message):
+    array = getattr(drawn, name).copy()
+    array[index] = value
+    rewrite(saved, **{name: array})
+    refused(saved, f"one: {message}")
 
 
-def test_sizes_unlike_the_parameters_are_refused(tmp_path, drawn, small):
-    drawn.save(tmp_path / "one")
-    with pytest.raises(ValueError, match="one: edges is 4, Params has 9"):
-        load(tmp_path / "one", Params(vehicles=20, slots=12, components=5))
+@pytest.mark.parametrize(("name", "array", "message"), ARRAYS)
+def test_an_array_of_another_kind_is_refused(saved, name, array, message):
+    rewrite(saved, **{name: array})
+    refused(saved, message)
+
+
+@pytest.mark.parametrize(("change", "message"), HEADERS)
+def test_a_header_without_meaning_is_refused(saved, change, message):
+    rewrite(saved, change)
+    refused(saved, message)
+
+
+@pytest.mark.parametrize(("ending", "spoil", "message"), BYTES)
+def test_a_changed_file_is_refused(saved, ending, spoil, message):
+    file = saved.with_suffix(f".{ending}")
+    file.write_bytes(spoil(file.read_bytes()))
+    refused(saved, message)
+
+
+def test_sizes_unlike_the_parameters_are_refused(saved, small):
+    refused(saved, "one: edges is 4, Params has 9", Params(vehicles=20, slots=12, components=5))
     other = replace(small, penalty_weight=2.0)
-    assert load(tmp_path / "one", other).params == other
+    assert load(saved, other).params == other
+
+
+def test_a_file_that_is_not_there_is_named(saved):
+    for ending in ("npz", "json"):
+        saved.with_suffix(f".{ending}").unlink()
+        with pytest.raises(FileNotFoundError, match=rf"one\.{ending}"):
+            load(saved)

@@ -10,7 +10,8 @@ import pytest
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.params import FAMILIES, PRESETS, SWITCHES, Params
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw, from_trace, traces
-from tests.envs.vehicular_edge.worlds import FAR, ORIGINAL, aim, shares, switch, switched, world
+from tests.envs.vehicular_edge import worlds
+from tests.envs.vehicular_edge.worlds import BLOCKS, CLIENTS, ORIGINAL, aim, shares, switch, switched, world
 
 # ---- what a scenario holds: Q5, Q6, Q7, Q15, Q16, Q24, Q25
 
@@ -67,12 +68,6 @@ def test_switch_changes_what_it_names_of_a_scenario(number):
     assert found == changed
 
 
-def test_q5_servers_are_the_slow_vehicles_of_the_published_drawing_only_while_set():
-    params = Params(**PRESETS["original"])
-    assert drawn(params).server_cpu.max() < 22.0 < drawn(params).client_cpu.min()
-    assert drawn(dataclasses.replace(params, slow_cpu_serves=False)).server_cpu.max() > 22.0
-
-
 def test_q16_moves_the_window_and_nothing_else(monkeypatch):
     start, site = "2005-04-13 17:00:00", "America/Los_Angeles"
     published = {}
@@ -89,18 +84,8 @@ def test_q16_moves_the_window_and_nothing_else(monkeypatch):
 
 # ---- what a slot does, in the order in which it is computed
 
-TASKS = [  # MB, cycles/bit, tasks/s, mean MB
-    [(1.0, 200.0, 0.5, 1.5), (2.0, 400.0, 0.8, 1.0), (1.0, 100.0, 0.6, 2.0), (0.5, 300.0, 0.9, 1.0)],
-    [(2.0, 200.0, 0.7, 1.0), (1.0, 500.0, 0.5, 1.0), (3.0, 100.0, 0.5, 1.0)],
-]
+TASKS, PLACES = worlds.TASKS[:2], worlds.PLACES | {"clients": CLIENTS[:2]}  # two clients whose tasks go everywhere
 AIMS = [["local", "server0", "edge0", "edge1"], ["edge0", "cloud", "local"]]
-BLOCKS = {"client": [5, 3, 2], "server": [3, 2, 0], "edge": [2, 1, 1], "cloud": [1, 1, 2], "power": (0.25, 0.75)}
-PLACES = {
-    "clients": [(0.0, 0.0), (100.0, 0.0)],
-    "servers": [FAR, (0.0, 50.0)],
-    "edges": [(40.0, 0.0), (400.0, 0.0)],
-    "cloud": (40.0, 250.0),
-}
 
 
 def quantities(env):

@@ -10,6 +10,17 @@ from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw
 FAR = (9000.0, 9000.0)  # m, out of everybody's reach
 ORIGINAL = dict.fromkeys(SWITCHES, True)  # on a hand-made scenario it does not matter how published ones are drawn
 
+# Clients 0 and 1 reach edge 0 alone, client 2 nothing; server 1 is in range of client 0 alone.
+CLIENTS = [(0.0, 0.0), (100.0, 0.0), (5000.0, 0.0)]
+EDGES = [(40.0, 0.0), (400.0, 0.0)]
+PLACES = {"clients": CLIENTS, "servers": [FAR, (0.0, 50.0)], "edges": EDGES, "cloud": (40.0, 250.0)}
+TASKS = [  # MB, cycles/bit, tasks/s, mean MB
+    [(1.0, 200.0, 0.5, 1.5), (2.0, 400.0, 0.8, 1.0), (1.0, 100.0, 0.6, 2.0), (0.5, 300.0, 0.9, 1.0)],
+    [(2.0, 200.0, 0.7, 1.0), (1.0, 500.0, 0.5, 1.0), (3.0, 100.0, 0.5, 1.0)],
+    [(1.0, 200.0, 1.0, 1.0), (2.0, 200.0, 1.0, 1.0)],
+]
+BLOCKS = {"client": [5, 3, 2], "server": [3, 2, 0], "edge": [2, 1, 1], "cloud": [1, 1, 2], "power": (0.25, 0.75)}
+
 
 def switch(number: int) -> str:
     """The name of Qn."""

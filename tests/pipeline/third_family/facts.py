@@ -1,11 +1,10 @@
-"""Facts of the ferries, for pytest in a copy of the repository that has them."""
+"""Facts of the ferries worked out by hand, for pytest in a copy of the repository that has them."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from pettingzoo.test import parallel_api_test
 
 from lockstep import envs
 from tests.emulator import gpu
@@ -34,45 +33,6 @@ def at_the_fairway(calm, north=0.0, **options):
 
 def stepped(env, north, south) -> tuple:
     return env.step(torch.tensor([[north, south]], dtype=torch.float32))
-
-
-# ---- the original --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("preset", ["calm", "storm"])
-def test_float64_batch_lives_the_lives_of_the_originals_bit_for_bit(preset):
-    original = envs.original("ferries")
-    env = envs.make("ferries", 6, dtype="float64", preset=preset, first_index=3)
-    env.reset(seed=11)
-    ones = [envs.make_original("ferries", preset=preset, scenario=env.scenarios, index=3 + i) for i in range(6)]
-    for one in ones:
-        one.reset(seed=11)
-    ended = 0
-    for _ in range(90):
-        actions = env.random_actions()[0]
-        obs, reward, terminated, truncated, info = env.step(actions)
-        for i, one in enumerate(ones):
-            playing = [one.possible_agents.index(agent) for agent in one.agents]
-            outputs = one.step({env.agents[a]: actions[i, a].numpy() for a in playing})
-            last = info["final_obs"] if info["_final_obs"][i] else obs
-            for batched, single in zip((last, reward, terminated, truncated), outputs, strict=False):
-                assert [np.float32(single[env.agents[a]]).tolist() for a in playing] == batched[i, playing].tolist()
-            assert bool(info["_final_obs"][i]) == (not one.agents)
-            if not one.agents:
-                ended += 1
-                one.reset()
-            state = original.get_state(one)
-            assert all(np.array_equal(state[name], rows[i]) for name, rows in env.fields().items())
-            assert state["active"].tolist() == info["active"][i].tolist()
-    assert ended > 6
-
-
-@pytest.mark.parametrize("preset", ["calm", "storm"])
-def test_original_keeps_to_the_interface_of_pettingzoo(preset):
-    parallel_api_test(envs.make_original("ferries", preset=preset), num_cycles=400)
-
-
-# ---- worked by hand ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,21 +97,6 @@ def test_ferry_beyond_the_shoals_sinks_and_costs_its_hull(calm):
     assert reward.tolist() == [[-50.5, 0.0]] and terminated.tolist() == [[True, False]]
 
 
-# ---- the batch -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [{"chunk": 3}, {"threads": 2}, {"chunk": 5, "threads": 3}])
-def test_no_bit_depends_on_the_launch(options):
-    def end(**options) -> dict:
-        env = envs.make("ferries", 11, **options)
-        env.reset(seed=5)
-        env.rollout(60)
-        return env.state()
-
-    plain, other = end(), end(**options)
-    assert all(np.array_equal(plain[key], other[key]) for key in plain)
-
-
 @pytest.mark.parametrize("order", gpu.ORDERS)
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 def test_kernels_of_a_gpu_give_the_same_bits_in_whatever_order_their_threads_run(mode, order):
@@ -167,36 +112,3 @@ def test_kernels_of_a_gpu_give_the_same_bits_in_whatever_order_their_threads_run
     (*outputs, same), kept = life(envs.make)
     assert all(map(torch.equal, [*emulated, *info.values()], [*outputs, *same.values()]))
     assert all(np.array_equal(state[key], kept[key]) for key in kept)
-
-
-@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
-def test_state_goes_on_in_another_batch(mode):
-    def made(seed: int):
-        env = envs.make("ferries", 8, autoreset_mode=mode, check_actions=False)
-        env.reset(seed=seed)
-        return env
-
-    one, other = made(1), made(2)
-    for _ in range(50):
-        one.step(one.random_actions()[0])
-    other.set_state(one.state())
-    for _ in range(50):
-        (*ones, info), (*others, same) = one.step(one.random_actions()[0]), other.step(other.random_actions()[0])
-        assert all(map(torch.equal, [*ones, *info.values()], [*others, *same.values()]))
-
-
-def test_groups_are_batches_of_their_own():
-    together = envs.make("ferries", 8, groups=2)
-    apart = [envs.make("ferries", 4) for _ in range(2)]
-    together.reset(seed=[3, 4])
-    for env, seed in zip(apart, (3, 4), strict=True):
-        env.reset(seed=seed)
-    for _ in range(60):
-        obs = together.step(together.random_actions()[0])[0]
-        assert torch.equal(obs, torch.cat([env.step(env.random_actions()[0])[0] for env in apart]))
-
-
-def test_state_of_other_scenarios_is_refused():
-    env, other = envs.make("ferries", 2), envs.make("ferries", 2, scenario_seed=1)
-    with pytest.raises(ValueError, match="the state is of a batch with other scenarios"):
-        other.set_state(env.state())

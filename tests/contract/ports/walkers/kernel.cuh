@@ -14,8 +14,6 @@ struct Walkers {
         FN real& wish(int a, int k) { return state[AGENTS + 2 * a + k]; }
         FN real& pull(int a) { return state[3 * AGENTS + a]; }
     };
-    static constexpr bool FROZEN = false;
-
     FN static void start(Scratch& s, const Place& at, bool) {
         u32 words[4];
         at.noise(4, words);

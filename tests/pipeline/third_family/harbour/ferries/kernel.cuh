@@ -17,8 +17,6 @@ struct Tables {
 };
 
 struct Environment {
-    static constexpr bool FROZEN = false;
-
     struct alignas(16) Scratch {
         real state[REALS];  // positions
         double doubles[DOUBLES];
