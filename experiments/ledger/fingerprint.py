@@ -37,7 +37,8 @@ def digest_of_meaning(suffix: str, text: str) -> str:
 def meaning(suffix: str, text: str) -> str:
     """What a file says but for what may change without changing what it does."""
     if suffix == ".py":
-        return "\n".join(ast.dump(Bare().visit(node)) for node in on_the_timed_path(ast.parse(text).body))
+        bare = map(Bare().visit, on_the_timed_path(ast.parse(text).body))
+        return "\n".join(ast.dump(node) for node in bare if node)
     if suffix in (".cuh", ".cpp"):
         return " ".join(C_TEXT.sub(lambda found: found[1] or " ", text).split())
     return text
@@ -50,7 +51,7 @@ def on_the_timed_path(body: list[ast.stmt]) -> list[ast.stmt]:
     """
     named = {name: node for node in body for name in names_of(node)}
     if not {"EXPERIMENT", "measure"} <= named.keys():
-        return [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+        return body
     reached, waiting = set(), ["measure"]
     while waiting:
         name = waiting.pop()
@@ -76,9 +77,9 @@ class Bare(ast.NodeTransformer):
 
     visit_ImportFrom = visit_Import
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return ast.Pass() if text else self.generic_visit(node)
+        return None if text else self.generic_visit(node)
 
 
 def section_of(experiment: str, environment: str | None, scale: str) -> dict:

@@ -56,6 +56,7 @@ def test_what_changes_what_is_done_changes_it(edited, path, old, new):
     [
         (KERNEL, "\n", "  // a word\n/* and\nmore */\n"),
         (TIMING, '"""', '"""Another word. '),
+        (TIMING, "def nothing", '"""Another text."""\n\n\ndef nothing'),
         (TIMING, "AGREEING_BLOCKS = 3\n", "AGREEING_BLOCKS = 3  # of them\n\n"),
         (TIMING, "import math\n", "import math as math\n"),
         ("experiments/ledger/results.py", "def say", "def tell"),
