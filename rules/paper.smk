@@ -3,11 +3,9 @@
 
 import hashlib
 
-
-def at_hand(wildcards):
-    """Checksums of the provenance of all that was measured here."""
-    found = [file for pattern in ("*.json", "*/*.json") for file in sorted(Path("results").glob(pattern))]
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+results_at_hand = lambda wildcards: {
+    str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(Path("results").rglob("*.json"))
+}
 
 
 rule figure:
@@ -26,9 +24,10 @@ rule figure:
     conda:
         "../environment.yml"
     params:
-        results=at_hand,
+        kind="figure",
+        results=results_at_hand,
     shell:
-        "python -m lockstep.paper.report --{rule} {wildcards.name} 2>&1 | tee {log}"
+        "python -m lockstep.paper.report --{params.kind} {wildcards.name} 2>&1 | tee {log}"
 
 
 use rule figure as table with:
@@ -39,3 +38,6 @@ use rule figure as table with:
         "results/logs/table/{name}.log",
     benchmark:
         "results/benchmarks/table/{name}.tsv"
+    params:
+        kind="table",
+        results=results_at_hand,
