@@ -146,7 +146,8 @@ def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_
     refused(env, other, f"of a batch with {parameter}='else', this one has {own[parameter]!r}; without the key")
     refused(env, state | {"params": own | {"wind": 1.0}}, "with wind=1.0, this one has no such parameter")
     refused(env, state | {"params": "default"}, "params must be a mapping of names to values, got str")
-    refused(env, {"pool": "0123"}, r"a batch with other scenarios \(pool='0123'\) than the \d of this one")
+    here = r"the \d of this one" if name in DRAWN else "this one, which has none"
+    refused(env, {"pool": "0123"}, rf"a batch with other scenarios \(pool='0123'\) than {here}")
     assert ("pool" in state) == (name in DRAWN)
     env.set_state({key: value for key, value in other.items() if key not in ("params", "pool")})
     assert not env.state()["elapsed"].any()
