@@ -86,7 +86,8 @@ def test_next_step_shows_the_last_observation_then_resets(name, device):
     was, resets = torch.zeros(env.num_envs, dtype=torch.bool, device=device), 0
     for _ in range(STEPS):
         before, action = env.state(), env.random_actions()[0]
-        put(plain, before | {"elapsed": torch.where(was, 0, before["elapsed"])})
+        begun = {"active": before["active"] | was[:, None]} if env.port.rows > 1 else {}
+        put(plain, before | begun | {"elapsed": torch.where(was, 0, before["elapsed"])})
         last, *expected, told = copies(plain.step(action))
         obs, *found, info = copies(env.step(action))
         assert torch.equal(info["is_reset"], was)
