@@ -100,6 +100,7 @@ class Port:
     reset_options: tuple[str, ...] = ()  # that reset_bounds reads, in the order of the bounds
     shortest_episode: int = 0  # steps; with default parameters and bounds no episode is shorter
     observes_state: bool = False  # an observation is the state itself, so that it can be a view of it
+    exact: bool = True  # in float32 its operations round correctly, so that all devices agree bit for bit
     running_return: bool = True  # or the return follows from length and terminal flag
     gymnasium_id: str | None = None  # of the original, where Gymnasium has it
     reward_threshold: float | None = None

@@ -171,7 +171,7 @@ def wrong_options(name: str) -> list[tuple]:
         *([] if declared.record else [({"trace": True}, "keeps no record of its steps")]),
         ({"check_actions": "no"}, "check_actions='no' must be one of None, True, False"),
         ({"render_mode": "human"}, "render_mode='human' must be one of None"),
-        ({"preset": "moon"}, "preset='moon' is unknown" if name != "vehicular_edge" else "preset='moon'"),
+        ({"preset": "moon"}, "preset='moon' is unknown"),
         *([({"scenarios": 0}, "scenarios=0 must be")] if name in DRAWN else []),
     ]
 
