@@ -174,15 +174,15 @@ class DQN:
         else:
             targets = targets.amax(dim=2, keepdim=True)
         values, errors, norms = [], [], []
-        for x, taken, target in zip(obs, action, targets, strict=True):
+        shares = (action == torch.arange(self.actions, device=self.device)) / k  # [count, k, m], of a value in the loss
+        for x, taken, share, target in zip(obs, action, shares, targets, strict=True):
             kept = self.online.activations(x)
             if config.double:
                 target = target.gather(1, kept[-1][k:].argmax(dim=1, keepdim=True))
                 kept = [layer[:k] for layer in kept]
             value = kept[-1].gather(1, taken)
             error = value - target
-            slope = torch.zeros_like(kept[-1]).scatter_(1, taken, error.clamp(-1.0, 1.0) / k)  # of the Huber loss
-            self.online.backward(kept, slope)
+            self.online.backward(kept, error.clamp(-1.0, 1.0) * share)  # the derivative of the Huber loss
             values.append(value)
             errors.append(error)
             norms.append(self._step())
