@@ -6,6 +6,8 @@ the default sizes, few live at once: a step of a thousand environments needs 0.2
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import noise
 from ...spaces import Box
 from ..params import DRIFTS, Params, state_shapes
@@ -125,4 +127,5 @@ def observe(xp, tables: Tables, state: dict[str, Array], t) -> Array:
 
 def random_action(xp, params: Params, seed: int, environments: Array, clock: int) -> Array:
     """Actions of the random policy in environments [B] at a step clock: [B, 2, A] float32 in [0, 1)."""
-    return noise.random_numbers(Box(0.0, 1.0, (params.action_length,)), 2, seed, environments, clock, xp)
+    high = np.ones(params.action_length, np.float32)
+    return noise.random_numbers(Box(0 * high, high), 2, seed, environments, clock, xp)
