@@ -28,7 +28,6 @@ for name in sorted(PORTS ^ SETTINGS):
     logger.warning(f"{name} is left out: it needs both a folder of that name in envs/ and experiments/*/{name}.yaml")
 
 # An experiment is a module with an EXPERIMENT; what is measured has its place under results/.
-EXPERIMENTS = catalogue.experiments()
 OF = {name: [f"{name}/{experiment}" for experiment in catalogue.experiments_of(name)] for name in ENVIRONMENTS}
 PLACES = [*catalogue.of_the_machine(), *(place for name in ENVIRONMENTS for place in OF[name])]
 RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256SUMS"))  # of all files of a machine
@@ -37,17 +36,6 @@ GPUS = 1 if shutil.which("nvidia-smi") else 0
 
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
-
-
-def asked(wildcards):
-    """Experiment and environment of a place, the latter None for the machine's own."""
-    environment, _, experiment = wildcards.place.rpartition("/")
-    return experiment, environment or None
-
-
-def timed(wildcards):
-    """Tells of a place that what it holds is timed."""
-    return EXPERIMENTS[asked(wildcards)[0]].timed
 
 
 fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
@@ -93,14 +81,14 @@ rule experiment:
         "results/benchmarks/{place}.tsv"
     conda:
         "environment.yml"
-    threads: lambda wildcards: workflow.cores if timed(wildcards) else 1
+    threads: lambda wildcards: workflow.cores if catalogue.timed(wildcards.place) else 1
     resources:
-        gpu=lambda wildcards: GPUS if timed(wildcards) else 0,
+        gpu=lambda wildcards: GPUS if catalogue.timed(wildcards.place) else 0,
     params:
-        asked=lambda wildcards: [word for word in asked(wildcards) if word],
+        asked=lambda wildcards: [word for word in catalogue.asked(wildcards.place) if word],
         scale=SCALE,
-        code=lambda wildcards: fingerprint_of(*asked(wildcards)),
-        settings=lambda wildcards: str(fingerprint.section_of(*asked(wildcards), SCALE)),
+        code=lambda wildcards: fingerprint_of(*catalogue.asked(wildcards.place)),
+        settings=lambda wildcards: str(fingerprint.section_of(*catalogue.asked(wildcards.place), SCALE)),
     shell:
         "python -m lockstep.experiments.run {params.asked} --scale {params.scale}"
         " --output {output.rows} 2>&1 | tee {log}"

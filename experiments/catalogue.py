@@ -66,6 +66,17 @@ def experiments_of(environment: str) -> list[str]:
     return [one.name for one in every if why_not(one.name, environment) is None]
 
 
+def asked(place: str) -> tuple[str, str | None]:
+    """The experiment and the environment of a place under results/; None where it is the machine's own."""
+    environment, _, experiment = place.rpartition("/")
+    return experiment, environment or None
+
+
+def timed(place: str) -> bool:
+    """True where what is measured there is timed."""
+    return experiments()[asked(place)[0]].timed
+
+
 def why_not(experiment: str, environment: str) -> str | None:
     """Why an environment takes no part in an experiment, None where it does."""
     needs, settings = experiments()[experiment].needs, config.file_of(environment)

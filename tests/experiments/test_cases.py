@@ -207,5 +207,7 @@ def test_a_yaml_that_does_not_fit_the_environment_is_named(name, keys, value, me
     for key in keys[:-1]:
         section = section[key]
     section[keys[-1]] = value
-    with pytest.raises(config.ConfigError, match=f"experiments/{name}.yaml: {message}".replace("?", r"\?")):
+    with pytest.raises(
+        config.ConfigError, match=f"experiments/classic_control/{name}.yaml: {message}".replace("?", r"\?")
+    ):
         Cases(name, config.Settings(plain))

@@ -3,10 +3,11 @@
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import config, originals, verdicts
+from lockstep.experiments import config, correctness, originals, verdicts
 from lockstep.experiments.bench.statistics import ks_two_sample, mean_difference
 from lockstep.experiments.classic_control import correctness as thread_correctness
 from lockstep.experiments.classic_control.cases import Cases
@@ -152,8 +153,8 @@ def test_the_report_names_what_failed():
     good = verdicts.equal(place, "reward", np.zeros(5, dtype=bool))
     bad = verdicts.within(place, "x", np.array([0.0, 2e-6]), 1e-6)
     nan = verdicts.within(place, "theta", np.array([np.nan]), 1e-6)
-    assert verdicts.report([good]) == "all 1 comparisons passed"
-    assert verdicts.report([good, bad, nan]).splitlines() == [
+    assert correctness.report(pd.DataFrame([good])) == "all 1 comparisons passed"
+    assert correctness.report(pd.DataFrame([good, bad, nan])).splitlines() == [
         "FAILED transition original-port cpu float32 x",
         "FAILED transition original-port cpu float32 theta",
     ]

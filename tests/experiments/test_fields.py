@@ -22,7 +22,9 @@ def rows_of(couriers, monkeypatch):  # noqa: F811
 
     def rows(**asked) -> list[dict]:
         settings = Settings({"seed": 3, "correctness": ASKED | asked})
-        return [row for part in correctness.plan(NAME, settings, ["cpu"]).values() for row in part.rows()]
+        return [
+            row for part in correctness.comparisons_of(NAME)(NAME, settings, ["cpu"]).values() for row in part.rows()
+        ]
 
     return rows
 

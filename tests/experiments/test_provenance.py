@@ -30,7 +30,7 @@ def collected(**changes):
         "environment": "cartpole",
         "scale": "quick",
         "config": {"seed": 3, "throughput": {"blocks": 10}},
-        "sources": provenance.hashes(["experiments/timing.py"]),
+        "sources": provenance.hashes(["experiments/bench/timing.py"]),
     }
     return provenance.collect(**arguments | changes)
 
@@ -90,7 +90,7 @@ def test_nothing_but_python_is_needed(monkeypatch):
     """Neither git nor nvidia-smi nor a compiler on the path: their entries are None."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert provenance.git_commit(["experiments/timing.py"]) == (None, None)
+    assert provenance.git_commit(["experiments/bench/timing.py"]) == (None, None)
     assert provenance.compiler() is None
     assert provenance.output_of(["nvidia-smi"]) is None
     found = collected(commit="0123abc")

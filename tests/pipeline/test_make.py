@@ -94,7 +94,7 @@ def test_lint_checks_python_snakefile_and_workflow(tree):
     assert asked(tree)[3:] == [
         "-m ruff check .",
         "-m ruff format --check .",
-        "-m snakefmt --check Snakefile",
+        "-m snakefmt --check Snakefile rules",
         "-m snakemake --lint",
     ]
 
