@@ -109,7 +109,7 @@ def test_tolerances_are_of_a_field_or_the_default_s(couriers):  # noqa: F811
     ],
 )
 def test_what_does_not_fit_the_port_is_named(rows_of, asked, message):
-    with pytest.raises(config.ConfigError, match=re.escape(f"experiments/{NAME}.yaml: correctness.{message}")):
+    with pytest.raises(config.ConfigError, match=re.escape(f"experiments/{NAME}/{NAME}.yaml: correctness.{message}")):
         rows_of(**asked)
 
 
