@@ -27,8 +27,8 @@ from lockstep.envs.kernels import compile
 from lockstep.experiments import config, throughput
 from tests import sanitize, smoke
 
-# Of functions of a CPU's library that do nothing: no shared memory, and no row that the learner is not given.
-RESULTS = {"scratch_bytes.return_value": 0, "learner_update.return_value": -1}
+# Of functions of a CPU's library that do nothing: no shared memory, and no row that a batch does not have.
+RESULTS = {"scratch_bytes.return_value": 0, "ppo_update.return_value": -1}
 MOST = 1024, 4  # environments, of one lane and of several: a larger batch has the units of such a one
 
 

@@ -85,7 +85,8 @@ pathlib.Path(sys.argv[1], f"{os.getpid()} {child.pid}").touch()
 time.sleep(300)
 """
 STARTED = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 from tests import smoke
 folder, sys.argv = sys.argv[1], ["smoke", "--device", "cpu", *sys.argv[2:]]
 smoke.command = lambda device, name: [sys.executable, "-c", {ENDLESS!r}, folder]
