@@ -31,7 +31,7 @@ AT_ONCE = 64  # updates whose rows are drawn, and whose targets are computed, to
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """What a run is; with the environment's name it determines every number of it."""
+    """The settings of a run; with the environment's name it determines every number of it."""
 
     num_envs: int = setting(64, "B, environments", least=1)
     horizon: int = setting(1, "steps of each environment per iteration", least=1)

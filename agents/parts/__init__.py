@@ -1,1 +1,1 @@
-"""What algorithms are made of: networks, action distributions, normalisers, noise, estimators."""
+"""Parts of algorithms: networks, action distributions, normalisers, noise, estimators."""

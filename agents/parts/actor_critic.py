@@ -67,7 +67,7 @@ class ActorCritic:
 
     @property
     def in_kernels(self) -> bool:
-        """Whether kernels, those of roll-outs and those of updates, are written for networks of this form."""
+        """True where kernels, those of roll-outs and those of updates, are written for networks of this form."""
         equal = len(self.hidden) == 2 and self.hidden[0] == self.hidden[1]
         return equal and self.hidden[0] in HIDDEN and self.precision == "fp32"
 
@@ -105,7 +105,7 @@ class ActorCritic:
         return torch.cat(self.pieces(parts), dim=1)
 
     def pieces(self, parts: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """What stands side by side in a row of `flat`: tensors [L, *], views of the parts and padding."""
+        """Parts of a row of `flat`, side by side: tensors [L, *], views of the parts and padding."""
         pieces, at = [], 0
         for name, (start, shape) in self.places.items():
             pieces += [self._padding[:, : start - at], parts[name].flatten(1)]

@@ -72,7 +72,7 @@ class Team:
         return getattr(self.env, name)
 
     def _grouped(self, labels) -> torch.Tensor:
-        """Which entry of an action is the group's of each number, in each of the ways that they are grouped."""
+        """The entry of an action that is the group's of each number, in each of the ways that they are grouped."""
         if labels is None or not isinstance(self.single_action_space, Box):
             raise ValueError(
                 "groups=True needs an environment with action_groups and a Box of actions, "
@@ -142,7 +142,7 @@ class Team:
         self.env.set_state(state)
 
     def observe(self, obs: torch.Tensor, active: torch.Tensor | None = None) -> torch.Tensor:
-        """What the team sees [B, n or A n] of its agents' observations [B, A, n]; of who is not active, 0."""
+        """The team's view [B, n or A n] of its agents' observations [B, A, n]; of who is not active, 0."""
         if self.joint:
             return obs[:, 0]
         if active is not None and active.dim() == 2:

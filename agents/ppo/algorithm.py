@@ -122,7 +122,7 @@ class PPO:
     # ---- construction -----------------------------------------------------------------------------------------------
 
     def _check(self, shards: int):
-        """What the configuration asks of device and processes."""
+        """Refuses what the configuration asks of device and processes and cannot be."""
         config, size = self.config, self.ranks.size
         if shards % size:
             raise ValueError(f"shards={shards} must be divisible by the number of processes, {size}")
@@ -407,7 +407,7 @@ class PPO:
         self.env.set_state(state["environment"])
 
     def _parts(self) -> dict:
-        """What has a state of its own, by its name in that of the run."""
+        """Parts with a state of their own, by their names in that of the run."""
         parts = {"optimizer": self.optimizer, "rollout": self.rollout, "normaliser": self.normaliser}
         return {name: part for name, part in (parts | {"scale": self.scale}).items() if part is not None}
 

@@ -80,7 +80,7 @@ class Autograd(Update):
 
     @torch.no_grad()
     def _given(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the loss reads of rows [L, S, M, k] of the batch: tensors [L, S, M, k, ...].
+        """Fields that the loss reads of rows [L, S, M, k] of the batch: tensors [L, S, M, k, ...].
 
         Beside the batch's these are `per_ratio`, by which a ratio enters the loss, `least` and `most`, the limits
         beyond which the loss gains nothing by moving it, and `share` [L, S, M, 5], of a row in each mean.

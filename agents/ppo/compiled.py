@@ -24,14 +24,14 @@ MEANS = 8  # places behind a gradient: five metrics and padding
 
 
 def fits(distribution: Distribution) -> bool:
-    """Whether the compiled update knows an action distribution."""
+    """True where the compiled update knows an action distribution."""
     if type(distribution) is Categorical:
         return distribution.outputs <= MOST_ACTIONS
     return type(distribution) is Gaussian
 
 
 def parts_of(rows: int) -> int:
-    """How many gradients of their own the rows of one shard have: a power of two that depends on nothing else."""
+    """The number of gradients that the rows of one shard have: a power of two that depends on nothing else."""
     if rows < FEWEST_ROWS_TO_PART:
         return 1
     return min(MOST_PARTS, max(2, 2 ** (rows // ROWS_OF_A_PART).bit_length() // 2))

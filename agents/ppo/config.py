@@ -11,7 +11,7 @@ AUTO = ("auto", "torch", "kernel")
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """What a run is; with the environment's name it determines every number of it."""
+    """The settings of a run; with the environment's name it determines every number of it."""
 
     seed: int = setting(0, "of everything; member m has seed + m", least=0, most=2**63 - 1)
     horizon: int = setting(128, "T, steps of each environment per iteration", least=1)

@@ -144,7 +144,7 @@ class RolloutBuffer:
         return self.rows["active"][: self.T] if "active" in self.rows else None
 
     def batch(self) -> dict[str, torch.Tensor]:
-        """What an update reads of the rows: views [T x N, ...] that each `collect` fills anew."""
+        """Fields that an update reads of the rows: views [T x N, ...] that each `collect` fills anew."""
         rows = self.rows
         batch = {name: rows[name] for name in ("action", "log_prob")}
         batch |= {"obs": rows.get("seen", rows["obs"][: self.T]), "value": rows["value"][: self.T]}

@@ -1,4 +1,4 @@
-"""What the two ways of an update have in common: the settings of the loss, Adam's state, and their metrics.
+"""The common part of both ways of an update: the settings of the loss, Adam's state, and their metrics.
 
 `autograd.py` knows every network and distribution on every device; `compiled.py` the common case on the CPU.
 """

@@ -53,7 +53,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(environment: str, folder: Path = FOLDER) -> dict:
-    """What <environment>.yaml says: a dict of algorithms, and with `learning` where there is such an experiment.
+    """The content of <environment>.yaml: a dict of algorithms, and with `learning` where there is such an experiment.
 
     Raises:
         RecipeError: names the file, the key, and what would be right.
@@ -76,12 +76,12 @@ def section(content: Mapping, algorithm: str, name: str) -> dict:
 
 
 def is_file(recipe: str | Path) -> bool:
-    """Whether a recipe is meant as a file, not as a name."""
+    """True where a recipe is meant as a file, not as a name."""
     return isinstance(recipe, Path) or Path(recipe).suffix in (".yaml", ".yml")
 
 
 def read(path: Path, name: str | None = None) -> dict:
-    """What a recipe's file says, laid out as those here are; `name` is how errors call it.
+    """The content of a recipe's file, laid out as those here are; `name` is how errors call it.
 
     Raises:
         RecipeError: names the file, the key, and what would be right.

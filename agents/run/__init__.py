@@ -1,1 +1,1 @@
-"""What surrounds any algorithm: the training loop, its log and checkpoints, the command line, evaluation."""
+"""Surroundings of any algorithm: the training loop, its log and checkpoints, the command line, evaluation."""

@@ -67,7 +67,7 @@ def _stored(value, name: str):
 
 
 def load(path: str | os.PathLike) -> dict:
-    """What `save` was given, with all tensors on the CPU.
+    """The content that `save` was given, with all tensors on the CPU.
 
     Raises:
         ValueError: no such file, or one that is damaged, foreign or of another format.

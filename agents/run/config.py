@@ -43,7 +43,7 @@ def check(config) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What every algorithm's `Config` has; with the environment's name it determines every number of a run."""
+    """Settings of every algorithm's `Config`; with the environment's name it determines every number of a run."""
 
     num_envs: int = setting(4, "B, environments, over all processes", least=1)
     total_steps: int = setting(500_000, "environment steps of the whole run, rounded down to whole iterations", least=1)

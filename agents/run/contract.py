@@ -39,7 +39,7 @@ def taken(env, action: torch.Tensor) -> torch.Tensor:
 
 
 def require_attributes(env) -> None:
-    """What an environment has before its first reset."""
+    """Checks what an environment has before its first reset."""
     if env is None or isinstance(env, int | float | type):
         raise ValueError(f"environment={env!r} must be a name, or an object as agents/README.md describes it")
     name = type(env).__name__
@@ -80,7 +80,7 @@ def require_attributes(env) -> None:
 
 
 def _require_parts(env, name: str, agents: int | None) -> None:
-    """What a team of agents asks for: how many numbers of an action each agent uses, and which belong together."""
+    """Checks what a team asks for: how many numbers of an action each agent uses, and which belong together."""
     space = env.single_action_space
     width = space.shape[0] if getattr(space, "shape", None) else 1
     sizes = getattr(env, "action_sizes", None)
@@ -100,7 +100,7 @@ def _require_parts(env, name: str, agents: int | None) -> None:
 
 
 def require_reset(env, answer, masks: int, device: torch.device) -> None:
-    """What the first reset gave; `masks` is the width of an action mask, 0 where the action space has none."""
+    """Checks what the first reset gave; `masks` is the width of an action mask, 0 where the action space has none."""
     where = f"{type(env).__name__}.reset"
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise ValueError(f"{where} must return observations and infos, not {_words(answer)}")
@@ -116,7 +116,7 @@ def require_reset(env, answer, masks: int, device: torch.device) -> None:
 
 
 def require_step(env, answer, first: Collection[str], masks: int, device: torch.device) -> None:
-    """What the first step gave; `first` are the names in the infos of the reset."""
+    """Checks what the first step gave; `first` are the names in the infos of the reset."""
     where, shapes = f"{type(env).__name__}.step", _shapes(env)
     if not isinstance(answer, tuple | list) or len(answer) != len(OF_STEP):
         raise ValueError(f"{where} must return {', '.join(OF_STEP)}, not {_words(answer)}")

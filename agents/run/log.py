@@ -73,7 +73,7 @@ class Log:
                 self._bar.close()
 
     def due(self) -> bool:
-        """Whether a row given now would be written at once; so that others need not be fetched from the device."""
+        """True where a row given now would be written at once; so that others need not be fetched from the device."""
         return time.monotonic() - self._written >= ROW_EVERY_S
 
     def row(self, row: Mapping[str, float | None]) -> None:
@@ -174,7 +174,7 @@ def _line(cells) -> str:
 
 
 def _episodes(row: Mapping) -> str:
-    """What the episodes since the last row got, or nothing where none has ended."""
+    """Return and number of the episodes since the last row, or nothing where none has ended."""
     if not row.get("episodes") or row.get("episode_return") is None:
         return ""
     return f"return {row['episode_return']:.4g} over {row['episodes']:,.0f} episodes"

@@ -52,7 +52,7 @@ class Ranks:
         return votes.tolist()
 
     def gather(self, content) -> list | None:
-        """What every process gave, in their order, in the first process; None in the others.
+        """Values that the processes gave, in their order, in the first process; None in the others.
 
         content: tensors, numbers and strings, in lists and dicts.
         """

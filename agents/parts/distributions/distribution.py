@@ -1,4 +1,4 @@
-"""What a distribution over actions is, between an actor's outputs and what an environment's step takes.
+"""A distribution over actions, between an actor's outputs and what an environment's step takes.
 
 Sampling is a function of noise that is handed in: words of Philox4x32-10 shifted right by 8, integers k of 24 bits
 that stand for u = k 2^-24.
@@ -18,7 +18,7 @@ UNIT = 2.0**-24  # of the noise
 
 
 class Distribution(ABC):
-    """What `of` returns. Scores and probabilities are float32; log p and entropy are of the whole action, in nats.
+    """A distribution, from `of`. Scores and probabilities are float32; log p and entropy are of the whole action, in nats.
 
     Attributes:
         outputs: of the actor.
