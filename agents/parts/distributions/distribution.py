@@ -18,7 +18,7 @@ UNIT = 2.0**-24  # of the noise
 
 
 class Distribution(ABC):
-    """A distribution, from `of`. Scores and probabilities are float32; log p and entropy are of the whole action, in nats.
+    """Made by `of`. Scores and probabilities are float32; log p and entropy are of the whole action, in nats.
 
     Attributes:
         outputs: of the actor.
