@@ -3,7 +3,6 @@
 The folder is the list: an environment is a folder with a `kernel.cuh`, in the folder of its family.
 """
 
-import contextlib
 import dataclasses
 import importlib
 import warnings
@@ -170,27 +169,28 @@ def _register():
     `gymnasium.make` gives the original, `gymnasium.make_vec` the port. On a machine without Gymnasium, or without a
     library that one environment needs, the others work.
     """
+    try:
+        import gymnasium
+    except ImportError:
+        return
     for name in names():
-        with contextlib.suppress(ImportError):
-            import gymnasium
-
-            try:
-                declared = port(name)
-            except ImportError:  # of a library that it needs
-                continue
-            except Exception as error:  # whatever is wrong with one, the others work; asking for it says the same again
-                warnings.warn(f"{name} is left out: {type(error).__name__}: {error}", stacklevel=2)
-                continue
-            known = gymnasium.registry.get(declared.gymnasium_id)
-            if known is None:
-                continue
-            gymnasium.register(
-                id=f"lockstep/{declared.gymnasium_id}",
-                entry_point=known.entry_point,
-                vector_entry_point=f"{__name__}.vector:{name}",
-                max_episode_steps=declared.of("horizon"),
-                reward_threshold=declared.reward_threshold,
-            )
+        try:
+            declared = port(name)
+        except ImportError:  # of a library that it needs
+            continue
+        except Exception as error:  # whatever is wrong with one, the others work; asking for it says the same again
+            warnings.warn(f"{name} is left out: {type(error).__name__}: {error}", stacklevel=2)
+            continue
+        known = gymnasium.registry.get(declared.gymnasium_id)
+        if known is None:
+            continue
+        gymnasium.register(
+            id=f"lockstep/{declared.gymnasium_id}",
+            entry_point=known.entry_point,
+            vector_entry_point=f"{__name__}.vector:{name}",
+            max_episode_steps=declared.of("horizon"),
+            reward_threshold=declared.reward_threshold,
+        )
 
 
 _register()

@@ -47,7 +47,7 @@ def experiments() -> dict[str, Listed]:
 
 
 def declared(file: Path) -> dict | None:
-    """What a module's EXPERIMENT says of the FACTS, None of a module without one."""
+    """The FACTS that a module's EXPERIMENT states, None of a module without one."""
     text = file.read_text()
     for node in ast.parse(text).body if "EXPERIMENT = " in text else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPERIMENT":
@@ -78,7 +78,7 @@ def timed(place: str) -> bool:
 
 
 def why_not(experiment: str, environment: str) -> str | None:
-    """Why an environment takes no part in an experiment, None where it does."""
+    """The reason why an environment takes no part in an experiment, None where it does."""
     needs, settings = experiments()[experiment].needs, config.file_of(environment)
     if needs == "section" and not sections(settings).intersection([experiment]):
         return f"{config.shown(settings)} has no section {experiment}"

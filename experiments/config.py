@@ -94,7 +94,7 @@ def load(environment: str, scale: str, folder: Path = FOLDER) -> Settings:
 
 
 def schema_of(file: Path) -> dict:
-    """What a settings file may hold: schema.yaml, and a section for each <experiment>.schema.yaml.
+    """The schema of settings files: schema.yaml, and a section for each <experiment>.schema.yaml.
 
     A family's own, beside the file, takes the place of a general one.
     """

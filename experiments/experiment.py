@@ -15,7 +15,7 @@ SHORT = {"num_envs": "B", "fused_steps": "K"}  # in labels
 
 @dataclass(frozen=True)
 class Group:
-    """What tells a group from every other; each experiment says by which fields."""
+    """The fields that tell a group from every other; each experiment says by which fields."""
 
     @classmethod
     def of(cls, row) -> "Group":
@@ -40,7 +40,7 @@ def word(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asks an experiment for."""
+    """The request of a command line to an experiment."""
 
     environment: str | None  # None: of the machine
     scale: str
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass
 class Plan:
-    """What a request comes to.
+    """The plan of a request.
 
     groups: by label, in the order of their rows.
     measuring: given the groups that are left to measure, a context with the function that measures one, or says by

@@ -53,7 +53,7 @@ class Group:
 
 @dataclass
 class Bench:
-    """What groups share while they are measured."""
+    """Parts that groups share while they are measured."""
 
     environment: str
     gymnasium_id: str
@@ -65,7 +65,7 @@ class Bench:
 
 
 def recipe_of(environment: str) -> dict:
-    """What agents/recipes/<environment>.yaml says; UserError where it is missing or says what it may not."""
+    """The content of agents/recipes/<environment>.yaml; UserError where it is missing or says what it may not."""
     from lockstep.agents import recipes  # here, because the paper reads learning.csv without torch
 
     try:
@@ -78,7 +78,7 @@ def recipe_of(environment: str) -> dict:
 
 
 def groups(learning: Mapping, devices: list[str]) -> list[Group]:
-    """What a recipe asks for at a scale, algorithm by algorithm."""
+    """Groups that a recipe asks for at a scale, algorithm by algorithm."""
     by_algorithm = {name: learning[name] for name in agents.names() if name in learning}
     found = []
     if any("curves" in asked for asked in by_algorithm.values()):
@@ -90,7 +90,7 @@ def groups(learning: Mapping, devices: list[str]) -> list[Group]:
 
 
 def of_algorithm(algorithm: str, learning: Mapping, devices: list[str]) -> list[Group]:
-    """What is asked for of one algorithm. Scores are of the fastest device present, times of each."""
+    """Groups asked for of one algorithm. Scores are of the fastest device present, times of each."""
     last, found = devices[-1], []
     ours = functools.partial(Group, algorithm=algorithm, agent=OURS)
     if asked := learning.get("curves"):

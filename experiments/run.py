@@ -61,7 +61,7 @@ def sentence_of(file: Path) -> str:
 
 
 def request_of(name: str, options: argparse.Namespace, present: list[str] | None = None) -> Request:
-    """What the options ask for, of the devices present; UserError where the environment takes no part."""
+    """The request of the options, of the devices present; UserError where the environment takes no part."""
     environment, settings = getattr(options, "environment", None), Settings({})
     if environment:
         settings = config.load(environment, options.scale)
@@ -76,7 +76,7 @@ def request_of(name: str, options: argparse.Namespace, present: list[str] | None
 
 
 def planned(name: str, options: argparse.Namespace, present: list[str]) -> Plan:
-    """What a command line with these options would measure with these devices."""
+    """The plan of a command line with these options and devices."""
     return experiment_of(name).plan(request_of(name, options, present))
 
 

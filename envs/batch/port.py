@@ -157,7 +157,10 @@ class Port:
         lanes, own, counts = self.of("lanes", params), self.metrics_of(world), self.counts(params)
         names = [one.name for one in self.of("state", params)]
         shape, high, kind = self.of("observation", params).shape, *bounds(self.action_of(world))[1:]
-        require(lanes in (1, 8, 16, *range(32, 1025, 32)), f"lanes={lanes!r} must be 1, 8, 16 or up to 32 times 32")
+        require(
+            lanes in (1, 8, 16, *range(32, 1025, 32)),
+            f"lanes={lanes!r} must be 1, 8, 16 or a multiple of 32 up to 1024",
+        )
         for name in (*names, *own):  # a metric may have the name of a field
             require(name not in RESERVED and names.count(name) <= 1, f"the name {name!r} is taken; choose another")
         require(counts["real"] > 0, "the state needs a field of dtype 'real'")

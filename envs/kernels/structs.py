@@ -17,6 +17,14 @@ NUMBER = re.compile(r"(?:const )?(?:struct )?(\w+)(\*?) (\w+);")
 FUNCTION = re.compile(r"\w+ \(\*(\w+)\)\(.*\);")
 
 
+def lines(name: str, text: str) -> list[str]:
+    """The lines of a struct's declaration; ValueError where the source has no such struct."""
+    body = re.search(rf"^struct {name} \{{\n(.*?)\n\}};", text, re.DOTALL | re.MULTILINE)
+    if body is None:
+        raise ValueError(f"the source declares no struct {name}")
+    return [line.strip() for line in body[1].splitlines()]
+
+
 @functools.cache
 def fields(name: str, text: str) -> MappingProxyType[str, type]:
     """The fields of a struct in order, each of eight bytes: pointers, `i64`, `u64`, `double`, and structs of such.
@@ -30,11 +38,8 @@ def fields(name: str, text: str) -> MappingProxyType[str, type]:
     Raises:
         ValueError: no such struct, or a field that is not eight bytes.
     """
-    body = re.search(rf"^struct {name} \{{\n(.*?)\n\}};", text, re.DOTALL | re.MULTILINE)
-    if body is None:
-        raise ValueError(f"the source declares no struct {name}")
     found = {}
-    for line in map(str.strip, body[1].splitlines()):
+    for line in lines(name, text):
         if not line or line.startswith("//"):
             continue
         number, function = NUMBER.match(line), FUNCTION.match(line)
@@ -76,8 +81,7 @@ def require_tables(text: str, tables: Mapping[str, torch.Tensor]):
     Raises:
         ValueError: a pointer without a tensor, a tensor without a pointer, or one of numbers of another type.
     """
-    body = re.search(r"^struct Tables \{\n(.*?)\n\};", text, re.DOTALL | re.MULTILINE)[1]
-    declared = {found[3]: found[1] for found in map(NUMBER.match, map(str.strip, body.splitlines())) if found}
+    declared = {found[3]: found[1] for found in map(NUMBER.match, lines("Tables", text)) if found}
     real = re.search(r"^#define REAL (\w+)$", text, re.MULTILINE)[1]
     if tables and (left := [name for name in declared if name not in tables]):
         raise ValueError(f"struct Tables: no table for {', '.join(left)}")

@@ -35,7 +35,7 @@ def digest_of_meaning(suffix: str, text: str) -> str:
 
 
 def meaning(suffix: str, text: str) -> str:
-    """What a file says but for what may change without changing what it does."""
+    """The text of a file but for what may change without changing what it does."""
     if suffix == ".py":
         bare = map(Bare().visit, on_the_timed_path(ast.parse(text).body))
         return "\n".join(ast.dump(node) for node in bare if node)
@@ -62,7 +62,7 @@ def on_the_timed_path(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def names_of(node: ast.stmt) -> list[str]:
-    """What a statement of a module defines."""
+    """Names that a statement of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else []
