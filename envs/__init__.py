@@ -4,6 +4,7 @@ The folder is the list: an environment is a folder with a `kernel.cuh`, in the f
 """
 
 import dataclasses
+import functools
 import importlib
 import warnings
 from pathlib import Path
@@ -43,13 +44,14 @@ __all__ = [
 
 def names() -> list[str]:
     """The environments, alphabetically."""
-    return sorted(_folders())
+    return sorted(_folders(_FOLDER))
 
 
-def _folders() -> dict[str, list[Path]]:
+@functools.cache
+def _folders(root: Path) -> dict[str, list[Path]]:
     """The folders with a kernel by name: of each environment one, which is its family's or lies in that."""
     found: dict[str, list[Path]] = {}
-    for kernel in sorted([*_FOLDER.glob("*/kernel.cuh"), *_FOLDER.glob("*/*/kernel.cuh")]):
+    for kernel in sorted([*root.glob("*/kernel.cuh"), *root.glob("*/*/kernel.cuh")]):
         found.setdefault(kernel.parent.name, []).append(kernel.parent)
     return found
 
@@ -62,7 +64,7 @@ def folder(name: str) -> Path:
     """
     if not isinstance(name, str):
         raise ValueError(f"an environment is named by a string, got {name!r}; known: {', '.join(names())}")
-    found = _folders()
+    found = _folders(_FOLDER)
     if name not in found:
         raise ValueError(f"no environment {name!r}{nearest(name, sorted(found))}")
     first, *others = found[name]

@@ -66,16 +66,24 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
     if path in seen:
         return ""
     seen.add(path)
-    lines = [f'#line 1 "{path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name}"']
+    pieces = _pieces(path, path.stat().st_mtime_ns)
+    return "\n".join(expand(piece, seen) if isinstance(piece, Path) else piece for piece in pieces)
+
+
+@functools.cache
+def _pieces(path: Path, modified: int) -> list[str | Path]:
+    """A source file cut at its quoted includes, which are given as files."""
+    name = path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name
+    pieces, lines = [], [f'#line 1 "{name}"']
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         include = line.startswith('#include "') and re.fullmatch(r'#include "(.+)"', line)
         if include:
             beside = path.parent / include[1]
-            lines.append(expand(beside if beside.exists() else ENVS / include[1], seen))
-            lines.append(f'#line {number + 1} "{path.name}"')
+            pieces += ["\n".join(lines), beside if beside.exists() else ENVS / include[1]]
+            lines = [f'#line {number + 1} "{path.name}"']
         elif line != "#pragma once":
             lines.append(line)
-    return "\n".join(lines)
+    return [*pieces, "\n".join(lines)]
 
 
 def constants(params) -> str:
