@@ -165,11 +165,14 @@ FN Action action_of(const Given* actions, i64 i) {
     return action;
 #endif
 }
+// The action that a policy chose: of a discrete space it is inside.
 FN Action action_of(Chosen chosen) {
-#if NUMBERS == 1
+#if NUMBERS > 1
+    return action_of(chosen.of, 0);
+#elif CONTINUOUS
     return admitted(chosen);
 #else
-    return action_of(chosen.of, 0);
+    return chosen;
 #endif
 }
 
