@@ -1,4 +1,4 @@
-"""What every GPU kernel of an environment uses of the chip, compiled by NVRTC for sm_80 and sm_90; needs no GPU.
+"""Registers and memory of every GPU kernel of an environment, compiled by NVRTC for sm_80 and sm_90; needs no GPU.
 
 At full scale every build for both, at quick scale the builds that `envs.make` takes by default for the newer; the
 tests compile all of them.

@@ -57,7 +57,7 @@ class Missing(NamedTuple):
 
 
 def wanted(peer: str, scale: str) -> list[Wanted]:
-    """What a scale measures of a peer."""
+    """The sizes that a scale measures of a peer."""
     found = peer_workers.worker(peer).groups({size: threads(scale, size) for size in SIZES[scale]})
     return [Wanted(peer, group, blocks(scale, group.num_envs)) for group in found]
 
@@ -79,14 +79,14 @@ def label(one: Wanted) -> str:
 
 
 def why_not(peer: str, task: Task) -> str | None:
-    """Why nothing of a peer can be measured, None if it can."""
+    """The reason why nothing of a peer can be measured, None if it can."""
     if peer_workers.worker(peer).differences(task.gymnasium_id) is None:
         return f"it has no {task.gymnasium_id or task.environment}"
     return None if peer_workers.python_of(peer) else peer_workers.why_missing(peer)
 
 
 def answers(todo: Sequence[Wanted], task: Task) -> Iterator[dict]:
-    """What each group's process answers, in order."""
+    """The answers of each group's process, in order."""
     for peer, of_peer in itertools.groupby(todo, key=lambda one: one.peer):
         yield from ask(peer, list(of_peer), task)
 
@@ -171,7 +171,7 @@ class Process:
         self.folder.cleanup()
 
     def failure(self) -> str:
-        """Why the process ended before it had answered everything."""
+        """The reason why the process ended before it had answered everything."""
         if self.late:
             return f"no answer within {TIMEOUT_S} s"
         return f"its process ended with status {self.process.returncode}: {peer_workers.last_error(self.said)}"

@@ -1,4 +1,4 @@
-"""What transfer.csv says: of each loop the time of its parts, and the share that copies have in it."""
+"""Summary of transfer.csv: of each loop the time of its parts, and the share that copies have in it."""
 
 from collections.abc import Iterator
 
@@ -54,7 +54,7 @@ def of_size(frame: pd.DataFrame) -> Iterator[dict]:
 
 
 def described(rows: pd.DataFrame) -> dict:
-    """What a row is about, with nothing found yet."""
+    """A row's subject, with nothing found yet."""
     return dict.fromkeys(COLUMNS, NAN) | {name: rows[name].iloc[0] for name in COLUMNS[:7]}
 
 
@@ -81,6 +81,6 @@ def timed(found: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def closes(summary: pd.DataFrame) -> bool:
-    """Whether in every loop that was taken apart the parts sum to the loop."""
+    """True where in every loop that was taken apart the parts sum to the loop."""
     closure = summary["closure"].dropna()
     return bool(((closure - 1).abs() <= CLOSURE).all())

@@ -127,7 +127,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:
-    """Why a group does not fit into the memory, None if it does."""
+    """The reason why a group does not fit into the memory, None if it does."""
     rungs_of = ladder_of(name)
     # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
     if not group.rung.startswith("port") or group.num_envs < rungs_of.LARGE_BATCH:

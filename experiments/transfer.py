@@ -1,4 +1,4 @@
-"""What copies between host and device cost a loop: the note's three timings, a real loop, a resident one.
+"""Cost of copies between host and device: the note's three timings, a real loop, a resident one.
 
 note      an environment's step on the CPU, a copy of its observations to the GPU and one back, each timed apart
 real      observations up, policy, actions down, step, again and again; the parts are those of one whole
@@ -47,7 +47,7 @@ class Loop(Group):
 
 
 def groups(name: str, settings: Settings, present: list[str]) -> list[Loop]:
-    """What to measure with the policy on each device present, smallest batch first."""
+    """The groups with the policy on each device present, smallest batch first."""
     sources = [source for source in SOURCES if not rungs.RUNGS[source].missing(name, settings)]
     memories = ("pageable", "pinned")
     timed, counted = [], []

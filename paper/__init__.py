@@ -87,7 +87,7 @@ RUNGS = {
 
 
 def rung(name: str) -> Rung:
-    """How a rung is named and drawn; an unknown one appears in grey under its own name."""
+    """A rung's name and look; an unknown one appears in grey under its own name."""
     return RUNGS.get(name, Rung(name.replace("-", " "), "#777777", "X", "no description yet"))
 
 

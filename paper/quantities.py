@@ -224,5 +224,5 @@ def thread_words(value: float, low: float, high: float) -> tuple[str, str]:
 
 
 def judged(checks: pd.DataFrame) -> pd.Series:
-    """Whether each check holds, without the rows that only report something."""
+    """The verdict of each check, without the rows that only report something."""
     return checks["passed"].dropna().astype(bool)

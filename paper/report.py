@@ -82,7 +82,7 @@ class Report:
         return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
 
     def hardware(self, machine: str) -> str:
-        """What a machine is."""
+        """The description of a machine."""
         label = next(d.provenance["machine"]["label"] for d in self.datasets if paper.machine(d) == machine)
         return tables.plain(label)
 

@@ -8,7 +8,7 @@ from lockstep.paper.typeset import short_time, times
 
 
 def told(report: Report, say: Callable, *about) -> str:
-    """What `say` finds of this machine, and of one on record, which has a GPU if any has; tables speak of all."""
+    """Sentences by `say` on this machine, and on one on record, which has a GPU if any has; tables speak of all."""
     said = {machine: say(report, machine, *about) for machine in report.machines()}
     recorded = [words for machine, words in said.items() if machine != "here" and words]
     return " ".join(filter(None, [said.get("here"), *recorded[:1]]))
@@ -19,7 +19,7 @@ def placed(machine: str) -> str:
 
 
 def measured(report: Report, machine: str) -> str:
-    """What one machine found of the environment of the headline, in one sentence."""
+    """One machine's result for the environment of the headline, in one sentence."""
     environment, batch = families.headline()["environment"], families.headline()["num_envs"]
 
     def step(quantity="rate", against=None, rung="port-cpu", **select):
@@ -45,7 +45,7 @@ def measured(report: Report, machine: str) -> str:
 
 
 def over_all(report: Report, machine: str) -> str:
-    """What one machine found over all environments, if it ran several, in one sentence."""
+    """One machine's result over all environments, if it ran several, in one sentence."""
     rows = tables.frame("family", report.datasets).query("machine == @machine")
 
     def span(rung):
@@ -61,7 +61,7 @@ def over_all(report: Report, machine: str) -> str:
 
 
 def of_family(report: Report, machine: str, family: str) -> str:
-    """What one machine found of the environment that stands for a family, in one sentence."""
+    """One machine's result for the environment that stands for a family, in one sentence."""
     about = families.about(family)
 
     def on(quantity, against=None, **select):
@@ -88,7 +88,7 @@ def of_family(report: Report, machine: str, family: str) -> str:
 
 
 def trained(report: Report, machine: str) -> str:
-    """What training reached on one machine, a sentence for each device."""
+    """Training's result on one machine, a sentence for each device."""
     headline = families.headline()
     environment = headline["environment"]
 
@@ -116,7 +116,7 @@ def trained(report: Report, machine: str) -> str:
 
 
 def checks(report: Report) -> str:
-    """How many checks of sameness hold on each machine, and how many rows only report something."""
+    """The number of checks of sameness that hold on each machine, and of rows that only report something."""
 
     def said(quantity: str, write: Callable) -> str:
         item, found = {"quantity": quantity, "select": {"experiment": "correctness"}}, {}
@@ -133,7 +133,7 @@ def checks(report: Report) -> str:
 
 
 def aims(report: Report) -> str:
-    """How many aims each machine reached, and a line for each that it did not."""
+    """The number of aims that each machine reached, and a line for each that it did not."""
     judged = tables.frame("targets", report.datasets).dropna(subset=["met"]).astype({"met": bool})
     judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
     reached = "; ".join(

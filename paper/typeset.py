@@ -1,4 +1,4 @@
-"""How numbers and tables are written: units and digits, then CSV, Markdown and HTML."""
+"""Numbers and tables in print: units and digits, then CSV, Markdown and HTML."""
 
 import html
 import math
@@ -19,7 +19,7 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "\N{MICRO SIGN}s"), (1e-9, "ns"),
 
 
 def missing(value: object) -> bool:
-    """Whether a cell is empty."""
+    """True for an empty cell."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -163,7 +163,7 @@ class Table:
         return self.function(datasets).reset_index(drop=True)
 
     def seen(self, frame: pd.DataFrame) -> tuple[list[Column], list[list[str]]]:
-        """What a reader sees of a frame: the columns, and the rows of texts."""
+        """A frame as a reader sees it: the columns, and the rows of texts."""
         columns = list(self.columns) or [text(name, name, kind="long") for name in frame.columns]
         rows = map(Row, frame.to_dict("records"))
         return columns, [[column.cell(row) for column in columns] for row in rows]

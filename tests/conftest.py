@@ -1,4 +1,4 @@
-"""What all tests share: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
+"""Rules for all tests: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
 
 import hypothesis
 import pytest

@@ -103,7 +103,7 @@ def small(name: str, device: str, **options):
 
 
 def several_lanes(name: str) -> bool:
-    """Whether several threads of a GPU hold an environment."""
+    """True where several threads of a GPU hold an environment."""
     return envs.port(name).of("lanes") > 1
 
 
@@ -191,7 +191,7 @@ def restart(env) -> None:
 
 
 def agents(device: str) -> None:
-    """What a roll-out needs around the environment, in sizes that fill no block."""
+    """A roll-out's surroundings, in sizes that fill no block."""
     T, N = 33, 150
     number = torch.full((1,), 7, dtype=torch.int64, device=device)
     Noise([1, 2], N, first_index=5, agents=3, blocks=2, steps=T, device=device).draw(number)

@@ -1,4 +1,4 @@
-"""What is imported, what is installed with it, and what a user gets who installs this."""
+"""Imports, what is installed with them, and what a user gets who installs this."""
 
 import ast
 import json

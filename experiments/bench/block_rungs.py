@@ -153,7 +153,7 @@ def pool_of(name: str, count: int) -> dict[str, int]:
 
 
 def scenarios_of(group: Group) -> int:
-    """How many scenarios a group of the port draws."""
+    """The number of scenarios that a group of the port draws."""
     return min(group.num_envs, MOST_SCENARIOS) if group.rung.endswith("scenarios") else SCENARIOS
 
 

@@ -45,7 +45,7 @@ class Group(experiment.Group):
 
 @dataclass
 class Loop:
-    """What a rung hands to the clock."""
+    """A rung's loop, as the clock takes it."""
 
     run: Callable[[], int | None]
     steps_per_call: int | None  # None: `run` returns its live steps
@@ -68,7 +68,7 @@ class Rung:
 
 
 class Clocked(NamedTuple):
-    """What the clock found of a loop."""
+    """The times of a loop."""
 
     blocks: list[timing.Block]
     first_call_s: float  # setting up, compilation included, and one call
@@ -127,7 +127,7 @@ def memory_used(device: str) -> int:
 
 
 def too_large(needed: Mapping[str, float]) -> str | None:
-    """Why a group that needs so many bytes of each device ("cpu": of the host) does not fit, None if it does."""
+    """The reason why a group that needs so many bytes of each device ("cpu": of the host) does not fit, or None."""
     for device, size in needed.items():
         free = available_memory(torch.device(device))
         if size > MEMORY_SHARE * free:

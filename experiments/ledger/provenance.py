@@ -202,7 +202,7 @@ def threads() -> dict:
 
 
 def output_of(arguments: list[str]) -> str | None:
-    """What a program prints, stripped; None where it is missing or fails."""
+    """The output of a program, stripped; None where it is missing or fails."""
     try:
         finished = subprocess.run(arguments, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

@@ -216,7 +216,7 @@ def locked(path: Path) -> io.TextIOBase:
 
 
 def current_key(experiment: str, environment: str | None, scale: str, conditions: Mapping) -> dict:
-    """What makes a group of one run that of another: rows of runs with equal keys may stand together.
+    """The key of a run's rows: those of runs with equal keys may stand together.
 
     conditions: what the groups depend on beside code, machine and settings.
     """
@@ -225,7 +225,7 @@ def current_key(experiment: str, environment: str | None, scale: str, conditions
 
 
 def meaning(experiment: str, environment: str | None, scale: str, root: Path = ROOT) -> dict:
-    """What every row of an experiment depends on, wherever it runs."""
+    """The code and conditions that every row of an experiment depends on, wherever it runs."""
     return {
         "experiment": experiment,
         "environment": environment,

@@ -1,4 +1,4 @@
-"""Which files of this repository an experiment runs: its import graph, and the folder of its environment.
+"""The files of this repository that an experiment runs: its import graph, and the folder of its environment.
 
 The graph is read from the syntax trees, so nothing is imported, and imports inside functions count as well.
 """

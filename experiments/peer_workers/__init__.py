@@ -37,7 +37,7 @@ SEED_OF_ACTIONS = 1  # so that they are not drawn from the environment's stream
 
 @dataclass(frozen=True)
 class Task:
-    """What is stepped: our name and Gymnasium's."""
+    """A task: our name and Gymnasium's."""
 
     environment: str
     gymnasium_id: str
@@ -56,7 +56,7 @@ class Group:
 
 @dataclass
 class Loop:
-    """What a peer hands to the clock."""
+    """A peer's loop, as the clock takes it."""
 
     run: Callable[[], int]  # one call; returns its live steps
     how: str  # what runs, for the table
@@ -66,7 +66,7 @@ class Loop:
 
 
 class NotMeasured(Exception):
-    """Why a group is left out."""
+    """The reason why a group is left out."""
 
 
 class NextStep:
@@ -140,7 +140,7 @@ def python_of(name: str, folder: Path = FOLDER) -> Path | None:
 
 
 def why_missing(name: str, folder: Path = FOLDER) -> str:
-    """Why a worker has no Python: nobody asked for it, or the last error of its installation."""
+    """The reason why a worker has no Python: nobody asked for it, or the last error of its installation."""
     package = requirements(name, folder).read_text().split()[0]
     log = ENVIRONMENTS / name / "install.log"
     if not log.exists():

@@ -41,5 +41,5 @@ def loop(task: Task, group: Group) -> Iterator[Loop]:
 
 
 def actions_dtype(space) -> str:
-    """What the C++ side reads, so that nothing is converted."""
+    """Actions as the C++ side reads them, so that nothing is converted."""
     return "int32" if hasattr(space, "n") else "float32"

@@ -1,4 +1,4 @@
-"""What each operation of a slot costs, in every form: the original, its indexed form, array code, the port.
+"""Time of each operation of a slot in every form: the original, its indexed form, array code, the port.
 
 Every form plays the same few slots from the middle of an episode again and again, under the same random actions: once
 as whole steps, once with a clock read between the operations. On a GPU both are synchronised before the clock is read;
@@ -58,7 +58,7 @@ class Group(experiment.Group):
 
 @dataclass(frozen=True)
 class Case:
-    """What every form starts from and does."""
+    """The start and the actions of every form."""
 
     scenario: object
     t: int  # the first slot
@@ -94,7 +94,7 @@ class Laps:
 
 @dataclass
 class Form:
-    """How a form plays the slots of a case."""
+    """A form that plays the slots of a case."""
 
     whole: Callable[[Laps], None]  # starts the clock, plays whole steps, reads it as WHOLE
     parts: Callable[[Laps], None] | None  # the same slots, with the clock read after every operation
@@ -103,7 +103,7 @@ class Form:
 
 
 def groups(settings: Settings, present: list[str]) -> list[Group]:
-    """What to measure with the devices present, largest fleet first."""
+    """The groups with the devices present, largest fleet first."""
     found = []
     for vehicles in sorted(settings.breakdown.vehicles, reverse=True):
         for form, device in FORMS.items():

@@ -1,4 +1,4 @@
-"""What policies of the vehicular edge reach: cost, delays against deadlines, backlogs; and an agent beside them."""
+"""Policies of the vehicular edge: cost, delays against deadlines, backlogs; and an agent beside them."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class Group(experiment.Group):
 
 
 def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
-    """What the settings ask for."""
+    """The groups of the settings."""
     asked, found = settings.offloading, []  # scenarios: of a simple policy, and of one that searches
     for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
         found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))

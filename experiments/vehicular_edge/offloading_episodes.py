@@ -31,7 +31,7 @@ class Job(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """What is kept of an episode."""
+    """The record of an episode."""
 
     totals: dict[str, float]  # columns of the level "episode"
     routes: list[dict]  # columns of the level "route"

@@ -35,7 +35,7 @@ class Cell(experiment.Group):
 
 
 def cells(scaling: Settings, present: list[str]) -> list[Cell]:
-    """What the settings ask for and can run here, each once; the original has one environment and stored gains."""
+    """The groups of the settings that can run here, each once; the original has one environment and stored gains."""
     found: dict[Cell, None] = {}
     for sweep in scaling.sweeps:
         for name, size in itertools.product(sweep.rungs, sweep.sizes):

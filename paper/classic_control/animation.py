@@ -122,7 +122,7 @@ def differing(one: bytes, other: bytes) -> float:
 
 
 def stale(root: Path = ROOT) -> bool:
-    """Whether the file shows something else than the code does; a few pixels may be another machine's rounding."""
+    """True where the file shows something else than the code does; a few pixels may be another machine's rounding."""
     file = root / FILE
     return not file.exists() or differing(file.read_bytes(), gif(pictures())) > ROUNDING
 

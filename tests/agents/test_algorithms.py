@@ -1,4 +1,4 @@
-"""What every algorithm keeps of the protocol that general code asks for, whichever there are."""
+"""Every algorithm keeps to the protocol that general code asks for."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def of_iterations(algorithm, iterations: int) -> config.Settings:
 
 
 def same(one, other) -> bool:
-    """Whether two states are equal to the last bit."""
+    """True where two states are equal to the last bit."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other

@@ -1,4 +1,4 @@
-"""What tests of training run in processes of their own: python -m tests.agents.training_worker <what> <folder>."""
+"""Runs of tests of training in processes of their own: python -m tests.agents.training_worker <what> <folder>."""
 
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def train(name: str, folder: Path, stop: int | None = None, **options):
 
 
 def in_ranks(what: str, folder: Path):
-    """What each of the processes of torchrun does."""
+    """The work of each of the processes of torchrun."""
     if what == "equal":
         for name in RUNS:
             run = train(name, folder, stop=3)

@@ -28,7 +28,7 @@ def port(name: str) -> envs.Port:
 
 
 def folder(name: str) -> Path:
-    """Where its kernel lies."""
+    """The folder of its kernel."""
     return PORTS / SYNTHETIC[name][0] if name in SYNTHETIC else envs.folder(name)
 
 
@@ -90,7 +90,7 @@ def random_step(env):
 
 
 def copies(outputs) -> tuple:
-    """What a step returned, copied: the next step overwrites it."""
+    """The outputs of a step, copied: the next step overwrites them."""
     *tensors, info = outputs
     return *(tensor.clone() for tensor in tensors), {key: tensor.clone() for key, tensor in info.items()}
 
@@ -100,7 +100,7 @@ def as_bytes(rows: torch.Tensor) -> torch.Tensor:
 
 
 def equal(one, other) -> bool:
-    """Whether two states, sets of buffers or values are equal bit for bit."""
+    """True where two states, sets of buffers or values are equal bit for bit."""
     if isinstance(one, torch.Tensor):
         alike = one.dtype == other.dtype and one.shape == other.shape
         return alike and torch.equal(*(as_bytes(rows) for rows in (one, other)))

@@ -1,4 +1,4 @@
-"""What a batch takes as actions: shapes, types, bounds at each number, and what happens where nobody looks."""
+"""Actions of a batch: shapes, types, bounds at each number, and what happens where nobody looks."""
 
 import re
 import warnings

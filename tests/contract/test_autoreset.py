@@ -1,4 +1,4 @@
-"""How episodes end and begin, in all three modes: truth tables against steps of a batch that resets nothing."""
+"""Ends and beginnings of episodes in all three modes: truth tables against steps of a batch that resets nothing."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def of_episodes(first: torch.Tensor, episode: torch.Tensor) -> torch.Tensor:
 
 
 def late(env, before: dict, terminated: torch.Tensor, limit: int = LIMIT) -> torch.Tensor:
-    """What `truncated` is to be: at the limit, and of several agents whoever played and did not terminate."""
+    """The expected `truncated`: at the limit, and of several agents whoever played and did not terminate."""
     at_limit = before["elapsed"] + 1 == limit
     if env.port.rows > 1:
         return at_limit[:, None] & before["active"] & ~terminated

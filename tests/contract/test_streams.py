@@ -1,4 +1,4 @@
-"""What an episode depends on: its seed, index and number, and nothing of how a batch is made, cut up or run."""
+"""An episode depends on its seed, index and number, and not on how a batch is made, cut up or run."""
 
 import hashlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What a batch gives, how it is made, reset, drawn and closed, and the sentences about wrong input."""
+"""The use of a batch: made, reset, drawn, closed; and the sentences about wrong input."""
 
 import copy
 import gc

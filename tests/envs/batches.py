@@ -30,5 +30,5 @@ def spread(env) -> None:
 
 
 def same(a: dict, b: dict, but: tuple = ()) -> bool:
-    """Whether two states of batches are equal bit for bit, the keys `but` left out."""
+    """True where two states of batches are equal bit for bit, the keys `but` left out."""
     return equal(*({key: value for key, value in state.items() if key not in but} for state in (a, b)))

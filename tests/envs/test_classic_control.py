@@ -1,4 +1,4 @@
-"""What holds of every task of classic control: steps are Gymnasium's, first states the documented numbers."""
+"""Every task of classic control: steps are Gymnasium's, first states the documented numbers."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""What only a GPU can show: long lives on both devices, streams, launches of blocks, a memory for several libraries."""
+"""Tests that need a GPU: long lives on both devices, streams, launches of blocks, a memory for several libraries."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -39,7 +39,7 @@ def batch(name: str, **options) -> envs.BatchedEnv:
 
 
 def taken(env: envs.BatchedEnv, actions: torch.Tensor) -> torch.Tensor:
-    """What the environment gets of a policy's actions."""
+    """A policy's actions as the environment gets them."""
     if not actions.is_floating_point():
         return actions
     return actions.clamp(env.single_action_space.low.item(), env.single_action_space.high.item())

@@ -1,4 +1,4 @@
-"""What each port declares, against Gymnasium and against the physics."""
+"""The declarations of each port, against Gymnasium and against the physics."""
 
 import dataclasses
 import math

@@ -35,7 +35,7 @@ def played(name, steps, **options):
 
 
 def gymnasiums_frame(port, state, **attributes):
-    """What Gymnasium draws, put into a state by hand."""
+    """Gymnasium's picture of a state put in by hand."""
     env = gymnasium.make(port.gymnasium_id, render_mode="rgb_array")
     env.reset()
     for name, value in attributes.items():

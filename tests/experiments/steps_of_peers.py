@@ -1,4 +1,4 @@
-"""How a peer's tasks differ from Gymnasium's, run in the peer's own Python: python steps_of_peers.py <peer>.
+"""Differences of a peer's tasks from Gymnasium's, run in the peer's own Python: python steps_of_peers.py <peer>.
 
 Every step is repeated by Gymnasium's class from the state before it. Half of the environments act at random, the
 others so that they reach walls, bounds of speed, goals and limits. Prints, by task: the largest differences of

@@ -1,4 +1,4 @@
-"""Which builds are compiled, and that the rows of each are named by it."""
+"""The builds that are compiled, and the rows of each, which are named by it."""
 
 import gc
 import sys
@@ -23,7 +23,7 @@ def test_full_compiles_every_build_for_every_target_and_quick_the_default_ones_f
 
 
 def build_of_make() -> tuple[str, str]:
-    """What a batch is compiled for that was made without options."""
+    """The build of a batch that was made without options."""
     env = envs.make("cartpole", 1)
     return env.autoreset_mode.value, env.dtype
 

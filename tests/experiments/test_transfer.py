@@ -174,7 +174,7 @@ def test_parts_of_a_real_loop_are_what_the_clocks_say(clock):
             pass
 
     class Action(torch.Tensor):
-        """What is copied from it takes 10 s."""
+        """Copies from it take 10 s."""
 
         @classmethod
         def __torch_function__(cls, function, types, args=(), kwargs=None):

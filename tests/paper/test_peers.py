@@ -42,7 +42,7 @@ def datasets(tmp_path):
 
 
 def shown(name, datasets):
-    """What a reader sees of CartPole, as dicts by heading."""
+    """CartPole's rows as a reader sees them, as dicts by heading."""
     return [row for row in seen(name, datasets) if row["environment"] == "cartpole"]
 
 

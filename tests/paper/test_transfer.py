@@ -47,7 +47,7 @@ def datasets(tmp_path):
 
 
 def lines(datasets, status):
-    """What a reader sees of a machine's rows, as dicts by heading."""
+    """A machine's rows as a reader sees them, as dicts by heading."""
     return [row for row in seen("transfer", datasets) if row["status"].startswith(status)]
 
 

@@ -55,7 +55,7 @@ def make(tree, *arguments, gpu="", **environment):
 
 
 def asked(tree) -> list[str]:
-    """What Python was asked to do since the last call, checks left out."""
+    """The commands that Python got since the last call, checks left out."""
     record = tree / "asked"
     lines = record.read_text().splitlines() if record.exists() else []
     record.unlink(missing_ok=True)

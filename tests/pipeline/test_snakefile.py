@@ -1,4 +1,4 @@
-"""What Snakemake plans: everything at first, nothing twice, after a change exactly what depends on it."""
+"""Snakemake's plans: everything at first, nothing twice, after a change exactly what depends on it."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""How near the ports come to the bounds of their machine: memory on the left, arithmetic on the right."""
+"""The ports beside the bounds of their machine: memory on the left, arithmetic on the right."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -69,5 +69,5 @@ def shown(run, names: tuple[str, ...]) -> list[tuple[pd.DataFrame, str, dict]]:
 
 
 def bounded(datasets: list, run) -> bool:
-    """Whether the bounds of a run's machine were measured."""
+    """True where the bounds of a run's machine were measured."""
     return any(len(quantities.ceilings(datasets, run, "copy", device)) for device in ("cpu", "cuda"))

@@ -1,4 +1,4 @@
-"""How far the port's steps stand below their tolerances."""
+"""The errors of the port's steps beside their tolerances."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What each step of the ladder buys, and where a GPU loses."""
+"""The gain of each step of the ladder, and where a GPU loses."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""What copies between host and device take of a loop, beside the share that the note gives."""
+"""The share of copies between host and device in a loop, beside that which the note gives."""
 
 import pandas as pd
 from matplotlib.axes import Axes

@@ -52,7 +52,7 @@ def targets(datasets):
 
 
 def learning_targets() -> list[dict]:
-    """What the recipes aim at, as items like those of aims.yaml."""
+    """The aims of the recipes, as items like those of aims.yaml."""
     items = []
     for name in paper.environments():
         select = {"experiment": "learning", "environment": name, "agent": learning.OURS}
@@ -93,7 +93,7 @@ def short(written: str) -> str:
 
 
 def item(claim: dict, answer: dict) -> dict:
-    """What an answer asks, with what its claim says for all of them."""
+    """An answer's question, with what its claim says for all of them."""
     return claim | answer | {"select": claim.get("select", {}) | answer.get("select", {})}
 
 

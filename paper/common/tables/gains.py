@@ -1,4 +1,4 @@
-"""What each step of the ladder buys, and from which batch size on a batch pays."""
+"""The gain of each step of the ladder, and the batch size from which on a batch pays."""
 
 import math
 
@@ -94,7 +94,7 @@ def at_told_size(rates: pd.DataFrame, select: dict) -> pd.Series | None:
 
 
 def different(row: pd.Series, other: pd.Series) -> bool:
-    """Whether two settings are not the same one: with a single core the last step leads nowhere."""
+    """True where two settings are not the same one: with a single core the last step leads nowhere."""
     return (row["rung"], row["threads"]) != (other["rung"], other["threads"])
 
 

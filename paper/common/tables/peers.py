@@ -56,7 +56,7 @@ def ratio(row) -> str:
 
 
 def remark(row) -> str:
-    """What is different, or why there is nothing."""
+    """The differences, or the reason why there is nothing."""
     return known(row["reason"]) or known(row["differences"]) or DASH
 
 

@@ -136,7 +136,7 @@ def cost(datasets):
 
 
 def spent(machine: str, runs: list[dict]) -> list[dict]:
-    """What a machine's experiments took, and a sum for each scale that it ran at, against the time allowed.
+    """Time of a machine's experiments, and a sum for each scale that it ran at, against the time allowed.
 
     What has no scale belongs to every sum.
     """

@@ -1,4 +1,4 @@
-"""What copies between host and device take of a loop."""
+"""The share of copies between host and device in a loop."""
 
 from lockstep.experiments.shares import CLOSURE, NEEDS_GPU
 from lockstep.paper import rung
@@ -47,7 +47,7 @@ def with_gaps(run) -> list[dict]:
 
 
 def place(row: dict) -> tuple:
-    """Where a row stands: settings and devices in their order, the sizes of each loop together."""
+    """The place of a row: settings and devices in their order, the sizes of each loop together."""
     where = list(SETTINGS).index(row["loop"]), list(DEVICES).index(row["device"])
     return *where, row.get("source", ""), row.get("memory", ""), row.get("num_envs", 0)
 

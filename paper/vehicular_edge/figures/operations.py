@@ -1,4 +1,4 @@
-"""What each operation of a slot gains in each form, beside what a plan expected of a GPU."""
+"""The gain of each operation of a slot in each form, beside that which a plan expected of a GPU."""
 
 import pandas as pd
 from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""How large the differences between the forms of the vehicular edge are."""
+"""Differences between the forms of the vehicular edge."""
 
 import numpy as np
 from matplotlib.figure import Figure

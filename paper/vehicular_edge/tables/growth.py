@@ -45,7 +45,7 @@ def operation(row) -> str:
 
 
 def in_words(row) -> str:
-    """What the plan expects of an operation."""
+    """The plan's expectation of an operation."""
     ends = None if missing(row["operation"]) else claimed(row["operation"])
     return DASH if ends is None else f"{significant(ends[0], 2)} {DASH} {significant(ends[1], 2)}{TIMES}"
 

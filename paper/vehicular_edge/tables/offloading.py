@@ -1,4 +1,4 @@
-"""What policies of the vehicular edge reach."""
+"""Policies of the vehicular edge."""
 
 from collections.abc import Callable
 

@@ -17,7 +17,7 @@ def batches(*shapes: tuple[int, ...], mean: float = 3.0) -> list[torch.Tensor]:
 
 
 def equals_numpy(normaliser: Normaliser, rows: np.ndarray, learner: int = 0):
-    """Whether the statistics are those of rows [R, n]."""
+    """True where the statistics are those of rows [R, n]."""
     rows = rows.astype(np.float64)
     assert normaliser.count[learner] == len(rows)
     np.testing.assert_allclose(normaliser.mean[learner].cpu(), rows.mean(axis=0), rtol=1e-12)

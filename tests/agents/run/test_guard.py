@@ -1,4 +1,4 @@
-"""What is not finite is named, does not reach the parameters, and stops the run with a checkpoint."""
+"""Numbers that are not finite are named, do not reach the parameters, and stop the run with a checkpoint."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def poisoned(phase: str, inject, at: int = 2) -> type:
 
 
 def stopped(algorithm: type, environment, config, folder) -> str:
-    """What the run says that stops; its checkpoint holds finite parameters."""
+    """The message of the run that stops; its checkpoint holds finite parameters."""
     with pytest.raises(FloatingPointError) as error:
         training.train(algorithm, environment, config, output=folder)
     path = folder / "checkpoint.pt"

@@ -30,7 +30,7 @@ def torchrun(*arguments: str) -> subprocess.Popen:
 
 
 def outcome(process: subprocess.Popen, timeout_s: float = 60) -> tuple[str, int]:
-    """What was said on stderr and the exit status; nothing that was started is left."""
+    """The text on stderr and the exit status; nothing that was started is left."""
     try:
         return process.communicate(timeout=timeout_s)[1], process.returncode
     finally:

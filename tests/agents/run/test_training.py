@@ -45,7 +45,7 @@ def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
 
 
 def same(a, b) -> bool:
-    """Whether two states are equal to the last bit."""
+    """True where two states are equal to the last bit."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b

@@ -1,4 +1,4 @@
-"""What Params refuses, by name, value and what is allowed; and lengths of vectors added up by hand."""
+"""Refusals of Params, by name, value and what is allowed; and lengths of vectors added up by hand."""
 
 import re
 from dataclasses import replace

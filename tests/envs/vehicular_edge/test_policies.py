@@ -268,7 +268,7 @@ def test_drift_plus_penalty_earns_most_in_a_slot(traffic):
 
 
 def test_the_one_slot_reward_never_asks_to_send():
-    """What leaves a radio queue only raises the backlogs that the drift counts, so the best power goes unused."""
+    """Transmitting only raises the backlogs that the drift counts, so the best power goes unused."""
     scenario = calibrated(draw(Params(), "city"))
     view = loaded(scenario, 10, 3)
     state = dict(view.queues)

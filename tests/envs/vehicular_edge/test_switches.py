@@ -89,7 +89,7 @@ AIMS = [["local", "server0", "edge0", "edge1"], ["edge0", "cloud", "local"]]
 
 
 def quantities(env):
-    """What the last slot computed, by name, in this order."""
+    """The numbers of the last slot, by name, in this order."""
     record, state = env.record, get_state(env)
     found = {"target": record["target"], "admitted": record["admitted"]}
     found["C_e"] = [[client.index for client in edge.senders] for edge in env.episode.network.edges]

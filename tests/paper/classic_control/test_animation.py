@@ -25,7 +25,7 @@ def test_the_readme_shows_it_and_it_is_no_burden():
 
 
 def played(name: str, steps: int) -> dict:
-    """What 64 environments have done after `steps` under the policy of the animation."""
+    """The states of 64 environments after `steps` under the policy of the animation."""
     env = envs.make(name, 64, seed=1)
     obs, _ = env.reset()
     for _ in range(steps):
