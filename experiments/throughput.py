@@ -1,4 +1,4 @@
-"""Environment steps per second of every rung of the ladder (rungs.py, block_rungs.py), over batch sizes."""
+"""Environment steps per second of every rung of the ladder, over batch sizes."""
 
 import argparse
 import itertools
@@ -9,8 +9,9 @@ import pandas as pd
 
 from lockstep import envs
 from lockstep.experiments import UserError, command, config
-from lockstep.experiments.bench import block_rungs, ladder, rungs, timing
+from lockstep.experiments.bench import ladder, timing
 from lockstep.experiments.bench.ladder import Group, Rung
+from lockstep.experiments.bench.rungs import LARGE_BATCH, RUNGS, memory_needed, set_up_s
 from lockstep.experiments.bench.statistics import fitting, targets, throughput_summary
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, LeftOut, Plan, Request, by_label, each
@@ -47,9 +48,9 @@ def groups(rung_name: str, rung: Rung, settings: Settings) -> list[Group]:
 
 def planned(name: str, settings: Settings, present: list[str], rungs_asked: list[str] | None = None) -> list[Group]:
     """All groups of the rungs that can run on the devices present; says which cannot."""
-    known, found = ladder_of(name).RUNGS, []
-    for rung_name in command.chosen("rung", known, rungs_asked):
-        rung, device = known[rung_name], known[rung_name].device
+    found = []
+    for rung_name in command.chosen("rung", RUNGS, rungs_asked):
+        rung, device = RUNGS[rung_name], RUNGS[rung_name].device
         reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
         if reason:
             print(f"{rung_name}: left out, {reason}")
@@ -80,38 +81,33 @@ def in_order(
 
 def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tuple[str, float]]:
     """Seconds that measuring each group takes by estimate, with nothing compiled yet; by label."""
-    rungs_of, compiled, found = ladder_of(name), set(), []
+    compiled, found = set(), []
     for group in groups:
         first = group.rung.startswith("port") and group.rung not in compiled
         compiled.add(group.rung)
         compiling_s = ladder.COMPILE_S[group.device] if first else 0.0
         timed_s = timing.expected_s(settings.throughput.blocks)
-        found.append((group.label, rungs_of.set_up_s(group) + compiling_s + timed_s))
+        found.append((group.label, set_up_s(name, group) + compiling_s + timed_s))
     return found
-
-
-def ladder_of(name: str):
-    """The module with the rungs of an environment: of those that one lane holds, or of those that several hold."""
-    return rungs if envs.port(name).of("lanes") == 1 else block_rungs
 
 
 def check(name: str, settings: Settings) -> None:
     """ConfigError where the YAML does not fit the environment: options, rungs, policies, observations."""
-    port, known, scale = envs.port(name), ladder_of(name).RUNGS, settings.throughput
+    port, scale = envs.port(name), settings.throughput
     where = f"{config.shown(config.file_of(name))}: throughput"
     config.check_options(f"{where}.options", scale.get("options", {}), port)
     if "fixed_policy" in scale:
         config.check_policy(name, settings, *port.policy_shape)
     for rung, sweeps in scale.get("rungs", {}).items():
-        if rung not in known:
-            raise config.ConfigError(f"{where}.rungs: unknown key {rung!r}{config.nearest(rung, list(known))}")
+        if rung not in RUNGS:
+            raise config.ConfigError(f"{where}.rungs: unknown key {rung!r}{config.nearest(rung, list(RUNGS))}")
         if not port.observes_state and any("view" in sweep.get("obs", ()) for sweep in sweeps):
             raise config.ConfigError(f"{where}.rungs.{rung}: obs 'view' needs observations that are the state")
 
 
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of one group, one per block."""
-    loop_of = ladder_of(name).RUNGS[group.rung].loop(name, group, settings)
+    loop_of = RUNGS[group.rung].loop(name, group, settings)
     found = ladder.clocked(loop_of, group.device, settings.throughput.blocks)
     same = {
         "environment": name,
@@ -128,11 +124,10 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:
     """The reason why a group does not fit into the memory, None if it does."""
-    rungs_of = ladder_of(name)
     # Small groups are not asked: to count its bytes an environment is made, which compiles the kernel.
-    if not group.rung.startswith("port") or group.num_envs < rungs_of.LARGE_BATCH:
+    if not group.rung.startswith("port") or group.num_envs < LARGE_BATCH:
         return None
-    return ladder.too_large(rungs_of.memory_needed(name, group, settings))
+    return ladder.too_large(memory_needed(name, group, settings))
 
 
 def report(frame: pd.DataFrame, settings: Settings, missing: Sequence[Mapping] = ()) -> str:

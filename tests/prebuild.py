@@ -68,7 +68,7 @@ def launch_everything() -> None:
         if probe.steps:
             attempt(name)
     for name in envs.names():
-        settings, rungs = config.load(name, "quick"), throughput.ladder_of(name).RUNGS
+        settings = config.load(name, "quick")
         with contextlib.redirect_stdout(None):
             groups = throughput.planned(name, settings, list(throughput.command.DEVICES))
         for group in groups:
@@ -76,7 +76,7 @@ def launch_everything() -> None:
                 few = dataclasses.replace(
                     group, device="cpu", num_envs=min(group.num_envs, MOST[sanitize.several_lanes(name)])
                 )
-                with rungs[group.rung].loop(name, few, settings) as loop:
+                with throughput.RUNGS[group.rung].loop(name, few, settings) as loop:
                     loop.run()
 
 

@@ -1,7 +1,6 @@
-"""Parts of a ladder, whatever holds an environment: a setting to measure, a loop for the clock, a rung.
+"""Parts of a ladder: a setting to measure, a loop for the clock, a rung.
 
-rungs.py and block_rungs.py hold the rungs themselves. Every rung draws its actions inside the timed loop, on the
-device it steps on.
+rungs.py holds the rungs themselves. Every rung draws its actions inside the timed loop, on the device it steps on.
 """
 
 import ctypes
@@ -24,6 +23,7 @@ from lockstep.experiments.config import Settings
 ON_CPU = {"threaded": True}
 ON_CUDA = {"device": "cuda"}
 MEMORY_SHARE = 0.8  # of what is free that a group may take
+CALL_S = 0.03  # of processes on all cores between two answers: waiting for the slowest then costs little
 OWNERS = {"cpu": "the host", "cuda": "the GPU"}  # of memory
 # Allowances of a prediction, in seconds: of a process until its first group, of a group that is set up and called once,
 # and of compiling what a rung of the port needs, with nothing cached.
@@ -138,12 +138,11 @@ def too_large(needed: Mapping[str, float]) -> str | None:
     return None
 
 
-def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]], steps: int) -> Callable:
+def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]]) -> Callable:
     """A rung with one process per core, each stepping one original; pipes carry step counts, no observations.
 
     Args:
         stepper: a module's function; what it returns steps an original so many times.
-        steps: of each process in one call.
     """
 
     @contextmanager
@@ -161,14 +160,17 @@ def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]], 
             theirs.close()
         spent = [0.0] * len(pipes)  # CPU seconds of each worker when it last answered
 
-        def run() -> None:
+        def run() -> int:
             for pipe in pipes:
-                pipe.send(steps)
+                pipe.send(CALL_S)
+            steps = 0
             for number, pipe in enumerate(pipes):
-                spent[number] = pipe.recv()
+                stepped, spent[number] = pipe.recv()
+                steps += stepped
+            return steps
 
         try:
-            yield Loop(run, steps * len(pipes), "float64", cpu_clock=lambda: time.process_time() + sum(spent))
+            yield Loop(run, None, "float64", cpu_clock=lambda: time.process_time() + sum(spent))
         finally:
             for pipe in pipes:
                 pipe.close()
@@ -179,11 +181,20 @@ def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]], 
 
 
 def step_on_demand(pipe, stepper: Callable, name: str, group: Group, settings: Settings) -> None:
-    """A worker of `all_cores`: steps as often as it is told, answers with its CPU seconds so far."""
-    run = stepper(name, group, settings)
+    """A worker of `all_cores`: steps for so many seconds as it is told, answers with its steps and CPU seconds so far.
+
+    It looks at the clock some twenty times meanwhile, however long a step takes.
+    """
+    run, at_once = stepper(name, group, settings), 1
     try:
         while True:
-            run(pipe.recv())
-            pipe.send(time.process_time())
+            seconds, steps = pipe.recv(), 0
+            start = last = time.perf_counter()
+            while last - start < seconds:
+                run(at_once)
+                steps, now = steps + at_once, time.perf_counter()
+                at_once = at_once * 2 if now - last < seconds / 20 else max(at_once // 2, 1)
+                last = now
+            pipe.send((steps, time.process_time()))
     except EOFError:  # the other end is closed: the measurement is over
         pass

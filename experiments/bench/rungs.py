@@ -1,11 +1,14 @@
-"""The rungs of environments that one lane holds: from Gymnasium's loop to fused steps on the GPU.
+"""The rungs of the ladder: from the original's loop to fused steps on the GPU.
 
 They count live steps only; one says that it does not: port-cuda-no-reset counts the steps of environments that have
-ended, as the note did. Random actions are drawn DRAWN_STEPS at a time, so that no rung pays more calls for them than
-another.
+ended, as the note did. Random actions are drawn DRAWN_STEPS at a time or, where an action is many numbers, as many as
+DRAWN_BYTES hold, so that no rung pays more calls for them than another. Options of the settings (preset, sizes) are the
+same for original, arrays and port.
 """
 
+import dataclasses
 import importlib.util
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -15,29 +18,64 @@ import numpy as np
 import torch
 
 from lockstep import envs
-from lockstep.envs.batch.port import bounds
+from lockstep.envs.batch.port import TILES, bounds
 from lockstep.experiments.bench.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
 from lockstep.experiments.config import Settings
 
-LARGE_BATCH = 2**17  # from here on a group is checked against the memory first
+LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
-MAX_CALL_STEPS = 2**24  # of all environments in one call, so that a call at 4 M environments takes no seconds
-ORIGINAL_CALL_STEPS = 1024  # four times of them are about 20 ms: waiting for the slowest process then costs little
+DRAWN_BYTES = 2**24  # of random actions, so that a call at 4 M environments takes no seconds
 HIDDEN = 64  # units in both layers of the networks of the MLP rungs
+SCENARIOS = 8  # that environments share
+MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
+DRAWING_S = 0.02  # allowance of a prediction for one scenario
 
 
 # Each of these sets its loop up, yields it, and cleans up.
 
 
-@contextmanager
-def original(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-    """Gymnasium's own environment, one, in one process."""
-    run = original_stepper(name, group, settings)
-    yield Loop(lambda: run(ORIGINAL_CALL_STEPS), ORIGINAL_CALL_STEPS, "float64")
+def original(indexed: bool = False) -> Callable:
+    """The original, one, in one process; `indexed` keeps lists where the other searches."""
+
+    @contextmanager
+    def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
+        run = original_stepper(name, group, settings, **{"indexed": True} if indexed else {})
+        steps = horizon(name, settings)  # so that each call holds its share of resets
+        yield Loop(lambda: run(steps), steps, "float64")
+
+    return rung
 
 
-def original_stepper(name: str, group: Group, settings: Settings) -> Callable[[int], None]:
-    return original_loop(envs.make_original(name, **options_of(settings)), group.policy, settings)
+def original_stepper(name: str, group: Group, settings: Settings, **options) -> Callable[[int], None]:
+    env = envs.make_original(name, **options, **options_of(settings))
+    if hasattr(env, "possible_agents"):
+        return parallel_loop(env, settings.seed)
+    return original_loop(env, group.policy, settings)
+
+
+def horizon(name: str, settings: Settings) -> int:
+    """Steps of an episode under the settings' options."""
+    port, options = envs.port(name), options_of(settings)
+    parameters = {key: value for key, value in options.items() if key not in ("preset", *port.own_options)}
+    return port.of("horizon", port.make_params(options.get("preset"), parameters))
+
+
+def parallel_loop(env, seed: int) -> Callable[[int], None]:
+    """A function that steps a PettingZoo environment so many times, resetting where an episode ends."""
+    rng, agents = np.random.default_rng(seed), env.possible_agents
+    env.reset(seed=seed)
+    space = env.action_space(agents[0])
+    drawn_steps = steps_per_call(4 * len(agents) * math.prod(space.shape))
+
+    def run(steps: int) -> None:
+        for start in range(0, steps, drawn_steps):
+            for action in random_actions(rng, space, (min(drawn_steps, steps - start), len(agents))):
+                acting = dict(zip(agents, action, strict=True))
+                env.step(acting if len(env.agents) == len(agents) else {agent: acting[agent] for agent in env.agents})
+                if not env.agents:
+                    env.reset()
+
+    return run
 
 
 def original_loop(env, policy: str, settings: Settings) -> Callable[[int], None]:
@@ -133,8 +171,9 @@ def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
         import cupy as xp
     else:
         xp = np
-    env = envs.make_arrays(name, group.num_envs, xp=xp, seed=settings.seed, **options_of(settings))
-    steps = steps_per_call(group.num_envs)
+    env = envs.make_arrays(name, group.num_envs, xp, settings.seed, **pool_of(name, 1), **options_of(settings))
+    # Where an action is many numbers, a step takes so long that drawing apart costs nothing.
+    steps = steps_per_call(group.num_envs) if several_numbers(name, settings) is None else 1
 
     def run() -> None:
         for action in env.random_actions(steps):
@@ -148,7 +187,8 @@ def port(synchronised: bool = False, autoreset_mode: str = "SameStep") -> Callab
 
     @contextmanager
     def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
-        env, steps = made(name, group, settings, autoreset_mode), steps_per_call(group.num_envs)
+        env = made(name, group, settings, autoreset_mode)
+        steps = steps_per_call(action_bytes(env))
         actions = actions_of(env, group, settings, steps)
 
         def step_and_wait(action: torch.Tensor) -> None:
@@ -169,9 +209,9 @@ def port(synchronised: bool = False, autoreset_mode: str = "SameStep") -> Callab
 @contextmanager
 def port_graph(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     """Policy and step, many times, as one CUDA graph."""
-    env, steps = made(name, group, settings), steps_per_call(group.num_envs)
+    env = made(name, group, settings)
     env.reset(seed=settings.seed)
-    policy = policy_of(env, group, settings)
+    steps, policy = steps_per_call(action_bytes(env)), policy_of(env, group, settings)
     graph = env.graph(policy if group.policy == "random" else env.actor(policy), steps)
     yield Loop(graph.replay, steps * group.num_envs, "float32", env.bytes_per_step)
 
@@ -188,27 +228,48 @@ def port_fused(store: str) -> Callable:
         def run() -> None:
             env.rollout(group.fused_steps, policy=policy, store=store)
 
-        # The batch is read and written once per launch, a stored step once.
+        # The batch is read and written once per launch, a stored step once; what several lanes read is not counted.
         stored = stored_bytes(env, group.fused_steps, policy) if store == "trajectory" else 0
-        traffic = env.bytes_per_step / group.fused_steps + stored
+        traffic = env.bytes_per_step / group.fused_steps + stored if env.lanes == 1 else None
         yield Loop(run, group.fused_steps * group.num_envs, "float32", traffic)
 
     return rung
 
 
 def made(name: str, group: Group, settings: Settings, autoreset_mode: str = "SameStep"):
-    """The batch of a group."""
+    """The batch of a group; where environments have scenarios of their own, they take one each, as far as there are."""
     threads = None
     if group.device == "cpu":
         threads = group.threads
         torch.set_num_threads(threads)  # for a fixed policy's own operations
     options = {"obs": group.obs, "threads": threads, "autoreset_mode": autoreset_mode} | options_of(settings)
+    options |= pool_of(name, scenarios_of(name, group))
+    if own_scenarios(group) and "frozen_scenario" in {
+        field.name for field in dataclasses.fields(envs.port(name).params)
+    }:
+        options |= {"frozen_scenario": False}
     return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, **options)
 
 
 def options_of(settings: Settings) -> dict:
     """Parameters that original and port are both made with, where these are not the default."""
     return dict(settings.throughput.get("options", {}))
+
+
+def own_scenarios(group: Group) -> bool:
+    return group.rung.endswith("scenarios")
+
+
+def scenarios_of(name: str, group: Group) -> int:
+    """The number of scenarios that a group of the port draws."""
+    if not pool_of(name, 1):
+        return 0
+    return min(group.num_envs, MOST_SCENARIOS) if own_scenarios(group) else SCENARIOS
+
+
+def pool_of(name: str, count: int) -> dict[str, int]:
+    """The option by which an environment with scenarios draws so many."""
+    return {"scenarios": count} if "scenarios" in envs.port(name).own_options else {}
 
 
 def actions_of(env, group: Group, settings: Settings, steps: int) -> Callable[[], Iterable[torch.Tensor]]:
@@ -251,42 +312,74 @@ def stored_bytes(env, steps: int, policy) -> float:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout) / (steps * env.num_envs)
 
 
-def set_up_s(group: Group) -> float:
+def set_up_s(name: str, group: Group) -> float:
     """Allowance in seconds for a group until it is timed, compilation apart."""
-    return SET_UP_S
+    return SET_UP_S + DRAWING_S * (scenarios_of(name, group) if group.rung.startswith("port") else 1)
 
 
-def steps_per_call(num_envs: int) -> int:
-    return max(1, min(DRAWN_STEPS, MAX_CALL_STEPS // num_envs))
+def action_bytes(env) -> int:
+    """Bytes of a step's random actions of the whole batch."""
+    return env.random_actions(1)[0].nbytes
+
+
+def steps_per_call(bytes_of_a_step: int) -> int:
+    return max(1, min(DRAWN_STEPS, DRAWN_BYTES // bytes_of_a_step))
 
 
 def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, float]:
-    """Bytes that a group of the port takes at most of its device: its buffers, its drawn actions, its trajectories."""
-    one = envs.make(name, 1, device=group.device, obs=group.obs, **options_of(settings))
-    drawn = steps_per_call(group.num_envs) * one.random_actions().itemsize
+    """Bytes that a group of the port takes at most of its device and of the host.
+
+    On the device its buffers, its drawn actions, its trajectories, its scenarios; on the host the scenarios as they
+    were drawn, and those of the device once more, since they are built there.
+    """
+    few = TILES[group.device] if envs.port(name).of("lanes") == 1 else 1  # so that the kernel is the group's
+    one = envs.make(name, few, device=group.device, obs=group.obs, **pool_of(name, 1), **options_of(settings))
+    drawn = action_bytes(one) / few
+    drawn *= steps_per_call(group.num_envs * drawn)
     stored = 0.0
     if group.rung.endswith(("trajectory", "mlp")):
         stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))
-    twice = 2 if group.rung.endswith("graph") else 1  # capturing keeps copies of both
-    return {group.device: group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)}
+    twice = 2 if group.rung.endswith(("graph", "scenarios")) else 1  # capturing keeps copies of both
+    batch = group.num_envs * (twice * (one.bytes_per_env + drawn) + stored)
+    count = scenarios_of(name, group)
+    pool = count * one.bytes_per_scenario
+    as_drawn = vars(one.scenarios[0]).values() if pool and hasattr(one, "scenarios") else ()
+    host = pool + count * sum(value.nbytes for value in as_drawn if isinstance(value, np.ndarray))
+    return {"cpu": batch + host} if group.device == "cpu" else {"cuda": batch + pool, "cpu": host}
 
 
-def no_gymnasium(name: str, settings: Settings) -> str | None:
-    return None if importlib.util.find_spec("gymnasium") else "Gymnasium is not installed"
+def no_library(name: str, settings: Settings) -> str | None:
+    """The library of the original is PettingZoo where an environment has agents, else Gymnasium."""
+    library = "PettingZoo" if envs.port(name).agents else "Gymnasium"
+    return None if importlib.util.find_spec(library.lower()) else f"{library} is not installed"
+
+
+def no_indexed(name: str, settings: Settings) -> str | None:
+    missing = no_library(name, settings)
+    known = missing or "indexed" in inspect.signature(envs.original(name).make).parameters
+    return missing or (None if known else "its original has one form only")
 
 
 def no_gymnasium_vector(name: str, settings: Settings) -> str | None:
-    if reason := no_gymnasium(name, settings):
-        return reason
-    import gymnasium
+    if known := envs.port(name).gymnasium_id:
+        if reason := no_library(name, settings):
+            return reason
+        import gymnasium
 
-    known = envs.port(name).gymnasium_id
-    found = known and gymnasium.spec(known).vector_entry_point
-    return None if found else "Gymnasium has no vectorised class for it"
+        known = gymnasium.spec(known).vector_entry_point
+    return None if known else "Gymnasium has no vectorised class for it"
 
 
 def no_arrays(name: str, settings: Settings) -> str | None:
     return None if envs.has_arrays(name) else "it has no arrays.py"
+
+
+def no_scenarios(name: str, settings: Settings) -> str | None:
+    return None if pool_of(name, 1) else "it has no scenarios"
+
+
+def several_lanes(name: str, settings: Settings) -> str | None:
+    return None if envs.port(name).of("lanes") == 1 else "its roll-outs keep statistics alone"
 
 
 def several_numbers(name: str, settings: Settings) -> str | None:
@@ -297,18 +390,24 @@ def no_constant_action(name: str, settings: Settings) -> str | None:
     return None if "constant_action" in settings.throughput else "the note has no loop of it (no constant_action)"
 
 
-NETWORK = {"fused": True, "policies": ("mlp",), "missing": several_numbers}
+def no_network(name: str, settings: Settings) -> str | None:
+    return several_lanes(name, settings) or several_numbers(name, settings)
+
+
+TRAJECTORY = {"fused": True, "missing": several_lanes}
+NETWORK = {"fused": True, "policies": ("mlp",), "missing": no_network}
+OWN = {"policies": ("random",), "missing": no_scenarios}
 AS_IN_THE_NOTE = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
 RUNGS = {
-    "original": Rung(original, batched=False, missing=no_gymnasium),
-    "original-all-cores": Rung(
-        all_cores(original_stepper, 4 * ORIGINAL_CALL_STEPS), batched=False, missing=no_gymnasium
-    ),
+    "original": Rung(original(), batched=False, missing=no_library),
+    "original-indexed": Rung(original(indexed=True), batched=False, policies=("random",), missing=no_indexed),
+    "original-all-cores": Rung(all_cores(original_stepper), batched=False, missing=no_library),
     "gymnasium-vector": Rung(gymnasium_vector, missing=no_gymnasium_vector),
     "arrays-numpy": Rung(arrays, policies=("random",), missing=no_arrays),
     "port-cpu": Rung(port(), **ON_CPU),
+    "port-cpu-scenarios": Rung(port(), **ON_CPU, **OWN),
     "port-cpu-fused": Rung(port_fused("statistics"), **ON_CPU, fused=True),
-    "port-cpu-trajectory": Rung(port_fused("trajectory"), **ON_CPU, fused=True),
+    "port-cpu-trajectory": Rung(port_fused("trajectory"), **ON_CPU, **TRAJECTORY),
     "port-cpu-mlp": Rung(port_fused("trajectory"), **ON_CPU, **NETWORK),
     "arrays-cupy": Rung(arrays, **ON_CUDA, policies=("random",), missing=no_arrays),
     "port-cuda": Rung(port(), **ON_CUDA),
@@ -316,7 +415,8 @@ RUNGS = {
     "port-cuda-constant": Rung(port(synchronised=True), **AS_IN_THE_NOTE),
     "port-cuda-no-reset": Rung(port(synchronised=True, autoreset_mode="Disabled"), **AS_IN_THE_NOTE),
     "port-cuda-graph": Rung(port_graph, **ON_CUDA),
+    "port-cuda-scenarios": Rung(port_graph, **ON_CUDA, **OWN),
     "port-cuda-fused": Rung(port_fused("statistics"), **ON_CUDA, fused=True),
-    "port-cuda-trajectory": Rung(port_fused("trajectory"), **ON_CUDA, fused=True),
+    "port-cuda-trajectory": Rung(port_fused("trajectory"), **ON_CUDA, **TRAJECTORY),
     "port-cuda-mlp": Rung(port_fused("trajectory"), **ON_CUDA, **NETWORK),
 }

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lockstep import envs
 from lockstep.experiments import experiment
-from lockstep.experiments.bench import block_rungs, ladder, timing
+from lockstep.experiments.bench import ladder, rungs, timing
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.bench.statistics import summarise
 from lockstep.experiments.config import Settings
@@ -39,7 +39,7 @@ def cells(scaling: Settings, present: list[str]) -> list[Cell]:
     found: dict[Cell, None] = {}
     for sweep in scaling.sweeps:
         for name, size in itertools.product(sweep.rungs, sweep.sizes):
-            rung = block_rungs.RUNGS[name]
+            rung = rungs.RUNGS[name]
             if rung.device not in present:
                 continue
             of_port = rung.batched
@@ -55,21 +55,21 @@ def cells(scaling: Settings, present: list[str]) -> list[Cell]:
 def settings_of(cell: Cell, settings: Settings) -> Settings:
     """Settings under which a rung measures the cell."""
     options = settings.scaling.options.plain() | dict(cell.parameters)
-    if block_rungs.RUNGS[cell.rung].batched:
+    if rungs.RUNGS[cell.rung].batched:
         options["gains"] = cell.gains
     return Settings({"seed": settings.seed, "throughput": {"options": options}})
 
 
 def measure(name: str, cell: Cell, settings: Settings) -> list[dict]:
     """The rows of a cell, one per block."""
-    rung, own = block_rungs.RUNGS[cell.rung], settings_of(cell, settings)
+    rung, own = rungs.RUNGS[cell.rung], settings_of(cell, settings)
     fused_steps = FUSED_STEPS if rung.fused else 1
     group = Group(cell.rung, cell.device, cell.num_envs, cell.threads, fused_steps, "random", "copy")
     same, reason = about(name, cell, own), None
     try:
         if rung.batched:
             same |= bytes_of_one(name, cell, own)
-            reason = ladder.too_large(block_rungs.memory_needed(name, group, own))
+            reason = ladder.too_large(rungs.memory_needed(name, group, own))
     except MemoryError as error:  # one environment is already more than a block of this GPU shares
         reason = str(error)
     if reason:

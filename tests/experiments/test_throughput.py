@@ -1,36 +1,23 @@
 import contextlib
-import functools
 import gc
-import itertools
 import re
 import sys
 import weakref
 from dataclasses import fields
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-import yaml
 
 from lockstep import envs
-from lockstep.experiments import ROOT, command, config, throughput
+from lockstep.experiments import command, config, throughput
 from lockstep.experiments import run as command_line
-from lockstep.experiments.bench import block_rungs, ladder, rungs, statistics, timing
+from lockstep.experiments.bench import ladder, rungs, statistics, timing
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.bench.rungs import RUNGS
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ledger import provenance, results
-
-ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
-ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
-
-
-def settings_of(name):
-    """An environment's, with the fewest blocks."""
-    plain = config.load(name, "quick").plain()
-    plain["throughput"]["blocks"] = 6
-    return Settings(plain)
+from tests.experiments.test_rungs import group, settings_of
 
 
 @pytest.fixture
@@ -38,193 +25,10 @@ def settings():
     return settings_of("cartpole")
 
 
-@pytest.fixture
-def short_blocks(monkeypatch):
-    monkeypatch.setattr(timing, "measure", functools.partial(timing.measure, min_block_s=0.005))
-
-
-def group(rung, num_envs=256, threads=1, policy="random", obs="copy"):
-    fused_steps = 16 if RUNGS[rung].fused else 1
-    return Group(rung, RUNGS[rung].device, num_envs, threads, fused_steps, policy, obs)
-
-
-def check_rows(rows, wanted, name="cartpole"):
-    assert [row["block"] for row in rows] == list(range(6))
-    for row in rows:
-        assert list(row) == throughput.COLUMNS
-        assert (row["environment"], row["rung"], row["num_envs"]) == (name, wanted.rung, wanted.num_envs)
-        assert row["steps"] > 0
-        assert row["wall_s"] >= 0.005
-        assert row["cpu_s"] >= 0
-        assert 0 < row["first_call_s"] < 120
-        assert (row["bytes_per_step"] is not None) == wanted.rung.startswith("port")
-
-
-def measure_with_every_policy(name, rung):
-    settings = settings_of(name)
-    for policy in RUNGS[rung].policies:
-        wanted = group(rung, num_envs=256 if RUNGS[rung].batched else 1, policy=policy)
-        check_rows(throughput.measure(name, wanted, settings), wanted, name)
-
-
-def those_that_run(rungs):
-    """Pairs of an environment, with discrete or continuous actions, and a rung that it has."""
-    every = itertools.product(("cartpole", "pendulum"), rungs)
-    return [(name, rung) for name, rung in every if RUNGS[rung].missing(name, settings_of(name)) is None]
-
-
-@pytest.mark.parametrize(("name", "rung"), those_that_run([name for name in ON_CPU if name != "original-all-cores"]))
-@pytest.mark.usefixtures("short_blocks")
-def test_every_rung_of_the_cpu_gives_its_rows(name, rung):
-    measure_with_every_policy(name, rung)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("name", "rung"), those_that_run(ON_CUDA))
-@pytest.mark.usefixtures("short_blocks")
-def test_every_rung_of_the_gpu_gives_its_rows(name, rung):
-    measure_with_every_policy(name, rung)
-
-
-@pytest.mark.usefixtures("short_blocks")
-def test_processes_on_all_cores_count_the_cpu_time_of_all(settings):
-    """Two processes that only step, while this one waits: at most two CPU-seconds per second, and 1 us per step."""
-    wanted = group("original-all-cores", num_envs=2, threads=2)
-    rows = throughput.measure("cartpole", wanted, settings)
-    check_rows(rows, wanted)
-    assert all(row["steps"] % (2 * 4 * rungs.ORIGINAL_CALL_STEPS) == 0 for row in rows)
-    steps, cpu_s, wall_s = (sum(row[name] for row in rows) for name in ("steps", "cpu_s", "wall_s"))
-    assert 1e-6 * steps < cpu_s < 2.2 * wall_s
-    assert {row["memory_mib"] for row in rows} == {None}  # this process holds none of the originals
-
-
-def test_observations_as_a_view_move_fewer_bytes(settings):
-    """The [B, 4] float32 rows are 16 bytes per step."""
-    found = {}
-    for obs in ("copy", "view"):
-        with RUNGS["port-cpu"].loop("cartpole", group("port-cpu", obs=obs), settings) as loop:
-            found[obs] = loop.bytes_per_step
-    assert found["copy"] - found["view"] == 16
-
-
-# Bytes that a trajectory keeps of one step: observation, action, reward 4, two flags; with networks also the logarithm
-# of a probability, a bootstrap value, and 17 values for 16 steps, 4 bytes each.
-STORED = {"cartpole": 16 + 1 + 4 + 2, "pendulum": 12 + 4 + 4 + 2}
-
-
-@pytest.mark.parametrize("name", STORED)
-def test_fused_steps_share_the_traffic_of_the_batch_and_store_trajectories(name):
-    settings = settings_of(name)
-    with RUNGS["port-cpu"].loop(name, group("port-cpu"), settings) as loop:
-        single = loop.bytes_per_step
-    stored = {"port-cpu-fused": 0, "port-cpu-trajectory": STORED[name], "port-cpu-mlp": STORED[name] + 8 + 4 * 17 / 16}
-    for rung, expected in stored.items():
-        policy = RUNGS[rung].policies[0]
-        with RUNGS[rung].loop(name, group(rung, policy=policy), settings) as loop:
-            assert loop.bytes_per_step == pytest.approx(single / 16 + expected)
-
-
-def test_networks_have_the_same_weights_in_every_run(settings):
-    """Two layers of 64 from 4 observations to 2 actions: 4 * 64 + 64, 64 * 64 + 64, 64 * 2 + 2 numbers."""
-    torch.manual_seed(1)
-    before = torch.random.get_rng_state()
-    env = envs.make("cartpole", 256)
-    first, second = (rungs.networks(env, settings.seed) for _ in range(2))
-    assert sum(part.numel() for part in first.actor.parameters()) == 320 + 4160 + 130
-    for one, other in ((first.actor, second.actor), (first.critic, second.critic)):
-        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_gymnasium_vector_counts_live_steps_only(settings):
-    """Random episodes last 22.26 steps on average, and each costs one more for its reset: 4.3 % of all."""
-    with rungs.gymnasium_vector("cartpole", group("gymnasium-vector", 4096), settings) as loop:
-        loop.run()
-        live = np.mean([loop.run() for _ in range(3)]) / (4096 * rungs.DRAWN_STEPS)
-    assert live == pytest.approx(1 - 1 / 23.26, abs=0.002)
-
-
-class Counted:
-    """An environment that ends every `length` steps and counts what is done to it."""
-
-    class action_space:
-        n = 2
-
-    def __init__(self, length):
-        self.length, self.steps, self.resets, self.actions = length, 0, 0, []
-
-    def reset(self, seed=None):
-        self.resets += 1
-        return np.array([0, 0, 1, 0], dtype=np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        self.actions.append(action)
-        observation = np.array([0, 0, -1 if self.steps % 2 else 1, 0], dtype=np.float32)
-        return observation, 1.0, self.steps % self.length == 0, False, {}
-
-
-@pytest.mark.parametrize("policy", ["random", "fixed"])
-def test_the_original_is_stepped_as_often_as_counted_and_reset_where_it_ends(settings, policy):
-    env = Counted(length=5)
-    rungs.original_loop(env, policy, settings)(1000)
-    assert (env.steps, env.resets) == (1000, 1 + 200)
-    if policy == "random":
-        assert 400 < sum(env.actions) < 600
-    else:  # pushes to where the pole leans; every fifth step a reset leans it to the right
-        leaning = [1] + [int(step % 5 == 0 or step % 2 == 0) for step in range(1, 1000)]
-        assert env.actions == leaning
-    assert {type(action) for action in env.actions} == {int}
-
-
-def test_continuous_actions_lie_in_their_space_and_the_fixed_policy_is_clipped():
-    """Pendulum's fixed policy is the speed, clipped to a torque of 2."""
-    settings, rng = settings_of("pendulum"), np.random.default_rng(0)
-    space = envs.make_original("pendulum").action_space
-    drawn = rungs.random_actions(rng, space, (1000,))
-    assert drawn.shape == (1000, 1) and drawn.dtype == np.float32
-    assert -2 <= drawn.min() < -1.9 and 1.9 < drawn.max() <= 2
-    observations = np.array([[1, 0, 0.5], [1, 0, -8]], dtype=np.float32)
-    assert rungs.fixed_policy(space, settings)(observations).tolist() == [[0.5], [-2]]
-    assert rungs.fixed_policy(space, settings)(observations[1]).tolist() == [-2]
-
-
-def test_the_fixed_policy_balances_the_original(settings):
-    """[2 theta + theta_dot > 0] always reaches the limit of 500 steps."""
-    env = envs.make_original("cartpole")
-    lengths = []
-    reset = env.reset
-    env.reset = lambda **options: lengths.append(env.unwrapped.elapsed) or reset(**options)
-    env.unwrapped.elapsed = 0
-    step = env.step
-
-    def counted(action):
-        env.unwrapped.elapsed += 1
-        return step(action)
-
-    env.step = counted
-    rungs.original_loop(env, "fixed", settings)(2000)
-    assert lengths == [0, 500, 1000, 1500, 2000]
-
-
-def test_the_schema_knows_every_rung():
-    schema = yaml.safe_load((ROOT / "experiments" / "throughput.schema.yaml").read_text())
-    assert set(schema["$defs"]["rung"]["enum"]) == {*rungs.RUNGS, *block_rungs.RUNGS}
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (
-            "vehicular_edge",
-            {"rungs": {"gymnasium-vector": ()}},
-            "rungs: unknown key 'gymnasium-vector'. Known: arrays-",
-        ),
-        (
-            "cartpole",
-            {"rungs": {"port-cpu-scenarios": ()}},
-            "rungs: unknown key 'port-cpu-scenarios'; did you mean 'po",
-        ),
+        ("cartpole", {"rungs": {"port-gpu": ()}}, "rungs: unknown key 'port-gpu'; did you mean 'port-cpu'?"),
         ("vehicular_edge", {"rungs": {"port-cpu": ({"obs": ("view",)},)}}, "rungs.port-cpu: obs 'view' needs observa"),
         (
             "vehicular_edge",
@@ -253,10 +57,10 @@ def test_what_every_settings_file_asks_of_its_ladder_is_there(name):
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_target_names_groups_that_are_measured(name, scale):
     """Of numerator and denominator alike, or the target could have no number however much is measured."""
-    settings, known = config.load(name, scale), throughput.ladder_of(name).RUNGS
+    settings = config.load(name, scale)
     for target in settings.throughput.get("targets", ()):
         for selector in (target[side] for side in ("numerator", "denominator") if side in target):
-            found = throughput.groups(selector["rung"], known[selector["rung"]], settings)
+            found = throughput.groups(selector["rung"], RUNGS[selector["rung"]], settings)
             assert len(statistics.fitting(pd.DataFrame(map(vars, found)), selector)), selector
 
 

@@ -79,10 +79,10 @@ def rate_of(name: str, group) -> float:
 
 
 def of_throughput(name: str, frame: pd.DataFrame) -> list[dict]:
-    settings, ladder = config.load(name, "full"), throughput.ladder_of(name)
+    settings = config.load(name, "full")
     moved = frame.loc[frame["rung"] == "port-cpu", "bytes_per_step"].iloc[0]
     rows = []
-    for rung_name, rung in ladder.RUNGS.items():
+    for rung_name, rung in throughput.RUNGS.items():
         if rung.device != "cuda" or rung.missing(name, settings):
             continue
         for group in throughput.groups(rung_name, rung, settings):
