@@ -1,22 +1,16 @@
 """Rules for all tests: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
 
+import os
+
+# One thread for torch, here and in what tests start: networks as small as theirs are slower on more.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 
 # A first example may compile a kernel, so none has a deadline; no database, so nothing is left in the tree.
 hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("lockstep")
-
-
-@pytest.fixture
-def one_thread():
-    """One thread for torch: networks as small as the tests' are slower on more, above all beside other tests."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def pytest_collection_modifyitems(items):

@@ -98,7 +98,7 @@ class Kernels:
             text = self._unit(hidden=hidden) if hidden else self.text
             parts = text, self.batch, self.call, form.tiles if form.lanes == 1 else count
             if form.device.type == "cpu":
-                found = cpu(*parts, form.threads)
+                found = cpu(*parts, form.threads, form.lanes)
             elif form.lanes == 1:
                 found = cuda(*parts, form.tile, form.device)
             else:
@@ -150,21 +150,21 @@ def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
     return threads
 
 
-def cpu(text: str, batch, call, tiles: int, threads: int):
+def cpu(text: str, batch, call, tiles: int, threads: int, lanes: int):
     """A lookup from kernel name to a function that runs it over all tiles.
 
     Args:
         text: the translation unit.
         batch, call: the ctypes structs of the unit; read at every run.
         tiles, threads: a pool of threads shares the tiles.
+        lanes: of an environment on a GPU.
 
     A lookup takes `together` as that of a GPU does, and makes no use of it.
     """
-    library = compile.library(text)
     pointers = ctypes.addressof(batch), ctypes.addressof(call)
 
     def kernel(name: str, together: int = 1):
-        function = getattr(library, name)
+        function = getattr(library_with(name, text, lanes), name)
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
         function.restype = None
         if min(threads, tiles) == 1:
@@ -176,12 +176,18 @@ def cpu(text: str, batch, call, tiles: int, threads: int):
     return kernel
 
 
-def validators(text: str, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
+def library_with(name: str, text: str, lanes: int) -> ctypes.CDLL:
+    """The library with a CPU's kernel: of one lane roll-outs are compiled apart, when one is first asked for."""
+    part = "ONLY_ROLLOUTS" if name.startswith("rollout") else "ONLY_STEPS"
+    return compile.library(text if lanes > 1 else f"#define {part}\n{text}")
+
+
+def validators(text: str, lanes: int, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
     """Per action type a function (pointer, count): the place of the first number that lies outside the space, or -1."""
-    library = compile.library(text)
     found = {}
     for dtype in action_types:
-        function = getattr(library, f"outside_{str(dtype).removeprefix('torch.')}")
+        name = f"outside_{str(dtype).removeprefix('torch.')}"
+        function = getattr(library_with(name, text, lanes), name)
         function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
         function.restype = ctypes.c_longlong
         found[dtype] = function

@@ -148,7 +148,18 @@ static void step_tiles(const Batch* batch, const Call* call, i64 first, i64 last
     for (i64 tile = first; tile < last; tile++) step_tile(b, tile, actions + span_of(b, tile).base * NUMBERS);
 }
 
-#if HIDDEN == 0  // the library of an MLP steps by rollouts
+// Words of the random policy's block that holds step t, for a whole tile.
+static inline void random_block(const Span& span, i64 t, Words& w) {
+    for (int i = 0; i < padded(span.count); i++) {
+        w.word[0][i] = span.index + i;
+        w.word[1][i] = 0;
+        w.word[2][i] = u32(t / PER_BLOCK);
+        w.word[3][i] = STREAM_RANDOM_POLICY;
+    }
+    philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
+}
+
+#if HIDDEN == 0 && !defined ONLY_ROLLOUTS  // the library of an MLP has rollouts alone
 #define FOR_ACTIONS(Given, name) \
     EXPORT void step_##name(const Batch* b, const Call* c, i64 first, i64 last) { step_tiles<Given>(b, c, first, last); } \
     EXPORT i64 outside_##name(const Given* actions, i64 count) { return first_outside(actions, count); }
@@ -159,7 +170,6 @@ FOR_ACTIONS(double, float64)
 FOR_ACTIONS(u8, uint8)
 FOR_ACTIONS(int, int32)
 FOR_ACTIONS(i64, int64)
-#endif
 #endif
 
 EXPORT void reset(const Batch* batch, const Call* call, i64 first, i64 last) {
@@ -192,17 +202,6 @@ EXPORT void observe(const Batch* batch, const Call*, i64 first, i64 last) {
     }
 }
 
-// Words of the random policy's block that holds step t, for a whole tile.
-static inline void random_block(const Span& span, i64 t, Words& w) {
-    for (int i = 0; i < padded(span.count); i++) {
-        w.word[0][i] = span.index + i;
-        w.word[1][i] = 0;
-        w.word[2][i] = u32(t / PER_BLOCK);
-        w.word[3][i] = STREAM_RANDOM_POLICY;
-    }
-    philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
-}
-
 // The random policy's actions for the next K steps.
 EXPORT void random_actions(const Batch* b, const Call* call, i64 first, i64 last) {
     for (i64 tile = first; tile < last; tile++) {
@@ -218,7 +217,8 @@ EXPORT void random_actions(const Batch* b, const Call* call, i64 first, i64 last
         }
     }
 }
+#endif
 
-#if AUTORESET == 1
+#if AUTORESET == 1 && !defined ONLY_STEPS
 #include "rollout_cpu.cuh"
 #endif

@@ -10,8 +10,6 @@ from lockstep import agents, envs
 from lockstep.agents.run import checkpoint, config, log, training
 from lockstep.agents.run.algorithm import Algorithm
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(params=agents.names())
 def algorithm(request):

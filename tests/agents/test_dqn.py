@@ -24,8 +24,6 @@ from lockstep.agents.run import checkpoint, training
 from lockstep.agents.run.config import replaced
 from tests.agents.worlds import Clock, World, first_is_right
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SMALL = Config(num_envs=8, total_steps=8 * 100, capacity=100, learning_starts=0, replay_ratio=0.25, hidden=(16,))
 
 

@@ -4,8 +4,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-import pytest
-
 from lockstep.agents import ppo
 
 TEXT = (Path(__file__).parents[2] / "agents" / "README.md").read_text()
@@ -37,7 +35,6 @@ def test_the_recipe_of_one_s_own_is_one(tmp_path):
     assert config == dataclasses.replace(ppo.RECIPES["solve"], total_steps=262_144, hidden=(32, 32))
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_the_code_runs_in_its_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for block in BLOCKS:

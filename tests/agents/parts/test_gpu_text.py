@@ -14,7 +14,7 @@ T, N = 33, 150  # steps and columns; the last block is not full
 
 
 @pytest.fixture(autouse=True)
-def _emulated(one_thread):
+def _emulated():
     with gpu.installed():
         yield
 

@@ -9,7 +9,7 @@ from lockstep.agents.run import checkpoint
 from lockstep.agents.run.config import replaced
 from tests.agents.worlds import normal
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.gpu
 
 SMALL = Config(num_envs=8, horizon=16, total_steps=128 * 20, epochs=2, minibatches=2, hidden=(16, 16), threads=1)
 TEAM = {"share": "team", "groups": True, "log_std": -1.0}

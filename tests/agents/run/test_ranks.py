@@ -52,7 +52,7 @@ def two_processes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", list(training_worker.RUNS))
-def test_two_processes_are_one_with_two_shards(two_processes, name, one_thread):
+def test_two_processes_are_one_with_two_shards(two_processes, name):
     environment, config = training_worker.RUNS[name]
     run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     for _ in range(3):
@@ -68,7 +68,7 @@ def test_two_processes_are_one_with_two_shards(two_processes, name, one_thread):
                 assert torch.equal(first[part][key], second[part][key])
 
 
-def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path, one_thread):
+def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path):
     shutil.copytree(two_processes, tmp_path, dirs_exist_ok=True)
     said, status = worker("resume", tmp_path)
     assert status == 0, said
@@ -82,7 +82,7 @@ def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path,
         assert [int(row.partition(",")[0]) for row in rows] == list(range(1, 11))
 
 
-def test_each_process_has_its_part_of_the_environments(two_processes, one_thread):
+def test_each_process_has_its_part_of_the_environments(two_processes):
     environment, config = training_worker.RUNS["kernels"]
     run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_each_process_has_its_part_of_the_environments(two_processes, one_thread
     assert torch.equal(torch.cat(halves), run.state()["environment"]["state"])
 
 
-def test_the_log_has_the_episodes_of_all_processes(two_processes, one_thread):
+def test_the_log_has_the_episodes_of_all_processes(two_processes):
     environment, config = training_worker.RUNS["kernels"]
     run = ppo.PPO(environment, replaced(config, {"shards": 2}))
     run.iterate()
