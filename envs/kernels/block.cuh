@@ -21,6 +21,7 @@
 // An agent that has terminated is no longer active: its rewards are 0, its flags false and, from the next step on, its
 // observations 0. The episode is over where no agent is active, or at the limit, which truncates those that still are.
 #pragma once
+#include "lanes.cuh"
 #include "batch.cuh"
 
 typedef Environment::Scratch Memory;

@@ -12,6 +12,7 @@
 //       static float episode_return(int length, bool terminated);    where it follows from these (RUNNING_RETURN 0)
 //   };
 #pragma once
+#include "state.cuh"
 #include "batch.cuh"
 
 #if CONTINUOUS

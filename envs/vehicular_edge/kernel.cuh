@@ -1,6 +1,7 @@
 // Vehicular edge computing: one slot of one environment, by the lanes of its block.
 #pragma once
 #define READS_NUMBERS
+#include "kernels/lanes.cuh"
 #include "layout.cuh"
 #include "decide.cuh"
 #include "radio.cuh"

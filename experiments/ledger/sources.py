@@ -21,9 +21,10 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
 
     These are the module, all it imports of ours, and files beside such a module that share its name (ceilings.cuh,
     gymnax.txt, throughput.schema.yaml). A package of BY_FOLDER comes with all its modules. `envs` finds its
-    environments by folder, so where it is imported envs/kernels/ and the environment's own folder come along, and no
-    other environment's. With an environment come its YAML and its family's own modules of the same names, and where
-    recipes are read its recipe and the algorithms that it names, which `agents` finds by folder.
+    environments by folder, so where it is imported envs/kernels/ comes along, and with an environment that part of it
+    which its kernel is compiled with, its own folder, and no other environment's. With an environment come its YAML and
+    its family's own modules of the same names, and where recipes are read its recipe and the algorithms that it names,
+    which `agents` finds by folder.
     """
     files = imported([module], root)
     if not files:
@@ -35,7 +36,7 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
         folders = [root / "envs" / "kernels", *([environments(root)[environment]] if environment else [])]
         for folder in folders:
             files |= imported([name_of(file, root) for file in code(folder) if file.suffix == ".py"], root)
-            files |= {file for file in code(folder) if file.suffix != ".py"}
+        files |= compiled(environment, root)
     if environment:
         family = family_of(environment, root)
         own = (family / file.name for file in files if file.parent == root / "experiments" and file.stem != "__init__")
@@ -48,6 +49,38 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
+
+
+def compiled(environment: str | None, root: Path) -> set[Path]:
+    """C++ files: the kernel of an environment, all it includes, and the launch form that is written for these."""
+    kernels = root / "envs" / "kernels"
+    files = [file for file in code(kernels) if file.suffix != ".py"]
+    if environment is None:
+        return set(files)
+    batch, reached = kernels / "batch.cuh", included([environments(root)[environment] / "kernel.cuh"], root)
+    forms = [file for file in files if batch in included([file], root)]
+    own = [file for file in forms if reached & (includes(file, root) - included([batch], root))]
+    return reached | included([*own, *(file for file in files if file.name in ("platform.cuh", "pool.cpp"))], root)
+
+
+def included(files: Iterable[Path], root: Path) -> set[Path]:
+    """The files with all that they include of ours."""
+    reached: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file not in reached:
+            reached.add(file)
+            waiting += includes(file, root)
+    return reached
+
+
+@functools.cache
+def includes(file: Path, root: Path) -> frozenset[Path]:
+    """The files of quoted includes: beside the file, or from envs/."""
+    named = re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE)
+    places = ((file.parent / name, root / "envs" / name) for name in named)
+    return frozenset(place for both in places for place in both if place.is_file())
 
 
 def of_experiment(name: str, environment: str | None = None, root: Path = ROOT) -> list[str]:

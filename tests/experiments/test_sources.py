@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from lockstep import envs
@@ -40,6 +42,11 @@ TREE = {
     "envs/kernels/__init__.py": "",
     "envs/kernels/build.py": "from ..noise import draw\n",
     "envs/kernels/batch.cuh": "",
+    "envs/kernels/state.cuh": "",
+    "envs/kernels/tile.cuh": '#include "state.cuh"\n#include "batch.cuh"\n#include "steps.cuh"\n',
+    "envs/kernels/steps.cuh": "",
+    "envs/kernels/block.cuh": '#include "lanes.cuh"\n#include "batch.cuh"\n',
+    "envs/kernels/lanes.cuh": "",
     "envs/kernels/pool.cpp": "",
     "envs/noise.py": "",
     "envs/params.py": "",
@@ -49,7 +56,7 @@ TREE = {
     "envs/poles/pole/__init__.py": "",
     "envs/poles/pole/original.py": "from .. import original\n",
     "envs/poles/pole/port.py": "from lockstep.envs.params import Params\n",
-    "envs/poles/pole/kernel.cuh": "",
+    "envs/poles/pole/kernel.cuh": '#include "kernels/state.cuh"\n',
     "envs/poles/pole/README.md": "",
     "envs/poles/long_pole/port.py": "",
     "envs/poles/long_pole/kernel.cuh": "",
@@ -86,6 +93,9 @@ def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root)
         "envs/kernels/batch.cuh",
         "envs/kernels/build.py",
         "envs/kernels/pool.cpp",
+        "envs/kernels/state.cuh",
+        "envs/kernels/steps.cuh",
+        "envs/kernels/tile.cuh",
         "envs/noise.py",
         "envs/params.py",
         "envs/poles/__init__.py",
@@ -112,7 +122,7 @@ def test_an_experiment_is_found_by_its_name_and_the_environment_s_family(root):
 
 def test_without_an_environment_no_environment_folder_counts(root):
     found = sources.of("lockstep.experiments.steps", root=root)
-    assert "envs/kernels/batch.cuh" in found
+    assert "envs/kernels/block.cuh" in found and "envs/kernels/tile.cuh" in found
     assert not [path for path in found if path.startswith(("envs/pole", "envs/car")) or path.endswith("pole.yaml")]
 
 
@@ -190,3 +200,14 @@ def test_the_ceilings_depend_on_no_environment():
     found = sources.of("lockstep.experiments.ceilings")
     assert "experiments/ceilings.cuh" in found
     assert not [path for path in found if path.startswith("envs/classic_control/cartpole") or path.endswith(".yaml")]
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_every_file_that_a_kernel_is_compiled_of_counts(name):
+    """By the #line directives of its translation units; the launch form of other environments does not."""
+    text = next(iter(envs.units(name).values()))
+    named = set(re.findall(r'^#line 1 "(.+)"', text, re.MULTILINE))
+    assert len(named) > 5
+    found = sources.of_experiment("throughput", name)
+    counted = {path.removeprefix("envs/") for path in found if path.endswith(".cuh")}
+    assert named <= counted and {"kernels/block.cuh", "kernels/tile.cuh"} - counted
