@@ -206,7 +206,7 @@ class BatchedEnv(VectorEnv):
         self._call, self._run = self._kernels.call, self._kernels.run
         self._steps = {dtype: self._in_phases(self._kernels.find(self._step_of(dtype))) for dtype in self.actions.types}
         checked_here = self.checked and self.device.type == "cpu"
-        self._outside = launch.validators(self._kernels.text, self.lanes, self.actions.types) if checked_here else {}
+        self._outside = self._kernels.validators(self.actions.types) if checked_here else {}
 
     def _step_of(self, dtype: torch.dtype) -> str:
         return "step" if self.lanes > 1 else f"step_{name_of(dtype)}"

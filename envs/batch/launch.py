@@ -78,6 +78,16 @@ class Kernels:
         structs.fill(self.call, **arguments)
         kernel()
 
+    def validators(self, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
+        """Per action type a CPU's function (pointer, count): the place of the first number outside the space, or -1."""
+        found = {}
+        for dtype in action_types:
+            name = f"outside_{str(dtype).removeprefix('torch.')}"
+            found[dtype] = getattr(library_with(name, self.text, self._form.lanes == 1), name)
+            found[dtype].argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+            found[dtype].restype = ctypes.c_longlong
+        return found
+
     def find(self, name: str, hidden: int = 0) -> Callable:
         """A function that runs a kernel, launch by launch where a batch is cut into chunks."""
         if (name, hidden) not in self._kernels:
@@ -98,7 +108,7 @@ class Kernels:
             text = self._unit(hidden=hidden) if hidden else self.text
             parts = text, self.batch, self.call, form.tiles if form.lanes == 1 else count
             if form.device.type == "cpu":
-                found = cpu(*parts, form.threads, form.lanes)
+                found = cpu(*parts, form.threads, apart=form.lanes == 1)
             elif form.lanes == 1:
                 found = cuda(*parts, form.tile, form.device)
             else:
@@ -150,21 +160,21 @@ def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
     return threads
 
 
-def cpu(text: str, batch, call, tiles: int, threads: int, lanes: int):
+def cpu(text: str, batch, call, tiles: int, threads: int, apart: bool = False):
     """A lookup from kernel name to a function that runs it over all tiles.
 
     Args:
         text: the translation unit.
         batch, call: the ctypes structs of the unit; read at every run.
         tiles, threads: a pool of threads shares the tiles.
-        lanes: of an environment on a GPU.
+        apart: roll-outs have a library of their own, compiled when one is first asked for.
 
     A lookup takes `together` as that of a GPU does, and makes no use of it.
     """
     pointers = ctypes.addressof(batch), ctypes.addressof(call)
 
     def kernel(name: str, together: int = 1):
-        function = getattr(library_with(name, text, lanes), name)
+        function = getattr(library_with(name, text, apart), name)
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
         function.restype = None
         if min(threads, tiles) == 1:
@@ -176,22 +186,10 @@ def cpu(text: str, batch, call, tiles: int, threads: int, lanes: int):
     return kernel
 
 
-def library_with(name: str, text: str, lanes: int) -> ctypes.CDLL:
-    """The library with a CPU's kernel: of one lane roll-outs are compiled apart, when one is first asked for."""
+def library_with(name: str, text: str, apart: bool) -> ctypes.CDLL:
+    """The library with a CPU's kernel: of the whole unit, or of its steps or roll-outs alone."""
     part = "ONLY_ROLLOUTS" if name.startswith("rollout") else "ONLY_STEPS"
-    return compile.library(text if lanes > 1 else f"#define {part}\n{text}")
-
-
-def validators(text: str, lanes: int, action_types) -> dict[torch.dtype, ctypes._CFuncPtr]:
-    """Per action type a function (pointer, count): the place of the first number that lies outside the space, or -1."""
-    found = {}
-    for dtype in action_types:
-        name = f"outside_{str(dtype).removeprefix('torch.')}"
-        function = getattr(library_with(name, text, lanes), name)
-        function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
-        function.restype = ctypes.c_longlong
-        found[dtype] = function
-    return found
+    return compile.library(f"#define {part}\n{text}" if apart else text)
 
 
 def cuda(
