@@ -20,7 +20,6 @@ from ..checks import choice, find_device, integer, nearest, require_memory
 from ..kernels import structs
 from ..policies import MLP, Linear
 from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
-from . import launch
 from .actions import Actions, name_of
 from .buffers import BANKS, Buffers
 from .launch import Form, Kernels
