@@ -39,7 +39,7 @@ test: $(READY)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
 test-all: test
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m slow --optimised $(ARGS)
 
 sanitize: $(READY)
 	$(RUN) -m tests.sanitize $(ARGS)

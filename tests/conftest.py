@@ -13,6 +13,18 @@ hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True
 hypothesis.settings.load_profile("lockstep")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--optimised", action="store_true", help="compile kernels with -O3, as users have them, not -O2")
+
+
+def pytest_configure(config):
+    """Kernels at -O2, whose bits are those at -O3, compile in half the time."""
+    if not config.getoption("--optimised"):
+        from lockstep.envs.kernels import compile
+
+        compile.FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in compile.FLAGS)
+
+
 def pytest_collection_modifyitems(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
