@@ -68,6 +68,7 @@ def test_two_processes_are_one_with_two_shards(two_processes, name):
                 assert torch.equal(first[part][key], second[part][key])
 
 
+@pytest.mark.slow
 def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path):
     shutil.copytree(two_processes, tmp_path, dirs_exist_ok=True)
     said, status = worker("resume", tmp_path)
@@ -104,6 +105,7 @@ def test_the_log_has_the_episodes_of_all_processes(two_processes):
     assert row["policy_loss"] == pytest.approx(figures["policy_loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_all(tmp_path):
     start = time.monotonic()
     said, status = worker("fails", tmp_path)
@@ -112,6 +114,7 @@ def test_a_process_that_fails_ends_all(tmp_path):
     assert "process 0: process 0 has lost another one" in said or "Signal 15" in said  # whichever came first
 
 
+@pytest.mark.slow
 def test_nan_in_one_process_stops_all_and_is_saved(tmp_path):
     said, status = worker("nan", tmp_path)
     assert status != 0
@@ -121,6 +124,7 @@ def test_nan_in_one_process_stops_all_and_is_saved(tmp_path):
         assert state["parameters"].isfinite().all()
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_the_run_goes_on_only_in_as_many_processes(tmp_path):
     process = torchrun("-m", "lockstep.agents.ppo", "cartpole", "--total-steps", "99000000", "--output", str(tmp_path))
     try:
