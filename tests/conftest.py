@@ -4,6 +4,8 @@ import os
 
 # One thread for torch, here and in what tests start: networks as small as theirs are slower on more.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Kernels compile in half the time of -O3, to the same bits.
+os.environ.setdefault("LOCKSTEP_CXXFLAGS", "-O2")
 
 import hypothesis
 import pytest
@@ -11,18 +13,6 @@ import pytest
 # A first example may compile a kernel, so none has a deadline; no database, so nothing is left in the tree.
 hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("lockstep")
-
-
-def pytest_addoption(parser):
-    parser.addoption("--optimised", action="store_true", help="compile kernels with -O3, as users have them, not -O2")
-
-
-def pytest_configure(config):
-    """Kernels at -O2, whose bits are those at -O3, compile in half the time."""
-    if not config.getoption("--optimised"):
-        from lockstep.envs.kernels import compile
-
-        compile.FLAGS = tuple("-O2" if flag == "-O3" else flag for flag in compile.FLAGS)
 
 
 def pytest_collection_modifyitems(items):

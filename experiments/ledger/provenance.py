@@ -175,12 +175,12 @@ def operating_system() -> str:
 
 
 def compiler() -> str | None:
-    """The first line of the C++ compiler's --version: that of $CXX, else of the first one found."""
+    """The first line of the C++ compiler's --version: of $CXX, else of the first one found; with $LOCKSTEP_CXXFLAGS."""
     candidates = shlex.split(os.environ.get("CXX", "")) or next(
         ([name] for name in ("g++", "clang++", "c++") if shutil.which(name)), None
     )
     version = output_of([*candidates, "--version"]) if candidates else None
-    return version.splitlines()[0] if version else None
+    return " ".join([*version.splitlines()[:1], *os.environ.get("LOCKSTEP_CXXFLAGS", "").split()]) if version else None
 
 
 def packages() -> dict[str, str]:

@@ -30,19 +30,12 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, cwd=ROOT)
 
 
-LEVEL = """
-from lockstep.envs.kernels import compile
-compile.FLAGS = tuple({level!r} if flag.startswith("-O") else flag for flag in compile.FLAGS)
-from tests import bits
-print(bits.hashes([{name!r}]))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", envs.names())
 def test_optimisation_changes_no_bit(name):
     """So that other tests may compile at -O2 what users have at -O3."""
-    found = [python(LEVEL.format(level=level, name=name)) for level in ("-O2", "-O3")]
+    code = f"from tests import bits; print(bits.hashes([{name!r}]))"
+    found = [python(code, LOCKSTEP_CXXFLAGS=level) for level in ("-O2", "-O3")]
     assert all(run.returncode == 0 and name in run.stdout for run in found), [run.stderr for run in found]
     assert found[0].stdout == found[1].stdout
 

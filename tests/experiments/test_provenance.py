@@ -160,4 +160,7 @@ def test_the_compiler_is_that_of_cxx(monkeypatch, tmp_path):
     fake.write_text('#!/bin/sh\n[ "$1" = -q ] && echo "my compiler 1.2"\necho copyright\n')
     fake.chmod(0o755)
     monkeypatch.setenv("CXX", f"{fake} -q")
+    monkeypatch.setenv("LOCKSTEP_CXXFLAGS", "-O0 -g")
+    assert provenance.compiler() == "my compiler 1.2 -O0 -g"
+    monkeypatch.delenv("LOCKSTEP_CXXFLAGS")
     assert provenance.compiler() == "my compiler 1.2"
