@@ -30,9 +30,7 @@ from lockstep.envs.kernels import compile
 
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
-FLAGS = tuple(
-    "-O0" if flag in ("-O2", "-O3") else flag for flag in compile.FLAGS
-)  # compiling takes longest
+FLAGS = tuple("-O0" if flag in ("-O2", "-O3") else flag for flag in compile.FLAGS)  # compiling takes longest
 FILLED = "-ftrivial-auto-var-init=pattern"  # local variables, so that one read before it was written shows
 SHARED_BYTES, MULTIPROCESSORS = 227 * 1024, 132  # that a block may ask for, and a GPU has: an H100's
 
