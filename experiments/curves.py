@@ -204,7 +204,9 @@ def report(frame: pd.DataFrame) -> str:
         lines.append(f"  {name(row):16} solved {of}, {row.variant} on {row.device}: {times}")
     for part in ("rate", "scaling", "ablation"):
         for row in rate_summary(frame, part).itertuples():
-            shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
+            pairs = (row.num_envs, row.horizon), (row.epochs, row.minibatches)
+            known = ([f"{number:.0f}" for number in pair if number == number] for pair in pairs)
+            shape = ", ".join(" x ".join(numbers) for numbers in known if numbers)
             named = f"  {name(row):16} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
             lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
     for row in (SimpleNamespace(**row) for row in missing(frame)):

@@ -14,7 +14,7 @@ from lockstep.agents import recipes
 from lockstep.experiments import SCALES, curves
 from lockstep.experiments.bench import statistics
 from lockstep.paper import NOT_MEASURED, once
-from lockstep.paper.typeset import missing
+from lockstep.paper.typeset import DASH, missing
 
 NAN = float("nan")
 OURS, RANDOM, REFERENCE = "lockstep", "random", "reference"
@@ -27,7 +27,8 @@ AGENTS = {  # in the order of the tables
     REFERENCE: "reference, published",
     RANDOM: "random policy",
 }
-WORK = ["device", "num_envs", "horizon", "epochs", "minibatches", "hidden", "members"]  # equal, whoever does it
+# Equal, whoever does it.
+WORK = ["algorithm", "device", "num_envs", "horizon", "epochs", "minibatches", "hidden", "members"]
 FEW = 5  # seeds, below which a figure is an illustration
 ILLUSTRATION = "illustration"
 
@@ -35,6 +36,11 @@ ILLUSTRATION = "illustration"
 def agent(name: object) -> str:
     """An agent in words; an unknown one under its own name."""
     return AGENTS.get(name, str(name))
+
+
+def algorithm(name: object) -> str:
+    """An algorithm in words; a dash where nothing is trained."""
+    return DASH if missing(name) else str(name).upper()
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -144,7 +150,12 @@ def wanted(environment: str) -> dict:
     return recipes.load(environment).get("learning", {}) if environment in recipes.names() else {}
 
 
+def algorithms(environment: str, part: str) -> list[str]:
+    """The algorithms of which an environment's recipe asks for this part of the experiment, at any scale."""
+    scales = [wanted(environment).get(scale, {}) for scale in SCALES]
+    return sorted({name for scale in scales for name, asked in scale.items() if part in asked})
+
+
 def asked(environment: str, *parts: str) -> bool:
     """Whether an environment's recipe asks for one of these parts of the experiment, at any scale."""
-    declared = wanted(environment)
-    return any(part in asked for scale in SCALES for asked in declared.get(scale, {}).values() for part in parts)
+    return any(algorithms(environment, part) for part in parts)

@@ -229,7 +229,7 @@ def test_the_aim_of_a_recipe_is_the_aim_of_the_paper(tmp_path, monkeypatch):
 def test_curves_over_steps_and_over_seconds(datasets):
     figure = figures.draw("learning", datasets)
     by_steps, by_seconds = figure.axes
-    label = "Lockstep, CPU, measured here"
+    label = "Lockstep PPO, CPU, measured here"
     for panel, x in ((by_steps, [1000, 2000]), (by_seconds, [0.5, 1.0])):
         lines = {line.get_label(): line for line in panel.lines}
         assert list(lines[label].get_xdata()) == x

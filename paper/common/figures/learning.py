@@ -44,16 +44,17 @@ def learning(datasets: list) -> Figure:
         by_seconds.sharey(by_steps)
         by_seconds.tick_params(labelleft=False)
     figure.align_ylabels(axes[::2])
-    legend(figure, axes, ncols=2)
+    legend(figure, axes, ncols=1)
     return figure
 
 
 def lines(panel: Axes, run, points, column: str, looks: dict[str, str]) -> None:
-    """The curves of a run, one for each agent and device; looks: the colours given so far, by label."""
-    for (agent, device), rows in points.groupby(["agent", "device"], sort=False):
+    """The curves of a run, one for each algorithm, agent and device; looks: the colours given so far, by label."""
+    for (algorithm, agent, device), rows in points.groupby(["algorithm", "agent", "device"], sort=False):
         few = sums.stamp(agent, rows["seeds"].min())
         about = paper.status_text(run.status, paper.machine(run), paper.date(run))
-        label = f"{sums.agent(agent)}, {DEVICES.get(device, device)}, {about}" + (f", {few}" if few else "")
+        trained = f"{sums.agent(agent)} {sums.algorithm(algorithm)}"
+        label = f"{trained}, {DEVICES.get(device, device)}, {about}" + (f", {few}" if few else "")
         colour = looks.setdefault(label, COLOURS[len(looks) % len(COLOURS)])
         rows = rows.sort_values("env_steps")
         style = {"color": colour, "linestyle": "--" if few else "-", "marker": "o", "markersize": 2.2}

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator
 
 from lockstep import paper
-from lockstep.experiments import curves
 from lockstep.paper import quantities
 from lockstep.paper.common import learning
 from lockstep.paper.common.tables.training import iteration, scaling
@@ -29,10 +28,13 @@ RATE = {"color": "#2b2b2b", "marker": "o", "label": "steps per second, from end 
 )
 def learning_scaling(datasets: list) -> Figure:
     runs = quantities.of(datasets, {"experiment": "learning"})
-    found = [(run, device, rows) for run in runs for device, rows in scaling(run).groupby("device")]
-    titles = [f"{run.provenance['environment']}, {DEVICES.get(device, device)}" for run, device, _ in found]
+    found = [(run, *of, rows) for run in runs for of, rows in scaling(run).groupby(["algorithm", "device"])]
+    titles = [
+        f"{run.provenance['environment']}, {learning.algorithm(algorithm)}, {DEVICES.get(device, device)}"
+        for run, algorithm, device, _ in found
+    ]
     figure, axes = grid([title for title in titles for _ in range(3)], height=1.9, columns=3)
-    for (run, device, rows), rate, score, share in zip(found, axes[::3], axes[1::3], axes[2::3], strict=True):
+    for (run, *of, rows), rate, score, share in zip(found, axes[::3], axes[1::3], axes[2::3], strict=True):
         known = rows.dropna(subset=["rate"])
         curve(rate, known["num_envs"], known, RATE["label"], {"color": RATE["color"], "marker": RATE["marker"]})
         log_axes(rate, "environments B", "steps per second")
@@ -40,7 +42,7 @@ def learning_scaling(datasets: list) -> Figure:
         if len(known):
             rate.set_ylim(known["rate"].min() / 2, known["rate"].max() * 2)
         returns(score, rows)
-        stack(share, shares(run, device))
+        stack(share, shares(run, *of))
         score.set_title("return")
         share.set_title("share of the time")
         about = paper.status_text(run.status, paper.machine(run), paper.date(run))
@@ -63,11 +65,11 @@ def returns(panel: Axes, rows: pd.DataFrame) -> None:
     log_axes(panel, "environments B")
 
 
-def shares(run, device: str) -> pd.DataFrame:
+def shares(run, algorithm: str, device: str) -> pd.DataFrame:
     """Shares of the phases by number of environments, of the part scaling."""
-    rows = iteration(run)
-    scaled = curves.rate_summary(run.frame, "scaling")
-    kept = rows[(rows["device"] == device) & rows["num_envs"].isin(scaled["num_envs"])]
+    chosen = "algorithm == @algorithm and device == @device"
+    rows, scaled = iteration(run).query(chosen), scaling(run).query(chosen)
+    kept = rows[rows["num_envs"].isin(scaled["num_envs"])]
     return kept.drop_duplicates("num_envs", keep="last").sort_values("num_envs")
 
 
@@ -75,7 +77,7 @@ def stack(panel: Axes, rows: pd.DataFrame) -> None:
     """A bar for each number of environments, the phases above each other."""
     bottom = [0.0] * len(rows)
     for phase, colour in COLOURS.items():
-        heights = 100 * rows[phase].astype(float)
+        heights = 100 * rows[phase].astype(float).fillna(0.0)
         panel.bar(range(len(rows)), heights, 0.7, bottom, color=colour, label=phase)
         bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
     panel.set_xticks(range(len(rows)), map(EngFormatter(sep="", places=0), rows["num_envs"]))

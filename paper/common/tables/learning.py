@@ -64,10 +64,9 @@ def named(row) -> str:
 
 
 def pair(row, one: str, other: str) -> str:
-    """Two whole numbers, "256 x 32"."""
-    if missing(row[one]) or missing(row[other]):
-        return DASH
-    return f"{count(row[one])}{SPACE}{TIMES}{SPACE}{count(row[other])}"
+    """Two whole numbers, "256 x 32"; the first alone where an algorithm knows no other."""
+    known = [count(row[name]) for name in (one, other) if not missing(row[name])]
+    return f"{SPACE}{TIMES}{SPACE}".join(known) or DASH
 
 
 def between(row, low: str, high: str, write: Callable[[float], str]) -> str:
@@ -100,7 +99,10 @@ def steps(value: float) -> str:
     return "never" if value == float("inf") else si(value)
 
 
-AGENT = Column("agent", named, merge=True)
+AGENT = (
+    Column("agent", named, merge=True),
+    Column("algorithm", lambda row: sums.algorithm(row["algorithm"]), merge=True),
+)
 DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH))
 BATCH = Column(f"B {TIMES} T", lambda row: pair(row, "num_envs", "horizon"), "number")
 UPDATES = Column(f"epochs {TIMES} minibatches", lambda row: pair(row, "epochs", "minibatches"), "number")
@@ -119,7 +121,7 @@ REMARK = Column("remark", remark, "long", merge=True)
     "illustration. Sampled: the same with actions drawn from the policy. Steps and time are those of training, medians "
     "over seeds.",
     *RUN,
-    AGENT,
+    *AGENT,
     DEVICE,
     BATCH,
     SEEDS,
@@ -153,7 +155,7 @@ def learning_final(datasets):
     "kernels compiled before. First: nothing compiled yet. In brackets Wilson's interval of the share, and quartiles; "
     "a seed that was not solved counts as one that takes for ever.",
     *RUN,
-    AGENT,
+    *AGENT,
     text("start", "variant"),
     DEVICE,
     BATCH,
@@ -199,7 +201,7 @@ def median(row, name: str, write: Callable[[float], str]) -> str:
 @table(
     "Every point of the learning curves: the interquartile mean over seeds of the mean greedy return in the original.",
     *RUN,
-    AGENT,
+    *AGENT,
     DEVICE,
     number("steps", "env_steps", si),
     number("time", "wall_s", short_time),
