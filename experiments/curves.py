@@ -208,7 +208,8 @@ def report(frame: pd.DataFrame) -> str:
             known = ([f"{number:.0f}" for number in pair if number == number] for pair in pairs)
             shape = ", ".join(" x ".join(numbers) for numbers in known if numbers)
             named = f"  {name(row):16} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
-            lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
+            interval = f" [{row.rate_low:,.0f}, {row.rate_high:,.0f}]" if row.rate_low == row.rate_low else ""
+            lines.append(f"{named}: {row.rate:,.0f} steps/s{interval}")
     for row in (SimpleNamespace(**row) for row in missing(frame)):
         lines.append(f"  {name(row):16} {row.part} on {row.device}: {MISSING}: {row.reason}")
     return "\n".join(lines)
