@@ -18,7 +18,7 @@ from lockstep.paper.typeset import GREATER, LESS, Column, text, times, yes_no
 NAN = float("nan")
 RETURNS = (  # keys of a recipe, what they aim at, and the quantity that is held against them
     ("aim", "Return of the greedy policy after training with {}, in the original", "final_return"),
-    ("above_random", "The same with {}, above a random policy", "return_over_random"),
+    ("above_random", "Return of the greedy policy after training with {}, above a random policy", "return_over_random"),
 )
 
 
