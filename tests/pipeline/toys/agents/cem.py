@@ -51,6 +51,8 @@ class CEM:
     def __init__(self, environment, config: Config = RECIPES["plain"], device: torch.device | str = "cpu"):
         self.config, self.ranks = config, Ranks(device)
         self.device = self.ranks.device
+        if self.ranks.size > 1:
+            raise ValueError(f"CEM trains in one process, not in {self.ranks.size}")
         self.env = of_run(environment, config.num_envs, self.device, threads=config.threads, seed=config.seed)
         self.env.reset(seed=config.seed)
         self.space = self.env.single_action_space
