@@ -65,16 +65,16 @@ def write(
     *,
     changed: bool = False,
     environment: str | None = "cartpole",
-    more: tuple[str, ...] = (),
     **about,
 ) -> None:
-    """One result, measured here or recorded under a machine's name, perhaps with more columns. Its source is a file."""
+    """One result, measured here or recorded under a machine's name. Its one source is a file."""
     kernel = root / "kernel.txt"
     kernel.write_text("the kernel")
     environment = None if experiment == "ceilings" else environment
     folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
     folder.mkdir(parents=True, exist_ok=True)
-    columns = [*COLUMNS[experiment].split(), *more]
+    later = ["algorithm", "settings"]  # which older recordings lack
+    columns = COLUMNS[experiment].split() + [name for name in later if any(name in row for row in rows)]
     with open(folder / f"{experiment}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()

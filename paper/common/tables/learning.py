@@ -63,6 +63,12 @@ def named(row) -> str:
     return sums.agent(row["agent"]) + ("" if bare else f" {row['version']}")
 
 
+def learner(row) -> str:
+    """An algorithm with the settings that have no columns of their own."""
+    settings = "" if missing(row["settings"]) else f" ({row['settings']})"
+    return sums.algorithm(row["algorithm"]) + settings or DASH
+
+
 def pair(row, one: str, other: str) -> str:
     """Two whole numbers, "256 x 32"; the first alone where an algorithm knows no other."""
     known = [count(row[name]) for name in (one, other) if not missing(row[name])]
@@ -99,10 +105,8 @@ def steps(value: float) -> str:
     return "never" if value == float("inf") else si(value)
 
 
-AGENT = (
-    Column("agent", named, merge=True),
-    Column("algorithm", lambda row: sums.algorithm(row["algorithm"]), merge=True),
-)
+AGENT = Column("agent", named, merge=True)
+ALGORITHM = Column("algorithm", learner)
 DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH))
 BATCH = Column(f"B {TIMES} T", lambda row: pair(row, "num_envs", "horizon"), "number")
 UPDATES = Column(f"epochs {TIMES} minibatches", lambda row: pair(row, "epochs", "minibatches"), "number")
@@ -121,7 +125,8 @@ REMARK = Column("remark", remark, "long", merge=True)
     "illustration. Sampled: the same with actions drawn from the policy. Steps and time are those of training, medians "
     "over seeds.",
     *RUN,
-    *AGENT,
+    AGENT,
+    ALGORITHM,
     DEVICE,
     BATCH,
     SEEDS,
@@ -155,7 +160,8 @@ def learning_final(datasets):
     "kernels compiled before. First: nothing compiled yet. In brackets Wilson's interval of the share, and quartiles; "
     "a seed that was not solved counts as one that takes for ever.",
     *RUN,
-    *AGENT,
+    AGENT,
+    ALGORITHM,
     text("start", "variant"),
     DEVICE,
     BATCH,
@@ -201,7 +207,8 @@ def median(row, name: str, write: Callable[[float], str]) -> str:
 @table(
     "Every point of the learning curves: the interquartile mean over seeds of the mean greedy return in the original.",
     *RUN,
-    *AGENT,
+    AGENT,
+    ALGORITHM,
     DEVICE,
     number("steps", "env_steps", si),
     number("time", "wall_s", short_time),
