@@ -62,7 +62,7 @@ def headlines() -> dict[str, dict]:
 
 
 def headline() -> dict:
-    """The headline of the paper: environment, num_envs, rungs, and the recipes whose training is told."""
+    """The headline of the paper: environment, num_envs, rungs, and the algorithm and recipes whose training is told."""
     return next(iter(headlines().values()))
 
 

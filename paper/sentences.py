@@ -90,10 +90,11 @@ def of_family(report: Report, machine: str, family: str) -> str:
 def trained(report: Report, machine: str) -> str:
     """Training's result on one machine, a sentence for each device."""
     headline = families.headline()
-    environment = headline["environment"]
+    environment, algorithm = headline["environment"], headline["training"]["algorithm"]
 
     def on(quantity, agent="lockstep", **select):
-        return report.on(machine, quantity, experiment="learning", environment=environment, agent=agent, **select)
+        select |= {"experiment": "learning", "environment": environment, "algorithm": algorithm}
+        return report.on(machine, quantity, agent=agent, **select)
 
     def sentence(device, place):
         same = {"device": device, "recipe": headline["training"][device]}

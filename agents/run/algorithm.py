@@ -32,7 +32,7 @@ class Algorithm(Protocol):
     ranks: Ranks
     iteration: int  # so far
     iterations: int  # of the whole run
-    phases: dict[str, Callable[[], None]]  # what `iterate` calls, one after the other
+    phases: dict[str, Callable[[], None]]  # what `iterate` calls; "rollout", "advantage" and "update" are told apart
 
     def __init__(self, environment, config: Any = ..., device: torch.device | str = "cpu"): ...
 

@@ -62,7 +62,7 @@ def main(name: str) -> None:
     program = f"python -m lockstep.agents.{name}"
     parser = Parser(
         prog=program,
-        description=f"Train {name.upper()} on an environment. torchrun spreads the environments over processes.",
+        description=f"Train {name.upper()} on an environment, then play episodes in the original.",
         allow_abbrev=False,
     )
     parser.add_argument("environment", help=f"one of: {', '.join(envs.names())}")

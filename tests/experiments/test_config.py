@@ -175,12 +175,12 @@ def test_an_environment_without_settings_is_named_with_the_nearest():
 
 
 def test_the_general_comparison_is_that_of_a_family_without_one_of_its_own(folder):
-    (folder / "harbour").mkdir()
+    (folder / "quay").mkdir()
     content = yaml.safe_load(config.file_of("cartpole", folder).read_text())
     content["correctness"] = {"states": 9, "episode": 9}
-    (folder / "harbour" / "ferries.yaml").write_text(yaml.safe_dump(content))
+    (folder / "quay" / "barges.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(config.ConfigError, match="correctness: unknown key 'episode'; did you mean 'episodes'?"):
-        config.load("ferries", "quick", folder)
+        config.load("barges", "quick", folder)
 
 
 @pytest.mark.parametrize("name", ["schema", "throughput.schema", "../cartpole"])

@@ -1,10 +1,13 @@
-"""A copy of the repository in which everything is measured, as far as Snakemake can tell."""
+"""Copies of the repository: one in which everything is measured, as far as Snakemake can tell, and one with toys."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.copies import add_environment, copy_of_the_code, environments, experiments, snakemake
+from tests.pipeline.copies import TOYS, add_environment, copy_of_the_code, environments, experiments, snakemake
+
+collect_ignore = [TOYS.name]  # they are tested in a copy
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +26,20 @@ def measured(tmp_path_factory) -> Path:
     for made in ("tables", "figures"):
         (results / made).mkdir()
     snakemake(copy, "--touch", "--forceall")
+    return copy
+
+
+@pytest.fixture(scope="session")
+def toys(tmp_path_factory) -> Path:
+    """A copy with a family and an algorithm more, without a part for the family in the paper; not to be changed."""
+    copy = copy_of_the_code(tmp_path_factory.mktemp("toys"))
+    assert not [file for file in TOYS.rglob("*.*") if (copy / file.relative_to(TOYS)).is_file()]  # nothing is edited
+    return shutil.copytree(TOYS, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("paper", "__pycache__"))
+
+
+@pytest.fixture(scope="session")
+def results_of_toys(toys, tmp_path_factory) -> Path:
+    """Such a copy in which the family's environment was measured, as its page says; not to be changed."""
+    copy = shutil.copytree(toys, tmp_path_factory.mktemp("results") / "a copy")
+    snakemake(copy, "--cores", "all", "ferries", timeout=1200)
     return copy

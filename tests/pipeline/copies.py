@@ -13,6 +13,7 @@ from lockstep.experiments import config
 from lockstep.experiments.ledger import sources
 
 ROOT = Path(__file__).parents[2]
+TOYS = Path(__file__).parent / "toys"
 ON_REQUEST = {"transfer", "scaling", "breakdown", "offloading"}  # of an environment whose YAML has the section
 
 
@@ -69,9 +70,16 @@ def run(
     )
 
 
-def snakemake(folder: Path, *arguments: str, **environment: str) -> str:
+def output(folder: Path, module: str, *arguments: str, **options) -> str:
+    """What python -m module arguments prints; it must succeed."""
+    completed = run(folder, module, *arguments, **options)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
+
+
+def snakemake(folder: Path, *arguments: str, **options) -> str:
     """What Snakemake prints; it must succeed."""
-    completed = run(folder, "snakemake", *arguments, **environment)
+    completed = run(folder, "snakemake", *arguments, **options)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout + completed.stderr
 

@@ -1,6 +1,7 @@
 """Aims and what was reached; claims of others, and what the questions behind them give."""
 
 import functools
+import itertools
 import re
 
 import pandas as pd
@@ -16,8 +17,8 @@ from lockstep.paper.typeset import GREATER, LESS, Column, text, times, yes_no
 
 NAN = float("nan")
 RETURNS = (  # keys of a recipe, what they aim at, and the quantity that is held against them
-    ("aim", "Return of the greedy policy after training, in the original", "final_return"),
-    ("above_random", "The same, above a random policy", "return_over_random"),
+    ("aim", "Return of the greedy policy after training with {}, in the original", "final_return"),
+    ("above_random", "Return of the greedy policy after training with {}, above a random policy", "return_over_random"),
 )
 
 
@@ -55,11 +56,12 @@ def learning_targets() -> list[dict]:
     """The aims of the recipes, as items like those of aims.yaml."""
     items = []
     for name in paper.environments():
-        select = {"experiment": "learning", "environment": name, "agent": learning.OURS}
         asked = learning.wanted(name)
-        for key, target, quantity in RETURNS:
+        for algorithm, (key, target, quantity) in itertools.product(learning.algorithms(name, "curves"), RETURNS):
             if key in asked:
-                items.append({"target": target, "select": select, "quantity": quantity, "at_least": asked[key]})
+                select = {"experiment": "learning", "environment": name, "agent": learning.OURS, "algorithm": algorithm}
+                words = target.format(learning.algorithm(algorithm))
+                items.append({"target": words, "select": select, "quantity": quantity, "at_least": asked[key]})
     return items
 
 
