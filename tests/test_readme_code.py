@@ -33,7 +33,7 @@ def traffic(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread", "traffic")
+@pytest.mark.usefixtures("traffic")
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.splitlines()[0] for block in BLOCKS])
 def test_the_code_runs(block):
     for library in LIBRARIES:
@@ -47,7 +47,7 @@ def test_each_library_with_an_adapter_has_code():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread", "traffic")
+@pytest.mark.usefixtures("traffic")
 @pytest.mark.parametrize("document", ["envs/README.md", f"envs/{EDGE}/README.md"])
 def test_the_pages_on_the_vehicular_edge_run_with_fewer_environments(document):
     few, params = 2, envs.port(EDGE).make_params("physical", {})

@@ -20,7 +20,6 @@ HERE = [name for name, probe in smoke.PROBES.items() if not probe.gpu]
 LONG = {"kernels", "fused", "mlp", "shared-memory"}  # compile what no other test does
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in HERE])
 def test_every_probe_that_needs_no_gpu_finds_things_right(name):
     assert smoke.PROBES[name].run("cpu")
@@ -207,7 +206,6 @@ def test_a_step_that_is_close_says_since_when(size, said, monkeypatch):
 QUICK = {"ppo", "step-vehicular_edge", "eager", "struct"}
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in HERE])
 def test_what_is_compiled_beforehand_is_what_a_probe_launches(name, monkeypatch):
     monkeypatch.setitem(TILES, "cpu", TILES["cuda"])

@@ -116,7 +116,7 @@ def shows(name: str, order: str, fault: tuple[str, str] | None) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _emulated(one_thread):
+def _emulated():
     with gpu.installed():
         yield
 

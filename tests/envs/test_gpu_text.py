@@ -28,7 +28,7 @@ FORMS = [
 
 
 @pytest.fixture(autouse=True)
-def _emulated(one_thread):
+def _emulated():
     with gpu.installed():
         yield
 

@@ -117,7 +117,6 @@ def test_a_larger_penalty_weight_makes_the_search_pay_less():
     assert costs[1] < 0.5 * costs[0]
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_an_agent_plays_seen_and_unseen_scenarios_drawing_actions_and_taking_the_likeliest(settings):
     plain = settings.plain()
     plain["offloading"]["agent"] |= {"total_steps": 3200, "scenarios": 1, "pool": 2}

@@ -13,9 +13,6 @@ CONFIG = dataclasses.replace(RUNS["kernels"][1], minibatches=8)  # 2 x 8 updates
 TORCH = dataclasses.replace(CONFIG, rollout="torch", gradient="autograd", total_steps=6 * 1024)
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def nan_in_advantages(run):
     run.gae.advantage[3, 1] = torch.nan
 

@@ -30,9 +30,6 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 COMMAND = (sys.executable, "-m", "lockstep.agents.ppo")
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
     """The exit status (or the message in its place), standard output and standard error of the command line."""
     monkeypatch.setattr(sys, "argv", ["ppo", *arguments])

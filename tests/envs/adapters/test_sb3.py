@@ -21,8 +21,6 @@ from lockstep.envs.adapters import sb3
 from tests.contract.test_gymnasium import TEAMS
 from tests.envs.batches import EACH_KIND
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def random_actions(venv, steps, seed=0):
     """Actions [steps, B, ...] as Stable-Baselines3 hands them over: int64, or float32 [B, 1]."""

@@ -25,7 +25,7 @@ GROUPS = [(8, 21, 18), (16, 11, 9), (32, 7, 5)]
 
 
 @pytest.fixture(autouse=True)
-def _emulated(one_thread):
+def _emulated():
     with gpu.installed():
         yield
 
