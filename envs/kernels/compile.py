@@ -66,24 +66,27 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
     if path in seen:
         return ""
     seen.add(path)
-    pieces = _pieces(path, path.stat().st_mtime_ns)
-    return "\n".join(expand(piece, seen) if isinstance(piece, Path) else piece for piece in pieces)
+    name = path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name
+    *parts, rest = _parts(path, path.stat().st_mtime_ns)
+    expanded = [f'#line 1 "{name}"']
+    for text, include in parts:
+        beside = path.parent / include
+        expanded += [*text, expand(beside if beside.exists() else ENVS / include, seen)]
+    return "\n".join([*expanded, *rest])
 
 
 @functools.cache
-def _pieces(path: Path, modified: int) -> list[str | Path]:
-    """A source file cut at its quoted includes, which are given as files."""
-    name = path.relative_to(ENVS).as_posix() if path.is_relative_to(ENVS) else path.name
-    pieces, lines = [], [f'#line 1 "{name}"']
+def _parts(path: Path, modified: int) -> list:
+    """A source file cut at its quoted includes: lines and the include after them, and at last the rest of the lines."""
+    parts, lines = [], []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         include = line.startswith('#include "') and re.fullmatch(r'#include "(.+)"', line)
         if include:
-            beside = path.parent / include[1]
-            pieces += ["\n".join(lines), beside if beside.exists() else ENVS / include[1]]
+            parts.append((lines, include[1]))
             lines = [f'#line {number + 1} "{path.name}"']
         elif line != "#pragma once":
             lines.append(line)
-    return [*pieces, "\n".join(lines)]
+    return [*parts, lines]
 
 
 def constants(params) -> str:
