@@ -11,21 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from lockstep import envs
-from lockstep.experiments import originals
+from lockstep.experiments import originals, walk
 from lockstep.experiments.config import ConfigError, Settings, check_policy
 from lockstep.experiments.originals import Game
 from lockstep.experiments.verdicts import equal, row
-from lockstep.experiments.walk import (
-    APART,
-    DTYPES,
-    Walk,
-    array_library,
-    arrays,
-    devices_agree,
-    distribution,
-    episode,
-    transition,
-)  # fmt: skip
 
 POLICIES = ("random", "fixed")
 VISITING = 2000  # environments of the port that visit states
@@ -35,7 +24,7 @@ DIGITS = 3  # after the point of a return: sums in float32 and in float64 then t
 SHOWN = {"observation": "observation, relative above 1"}
 
 
-def walks(name: str, settings: Settings) -> list[Walk]:
+def walks(name: str, settings: Settings) -> list[walk.Walk]:
     return [Tasks(name, settings)]
 
 
@@ -55,7 +44,7 @@ class Task(Game):
         return {"state": self.module.get_state(self.original)[0]}
 
 
-class Tasks(Walk):
+class Tasks(walk.Walk):
     """Parts are variants of the parameters, (name, value)... each, on a tenth of the cases; () are the defaults."""
 
     draws = False
@@ -92,20 +81,20 @@ class Tasks(Walk):
 
     def comparisons(self, devices: list[str]) -> Iterator[tuple]:
         variants = [(), *(tuple(sorted(variant.items())) for variant in self.asked.get("variants", ()))]
-        for device, dtype, variant in itertools.product(devices, DTYPES, variants):
-            yield functools.partial(self.start, variant), transition, device, dtype, variant
+        for device, dtype, variant in itertools.product(devices, walk.DTYPES, variants):
+            yield functools.partial(self.start, variant), walk.transition, device, dtype, variant
         for device in devices:
             if envs.has_arrays(self.name):
-                yield self.start, arrays, device, "float32"
+                yield self.start, walk.arrays, device, "float32"
                 yield None, first_states, device
             for policy in POLICIES:
-                yield functools.partial(self.own_episodes, policy), distribution, device, policy
+                yield functools.partial(self.own_episodes, policy), walk.distribution, device, policy
             for policy in POLICIES:
-                yield None, episode, device, "float32", policy
+                yield None, walk.episode, device, "float32", policy
         if "cuda" in devices:
-            yield None, devices_agree, "float32"
+            yield None, walk.devices_agree, "float32"
             yield None, trajectories_agree
-            yield None, devices_agree, "float64"
+            yield None, walk.devices_agree, "float64"
 
     # ---- where steps start --------------------------------------------------------------------------------------
 
@@ -142,7 +131,7 @@ class Tasks(Walk):
         env.rollout(600)  # so that the episodes of the batch are at all stages
         for _ in range(-(-n // VISITING)):
             rows.append(env.state()["state"].numpy())
-            env.rollout(APART, self.fixed_policy if policy == "fixed" else "random")
+            env.rollout(walk.APART, self.fixed_policy if policy == "fixed" else "random")
         return np.concatenate(rows)[:n]
 
     @functools.cached_property
@@ -272,28 +261,28 @@ class Tasks(Walk):
         return [np.round(values, DIGITS) for values in samples]
 
 
-def first_states(walk: Tasks, device: str) -> Iterator[dict]:
+def first_states(tasks: Tasks, device: str) -> Iterator[dict]:
     """The first states of 1,000 episodes of the array form and of the port."""
-    xp, form = array_library(device), envs.arrays_form(walk.name)
-    env = envs.make(walk.name, 100, device=device, seed=walk.seed)
+    xp, form = walk.array_library(device), envs.arrays_form(tasks.name)
+    env = envs.make(tasks.name, 100, device=device, seed=tasks.seed)
     index, different = xp.arange(100, dtype=xp.uint64), []
     for number in range(1000):
         env.reset()
-        first = form.reset(xp, walk.seed, index, xp.full(100, number, dtype=xp.uint64))
+        first = form.reset(xp, tasks.seed, index, xp.full(100, number, dtype=xp.uint64))
         first = first if xp is np else xp.asnumpy(first)
         different.append((env.state()["state"].cpu().numpy() != first.T).any(axis=1))
     place = ("transition", "arrays-port", device, "float32")
     yield equal(place, "first state of an episode, bits", np.concatenate(different))
 
 
-def trajectories_agree(walk: Tasks, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:
+def trajectories_agree(tasks: Tasks, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:
     """Fused steps from equal states on two devices: every buffer of their trajectories, bit for bit."""
-    here, there = (walk.batch(walk.living[0], device, mode="SameStep") for device in devices)
+    here, there = (tasks.batch(tasks.living[0], device, mode="SameStep") for device in devices)
     here.reset()
-    here.rollout(walk.living[1])
+    here.rollout(tasks.living[1])
     for policy in POLICIES:
         there.set_state(here.state())
-        chosen = "random" if policy == "random" else walk.fixed_policy
+        chosen = "random" if policy == "random" else tasks.fixed_policy
         rows = [env.rollout(100, chosen, "trajectory") for env in (here, there)]
         for name, ours in rows[0].items():
             different = (ours != rows[1][name].cpu()).reshape(-1).numpy()

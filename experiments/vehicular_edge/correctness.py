@@ -16,21 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from lockstep import envs
-from lockstep.experiments import originals
+from lockstep.experiments import originals, walk
 from lockstep.experiments.config import Settings
 from lockstep.experiments.originals import Game
 from lockstep.experiments.verdicts import equal, row
-from lockstep.experiments.walk import (
-    DTYPES,
-    Walk,
-    arrays,
-    coverage,
-    devices_agree,
-    distribution,
-    episode,
-    on_host,
-    transition,
-)  # fmt: skip
 
 POLICIES = ("uniform", "cloud", "zero", "clustered", "scattered")  # what each does: `raw_actions`, `scattered`
 SCENARIOS = 2  # of each map; episodes take them in turn
@@ -120,7 +109,7 @@ def rows(parts: Iterable[np.ndarray], lead: tuple) -> np.ndarray:
     return np.concatenate([np.reshape(part, (*lead, -1)) for part in parts], axis=-1)
 
 
-class Slots(Walk):
+class Slots(walk.Walk):
     """A preset at one size on several maps, on each of which the same numbers of episodes of each policy are played."""
 
     draws = False
@@ -140,17 +129,17 @@ class Slots(Walk):
         self.known("presets", [self.preset], self.port.presets, "preset")
 
     def comparisons(self, devices: list[str]) -> Iterator[tuple]:
-        yield self.start, coverage
+        yield self.start, walk.coverage
         yield self.start, indexed
-        for device, dtype in itertools.product(devices, DTYPES):
-            yield self.start, transition, device, dtype, ()
-            yield self.start, episode, device, dtype, "replayed"
+        for device, dtype in itertools.product(devices, walk.DTYPES):
+            yield self.start, walk.transition, device, dtype, ()
+            yield self.start, walk.episode, device, dtype, "replayed"
         for device in devices:
-            yield self.start, distribution, device, "random"
+            yield self.start, walk.distribution, device, "random"
             if envs.has_arrays(self.name):
-                yield self.start, arrays, device, "float64"
-        for dtype in DTYPES if "cuda" in devices else ():
-            yield None, devices_agree, dtype
+                yield self.start, walk.arrays, device, "float64"
+        for dtype in walk.DTYPES if "cuda" in devices else ():
+            yield None, walk.devices_agree, dtype
 
     # ---- the original -------------------------------------------------------------------------------------------
 
@@ -237,7 +226,7 @@ class Slots(Walk):
 
     def step(self, env, action) -> dict[str, np.ndarray]:
         found = super().step(env, action)
-        return found | recorded(env.record(), (env.num_envs,), on_host) if env.trace else found
+        return found | recorded(env.record(), (env.num_envs,), walk.on_host) if env.trace else found
 
     def replayed(self, device: str, dtype: str, policy: str) -> tuple[dict, dict]:
         chosen = self.episodes_of(*POLICIES[:-1])
@@ -370,15 +359,15 @@ class Slots(Walk):
         return n, {f"slots with {name}": int(at.reshape(n, -1).any(axis=1).sum()) for name, at in found.items()}
 
 
-def indexed(walk: Slots) -> Iterator[dict]:
+def indexed(slots: Slots) -> Iterator[dict]:
     """The original as it is written against the form of it that keeps lists, an episode of each policy: every bit."""
-    chosen = np.array([walk.episodes_of(policy)[0] for policy in walk.size.episodes])
-    plain = originals.lives(chosen, walk.raw[chosen], {}, game=walk.game_of(indexed=False))
-    different = np.zeros(walk.raw[chosen].shape[:2], dtype=bool)
+    chosen = np.array([slots.episodes_of(policy)[0] for policy in slots.size.episodes])
+    plain = originals.lives(chosen, slots.raw[chosen], {}, game=slots.game_of(indexed=False))
+    different = np.zeros(slots.raw[chosen].shape[:2], dtype=bool)
     for name, value in plain.items():
-        different |= (value != walk.played[name][chosen]).reshape(*different.shape, -1).any(axis=2)
+        different |= (value != slots.played[name][chosen]).reshape(*different.shape, -1).any(axis=2)
     place = ("transition", "original-indexed", "cpu", "float64")
-    yield equal(place, walk.titled("everything, bits"), different.ravel())
+    yield equal(place, slots.titled("everything, bits"), different.ravel())
 
 
 def flat(value: np.ndarray) -> np.ndarray:
