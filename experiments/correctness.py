@@ -1,20 +1,28 @@
 """A port compared with its original: single transitions, whole episodes, distributions of episodes.
 
-A family's own comparisons are the `plan` of correctness.py in its folder here; without it those of fields.py are made,
-which know nothing but what a port declares.
+What a family compares otherwise than the walk over declared fields (walk.py) are the `walks` of correctness.py in its
+folder here.
 """
 
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import pandas as pd
 
 from lockstep import envs
-from lockstep.experiments import UserError, config, fields, originals
-from lockstep.experiments.experiment import Experiment, Plan, Request
-from lockstep.experiments.verdicts import COLUMNS, Comparison
+from lockstep.experiments import UserError, config, originals
+from lockstep.experiments.config import Settings
+from lockstep.experiments.experiment import Experiment, Plan, Request, word
+from lockstep.experiments.verdicts import COLUMNS
+from lockstep.experiments.walk import Walk
+
+
+class Comparison(NamedTuple):
+    rows: Callable[[], Iterator[dict]]
+    start: Callable[[], object] | None  # begins the original's part, which then goes on by itself
 
 
 def plan(request: Request) -> Plan:
@@ -23,15 +31,26 @@ def plan(request: Request) -> Plan:
         envs.make_original(name).close()
     except ImportError as error:
         raise UserError(str(error)) from error
-    todo = comparisons_of(name)(name, request.settings, request.devices)
+    todo = comparisons(walks(name, request.settings), request.devices)
     return Plan(todo, functools.partial(compared, name), config=request.asked())
 
 
-def comparisons_of(name: str) -> Callable[..., dict[str, Comparison]]:
-    """The function that names every comparison of an environment: its family's own, else the general one."""
+def walks(name: str, settings: Settings) -> list[Walk]:
+    """The walks of an environment's family, or that over what its port declares."""
     family = config.file_of(name).parent
-    own = (family / "correctness.py").is_file()
-    return importlib.import_module(f"{__package__}.{family.name}.correctness").plan if own else fields.plan
+    if not (family / "correctness.py").is_file():
+        return [Walk(name, settings)]
+    return importlib.import_module(f"{__package__}.{family.name}.correctness").walks(name, settings)
+
+
+def comparisons(walks: Sequence[Walk], devices: Sequence[str]) -> dict[str, Comparison]:
+    """Every comparison that can be made here, by name."""
+    found = {}
+    for walk in walks:
+        for start, compare, *arguments in walk.comparisons(devices):
+            words = [compare.__name__.replace("_", " "), *(word("", one) for one in arguments), walk.label]
+            found[" ".join(filter(None, words))] = Comparison(functools.partial(compare, walk, *arguments), start)
+    return found
 
 
 @contextmanager

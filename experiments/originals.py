@@ -1,27 +1,20 @@
-"""What originals do, one environment at a time in plain Python; the work is shared out over processes."""
+"""Originals, one environment at a time in plain Python; the work is shared out over processes."""
 
 import atexit
 import functools
 import multiprocessing
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from lockstep import envs
+from lockstep.experiments.bench.rungs import fixed_policy, random_actions
+from lockstep.experiments.config import Settings
 from lockstep.experiments.ledger import provenance
 
 PARTS = 4  # of a task for each core, so that no core waits long for the last one
-
-
-class Steps(NamedTuple):
-    """What one step from each of n states leads to."""
-
-    states: np.ndarray  # [n, k]
-    observations: np.ndarray  # [n, m] float32
-    rewards: np.ndarray  # [n]
-    terminated: np.ndarray  # [n] bool
-    truncated: np.ndarray  # [n] bool
+DRAWN = 200  # random actions at a time
+OUTCOME = ("observation", "reward", "terminated", "truncated", "episode over")  # of a step
 
 
 @functools.cache
@@ -40,117 +33,165 @@ def dismiss():
         workers.cache_clear()
 
 
-def on_all_cores(task: Callable, *arrays: np.ndarray, **same) -> Callable[[], list[np.ndarray]]:
-    """Starts task(*slices, **same) on slices of the arrays; what it returns waits for the joined results."""
-    parts = min(PARTS * provenance.core_count(), len(arrays[0]))
-    slices = zip(*(np.array_split(array, parts) for array in arrays), strict=True)
-    started = workers().starmap_async(_call, [(task, part, same) for part in slices], chunksize=1)
+def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[[], dict[str, np.ndarray]]:
+    """Starts task(*parts, **same) on parts of the cases; what it returns waits for the joined results.
+
+    Args:
+        task: gives arrays [n, ...] by name.
+        index, cases: arrays [n, ...], or mappings of them.
+    """
+    parts = np.array_split(np.arange(len(index)), min(PARTS * provenance.core_count(), len(index)))
+    shares = [[taken(case, slice(part[0], part[-1] + 1)) for case in (index, *cases)] for part in parts]
+    started = workers().starmap_async(_call, [(task, share, same) for share in shares], chunksize=1)
 
     @functools.cache
-    def joined() -> list[np.ndarray]:
-        return [np.concatenate(parts) for parts in zip(*started.get(), strict=True)]
+    def joined() -> dict[str, np.ndarray]:
+        found = started.get()
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     return joined
+
+
+def taken(case, rows):
+    """Some rows of an array, or of each array of a mapping."""
+    return {name: array[rows] for name, array in case.items()} if isinstance(case, Mapping) else case[rows]
 
 
 def _call(task, arrays, same):
     return task(*arrays, **same)
 
 
-def transitions(states, elapsed, actions, *, name: str, params: Mapping) -> tuple[np.ndarray, ...]:
-    """One step of the original from each state.
+class Game:
+    """Originals of one environment, of one agent or of several, which are stepped alike.
+
+    Who has finished sees and gets nothing. A family whose originals are made or read otherwise has its own.
 
     Args:
-        states: float64 [n, k].
-        elapsed: int [n], steps of the episode before this one.
-        actions: [n], integers or float64.
-
-    Returns:
-        the fields of `Steps`, states and rewards in float64; then float64 [n], how far (in units of the state) beyond
-        a termination threshold the next states lie, below zero where the episode goes on.
+        options: of `original.make`.
     """
-    env, module = envs.make_original(name, **params), envs.original(name)
-    env.reset(seed=0)
-    rows = []
-    for state, steps, action in zip(states, elapsed.tolist(), taken(env, actions), strict=True):
-        module.set_state(env, state, steps)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        rows.append((module.get_state(env)[0], observation, reward, terminated, truncated))
-    found = [np.array(column) for column in zip(*rows, strict=True)]
-    return *found, module.margin(env, found[0])
+
+    def __init__(self, name: str, seed: int, **options):
+        self.name, self.seed, self.options = name, seed, options
+        self.agents, self.over, self.original, self.made = envs.port(name).agents, False, None, {}
+
+    @functools.cached_property
+    def module(self):
+        return envs.original(self.name)
+
+    def begin(self, index: int):
+        """Episode 0 of the environment of that index; returns its first observation."""
+        self.original = envs.make_original(self.name, seed=self.seed, index=index, **self.options)
+        return self.restart(self.seed)
+
+    def restart(self, seed: int | None = None):
+        self.over = False
+        self.space = self.original.action_space(self.agents[0]) if self.agents else self.original.action_space
+        return self.original.reset(seed=seed)[0]
+
+    def put(self, index: int, state: Mapping):
+        """The environment of that index in a state."""
+        if index not in self.made:
+            self.begin(index)
+            self.made[index] = self.original
+        self.original = self.made[index]
+        self.restart()
+        self.module.set_state(self.original, state)
+
+    def read(self) -> dict:
+        return self.module.get_state(self.original)
+
+    def step(self, action: np.ndarray) -> tuple:
+        """OUTCOME of a step, of agents [A, ...] each."""
+        if not self.agents:
+            given = action.reshape(self.space.shape) if self.space.shape else action.item()
+            observation, reward, terminated, truncated, _ = self.original.step(given)
+            self.over = terminated or truncated
+            return observation, reward, terminated, truncated, self.over
+        given = {agent: one if one.shape else one.item() for agent, one in zip(self.agents, action, strict=True)}
+        found = self.original.step({agent: given[agent] for agent in self.original.agents})
+        self.over = not self.original.agents
+        nothing = (np.zeros(self.original.observation_space(self.agents[0]).shape), 0.0, False, False)
+        columns = zip(found[:4], nothing, strict=True)
+        return *(np.stack([part.get(agent, none) for agent in self.agents]) for part, none in columns), self.over
+
+    def live(self, action: np.ndarray) -> dict:
+        """The state that a step leads to, and its OUTCOME."""
+        outcome = self.step(action)
+        return self.read() | dict(zip(OUTCOME, outcome, strict=True))
+
+    def drawn(self, index: int) -> Iterator[np.ndarray]:
+        """Actions of all agents under the random policy, without end."""
+        random = np.random.default_rng([index, 1])  # not the stream that draws the first state
+        while True:
+            yield from random_actions(random, self.space, (DRAWN, len(self.agents)) if self.agents else (DRAWN,))
 
 
-def taken(env, actions) -> list | np.ndarray:
-    """Actions [n] as `env.step` takes them: integers, or arrays [1]."""
-    return actions.tolist() if hasattr(env.action_space, "n") else actions[:, None]
+# ---- tasks: what is asked of originals, by name -------------------------------------------------------------------
 
 
-def replays(starts, actions, *, name: str) -> tuple[np.ndarray, ...]:
-    """Episodes of the original from given states under given actions.
+def lives(index: np.ndarray, actions: np.ndarray, start: Mapping, *, game: Game) -> dict[str, np.ndarray]:
+    """Steps of episodes: what each leads to, [n, T, ...], zeros after the end.
 
     Args:
-        starts: float64 [n, k].
-        actions: [n, T], integers or float32; an episode that has not ended after T steps is cut there.
-
-    Returns:
-        lengths int [n], terminated bool [n], observations float32 [n, T, m], NaN after the end.
+        index: [n] of the environments.
+        actions: [n, T, ...]; an episode that has not ended after T steps is cut there.
+        start: states [n, ...] that they start from; empty: as episode 0 does.
     """
-    env, module = envs.make_original(name), envs.original(name)
-    env.reset(seed=0)
-    path = np.full((*actions.shape, *env.observation_space.shape), np.nan, dtype=np.float32)
-    lengths, ends = [], []
-    for i, (start, row) in enumerate(zip(starts, actions, strict=True)):
-        module.set_state(env, start)
-        for t, action in enumerate(taken(env, row)):
-            path[i, t], _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
+    names, rows, places = (), [], []
+    for i, number in enumerate(index.tolist()):
+        game.put(number, taken(start, i)) if start else game.begin(number)
+        for t, action in enumerate(actions[i]):
+            found = game.live(action)
+            names = tuple(found)
+            rows.append(tuple(found.values()))
+            places.append((i, t))
+            if game.over:
                 break
-        lengths.append(t + 1)
-        ends.append(terminated)
-    return np.array(lengths), np.array(ends), path
+    found, at = {}, tuple(np.transpose(places))
+    for name, column in zip(names, map(np.array, zip(*rows, strict=True)), strict=True):
+        found[name] = np.zeros((*actions.shape[:2], *column.shape[1:]), column.dtype)
+        found[name][at] = column
+    return found
 
 
-def episodes(seeds, *, name: str, policy: envs.Linear | None) -> tuple[np.ndarray, ...]:
-    """Whole episodes of the original on its own random numbers, one per seed.
+def steps(index: np.ndarray, actions: np.ndarray, start: Mapping, *, game: Game) -> dict[str, np.ndarray]:
+    """One step from each state, [n, ...]."""
+    rows, found = [], {}
+    for number, action, *state in zip(index.tolist(), actions, *start.values(), strict=True):
+        game.put(number, dict(zip(start, state, strict=True)))
+        found = game.live(action)
+        rows.append(tuple(found.values()))
+    return dict(zip(found, map(np.array, zip(*rows, strict=True)), strict=True))
+
+
+def visits(index: np.ndarray, *, game: Game, rounds: int, apart: int) -> dict[str, np.ndarray]:
+    """States [n, rounds, ...] of running episodes under the random policy, so many steps apart."""
+    found = []
+    for number in index.tolist():
+        game.begin(number)
+        actions, rows = game.drawn(number), []
+        for _ in range(rounds):
+            for _ in range(apart):
+                game.step(next(actions))
+                if game.over:
+                    game.restart()
+            rows.append({name: np.array(value) for name, value in game.read().items()})
+        found.append(rows)
+    return {name: np.array([[row[name] for row in rows] for rows in found]) for name in found[0][0]}
+
+
+def episodes(index: np.ndarray, *, game: Game, fixed: Settings | None = None) -> dict[str, np.ndarray]:
+    """Length and return [n], the mean of the agents', of an episode of each index on random numbers of its own.
 
     Args:
-        seeds: int [n].
-        policy: None draws actions at random.
-
-    Returns:
-        lengths int [n], returns float64 [n].
+        fixed: the settings whose fixed policy acts; None: the random one.
     """
-    env = envs.make_original(name)
-    horizon = envs.port(name).of("horizon")
-    lengths, returns = [], []
-    for seed in seeds.tolist():
-        observation, _ = env.reset(seed=seed)
-        choose = actor(policy, env.action_space) if policy else drawn(env.action_space, horizon, seed)
-        total, length, ended = 0.0, 0, False
-        while not ended:
-            length += 1
-            observation, reward, terminated, truncated, _ = env.step(choose(observation))
-            total += reward
-            ended = terminated or truncated
-        lengths.append(length)
-        returns.append(total)
-    return np.array(lengths), np.array(returns)
-
-
-def drawn(space, steps: int, seed: int) -> Callable:
-    """A policy that hands out as many random actions, whatever it observes."""
-    random = np.random.default_rng([seed, 1])  # not the stream that draws the first state
-    if hasattr(space, "n"):
-        actions = random.integers(space.n, size=steps).tolist()
-    else:
-        actions = random.uniform(space.low, space.high, (steps, *space.shape)).astype(space.dtype)
-    following = iter(actions)
-    return lambda observation: next(following)
-
-
-def actor(policy: envs.Linear, space) -> Callable:
-    """A linear policy as a function from an observation to an action of the space."""
-    weights, bias = (np.asarray(numbers, dtype=np.float32) for numbers in (policy.weights, policy.bias))
-    if hasattr(space, "n"):
-        return lambda observation: int((weights.dot(observation) + bias).argmax())
-    return lambda observation: np.minimum(np.maximum(weights.dot(observation) + bias, space.low), space.high)
+    found = np.zeros((len(index), 2))
+    for row, number in zip(found, index.tolist(), strict=True):
+        observation, actions, total, length = game.begin(number), game.drawn(number), 0.0, 0
+        choose = fixed_policy(game.space, fixed) if fixed else lambda _, actions=actions: next(actions)
+        while not game.over:
+            observation, reward, *_ = game.step(choose(observation))
+            total, length = total + (np.mean(reward) if game.agents else reward), length + 1
+        row[:] = length, total
+    return {"length": found[:, 0], "return": found[:, 1]}

@@ -1,8 +1,5 @@
 """Verdicts on comparisons: the rows of correctness.csv, the same for every environment."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
-
 import numpy as np
 
 from lockstep.experiments.bench.statistics import ks_two_sample, mean_difference
@@ -12,11 +9,6 @@ COLUMNS = [
     *("differing", "allowed", "value", "low", "high", "p_value", "passed"),
 ]
 LEAST_P = 1e-3  # of a Kolmogorov-Smirnov test
-
-
-class Comparison(NamedTuple):
-    rows: Callable[[], Iterator[dict]]
-    start: Callable[[], object] | None = None  # begins the original's part, which then goes on by itself
 
 
 def row(place: tuple, quantity: str, cases: int, passed: bool | None, **found) -> dict:

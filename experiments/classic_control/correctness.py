@@ -1,266 +1,290 @@
-"""A port compared with its original in Gymnasium: single transitions, whole episodes, distributions of episodes."""
+"""Ports compared with Gymnasium's own classes: states by region, tolerances of each, variants of the parameters.
+
+Errors are absolute, but of an observation relative above 1: one rounding comes on top there, of values up to the
+largest speed. Symbols: n cases, k numbers of a state.
+"""
 
 import functools
-import importlib
 import itertools
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-import torch
 
 from lockstep import envs
-from lockstep.experiments import originals
-from lockstep.experiments.classic_control.cases import Cases, tolerance
-from lockstep.experiments.config import Settings
-from lockstep.experiments.verdicts import Comparison, alike, equal, row, within
+from lockstep.experiments import originals, walk
+from lockstep.experiments.config import ConfigError, Settings, check_policy
+from lockstep.experiments.originals import Game
+from lockstep.experiments.verdicts import equal, row
 
-DTYPES = ("float32", "float64")
 POLICIES = ("random", "fixed")
-DIGITS = 3  # after the point of a return: sums in float32 and in float64 then tie where they are of equal rewards
-APART = 1e-4  # difference of an observation at which a replayed episode counts as having left the original
+VISITING = 2000  # environments of the port that visit states
+PARTED = 1e-4  # difference of an observation at which a replayed episode counts as having left the original
 DEVICES_APART = 1e-12  # most, of a state in float64, whose sine and cosine are each device's own
+DIGITS = 3  # after the point of a return: sums in float32 and in float64 then tie where they are of equal rewards
+SHOWN = {"observation": "observation, relative above 1"}
 
 
-def plan(name: str, settings: Settings, devices: list[str]) -> dict[str, Comparison]:
-    """Every comparison that can be made here, by name."""
-    return comparisons(Cases(name, settings), devices)
+def walks(name: str, settings: Settings) -> list[walk.Walk]:
+    return [Tasks(name, settings)]
 
 
-# ---- one step ---------------------------------------------------------------------------------------------------
+class Task(Game):
+    """One object for all cases, since no step draws a number; a state is an array [k]."""
+
+    def begin(self, index: int):
+        self.original = self.original or envs.make_original(self.name, **self.options)
+        return self.restart(seed=index)
+
+    def put(self, index: int, state: Mapping):
+        if self.original is None:
+            self.begin(index)
+        self.module.set_state(self.original, state["state"], int(state["elapsed"]))
+
+    def read(self) -> dict:
+        return {"state": self.module.get_state(self.original)[0]}
 
 
-def port_steps(cases: Cases, device: str, dtype: str, variant: tuple) -> originals.Steps:
-    """One step of the port from each case. Actions of a Box are given in the port's own type."""
-    share = cases.share(variant)
-    states, actions = cases.states[share], cases.actions[share]
-    options = {"dtype": dtype, "autoreset_mode": "Disabled", "check_actions": False}
-    env = envs.make(cases.name, len(states), device=device, **options, **dict(variant))
-    env.set_state({"state": states, "elapsed": cases.elapsed[share]})
-    action = torch.from_numpy(actions if actions.dtype.kind == "i" else actions.astype(dtype))
-    obs, reward, terminated, truncated, _ = env.step(action.to(device))
-    found = (env.state()["state"], obs, reward, terminated, truncated)
-    return originals.Steps(*(tensor.cpu().numpy().copy() for tensor in found))
+class Tasks(walk.Walk):
+    """Parts are variants of the parameters, (name, value)... each, on a tenth of the cases; () are the defaults."""
 
+    draws = False
+    living = (4096, 1000)
 
-def transition(cases: Cases, device: str, dtype: str, variant: tuple) -> Iterator[dict]:
-    """One step of the port against one step of the original."""
-    theirs, near = cases.reference(variant), cases.near_threshold(variant)
-    ours = port_steps(cases, device, dtype, variant)
-    errors = cases.differences(ours.states, theirs.states)
-    # Observations are float32 in both, of values up to the largest speed: one rounding comes on top.
-    shown = np.abs(ours.observations - theirs.observations) / np.maximum(np.abs(theirs.observations), 1)
-    flipped = ours.terminated != theirs.terminated
-    # The reward is float32 in every build; where a flag differs, that of the other branch is right.
-    wrong = np.where(flipped, 0, np.abs(ours.rewards - theirs.rewards.astype(np.float32)))
-    late = ours.truncated != theirs.truncated
-    place = ("transition", "original-port", device, dtype)
-    for regions, among, tolerances in cases.judged(dtype, variant):
-        notes = [*(f"{name}={value}" for name, value in variant), *([regions] if regions else [])]
-        label = f" ({'; '.join(notes)})" if notes else ""
-        for field, error in zip(cases.fields, errors[among].T, strict=True):
-            yield within(place, field + label, error, tolerance(tolerances, field))
-        single = tolerances if dtype == "float32" else cases.asked.tolerances.float32
-        most = max(tolerance(single, field) for field in cases.fields)
-        yield within(place, "observation, relative above 1" + label, shown[among].max(axis=1), most)
-        yield equal(place, "terminated" + label, (flipped & ~near)[among])
-        # Rounding decides these; uniform states meet fewer than ten in a million.
-        close = (flipped & near)[among]
-        yield equal(place, "terminated, within the band of a threshold" + label, close, max(1, len(close) // 100_000))
-        yield equal(place, "truncated" + label, late[among])
-        if "reward" in tolerances:
-            yield within(place, "reward" + label, wrong[among], tolerances["reward"])
-        else:
-            yield equal(place, "reward" + label, wrong[among] != 0)
+    def check(self):
+        check_policy(self.name, self.settings, *self.port.policy_shape)
+        named = {"tolerances": self.asked.tolerances}
+        for name, region in self.asked.regions.items():
+            inside = f"regions.{name}"
+            self.known(f"{inside}.bands", region.get("bands", ()), self.declared)
+            self.known(f"{inside}.box", region.get("box", ()), self.declared)
+            for field in self.declared if "box" in region else ():
+                if field not in region.box:
+                    raise ConfigError(f"{self.where}.{inside}.box: the field {field!r} is missing")
+                low, high = region.box[field]
+                if low >= high:
+                    raise ConfigError(f"{self.where}.{inside}.box.{field}: {low} must be below {high}")
+            named |= {f"{inside}.tolerances": region.tolerances} if "tolerances" in region else {}
+        for section, (dtype, tolerances) in ((s, pair) for s, given in named.items() for pair in given.items()):
+            self.known(f"{section}.{dtype}", tolerances, [*self.declared, "default", "reward"])
+            for field in self.declared:
+                if field not in tolerances and "default" not in tolerances:
+                    raise ConfigError(f"{self.where}.{section}.{dtype}: neither {field!r} nor 'default' is there")
+        for variant in self.asked.get("variants", ()):
+            try:
+                self.port.make_params(None, variant)
+            except ValueError as error:
+                raise ConfigError(f"{self.where}.variants: {error}") from error
 
+    @functools.cached_property
+    def declared(self) -> Mapping:
+        return self.port.fields()
 
-def arrays(cases: Cases, device: str) -> Iterator[dict]:
-    """The array form on NumPy or CuPy against the port: one step, and the first states of 1,000 episodes."""
-    xp = np if device == "cpu" else importlib.import_module("cupy")
-    near, ours = cases.near_threshold(), port_steps(cases, device, "float32", ())
-    form = envs.arrays_form(cases.name)
-    found = form.step(xp, xp.asarray(cases.states.T.copy()), xp.asarray(cases.actions))
-    state, reward, terminated = found if xp is np else map(xp.asnumpy, found)
-    errors, flipped = cases.differences(state.T, ours.states), terminated != ours.terminated
-    place = ("transition", "arrays-port", device, "float32")
-    for field, error in zip(cases.fields, errors.T, strict=True):
-        yield within(place, field, error, tolerance(cases.asked.tolerances.float32, field))
-    yield equal(place, "terminated", flipped & ~near)
-    yield equal(place, "reward", (reward != ours.rewards) & ~flipped)
-    env = envs.make(cases.name, 100, device=device, seed=cases.settings.seed)
-    index, different = xp.arange(100, dtype=xp.uint64), []
-    for episode in range(1000):
+    def comparisons(self, devices: list[str]) -> Iterator[tuple]:
+        variants = [(), *(tuple(sorted(variant.items())) for variant in self.asked.get("variants", ()))]
+        for device, dtype, variant in itertools.product(devices, walk.DTYPES, variants):
+            yield functools.partial(self.start, variant), walk.transition, device, dtype, variant
+        for device in devices:
+            if envs.has_arrays(self.name):
+                yield self.start, walk.arrays, device, "float32"
+                yield None, first_states, device
+            for policy in POLICIES:
+                yield functools.partial(self.own_episodes, policy), walk.distribution, device, policy
+            for policy in POLICIES:
+                yield None, walk.episode, device, "float32", policy
+        if "cuda" in devices:
+            yield None, walk.devices_agree, "float32"
+            yield None, trajectories_agree
+            yield None, walk.devices_agree, "float64"
+
+    # ---- where steps start --------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def states(self) -> np.ndarray:  # [n, k] float32, so that every form starts from the same numbers
+        random = np.random.default_rng(self.seed)
+        parts = [self.states_of(region, random) for region in self.asked.regions.values()]
+        return np.concatenate(parts).astype(np.float32)
+
+    @functools.cached_property
+    def region(self) -> np.ndarray:  # [n] number of the region that a state is of
+        counts = [region.states for region in self.asked.regions.values()]
+        return np.repeat(np.arange(len(counts)), counts)
+
+    def states_of(self, region: Settings, random) -> np.ndarray:  # [region.states, k]
+        n, fields = region.states, list(self.declared)
+        if "box" not in region:
+            policies = region.get("policies", POLICIES)
+            counts = [len(part) for part in np.array_split(np.arange(n), len(policies))]
+            return np.concatenate([self.visited(*pair) for pair in zip(counts, policies, strict=True)])
+        low, high = zip(*(region.box[field] for field in fields), strict=True)
+        states = random.uniform(low, high, (n, len(fields)))
+        bands = [(field, at, band.width) for field, band in region.get("bands", {}).items() for at in band.at]
+        for part, (field, at, width) in zip(np.array_split(np.arange(n), max(len(bands), 1)), bands, strict=False):
+            column, declared = random.uniform(at - width, at + width, len(part)), self.declared[field]
+            column[::10] = at
+            states[part, fields.index(field)] = np.clip(column, declared.low, declared.high)
+        return states
+
+    def visited(self, n: int, policy: str) -> np.ndarray:  # [n, k]
+        """States of running episodes of the port under the random or the fixed policy."""
+        env, rows = envs.make(self.name, VISITING, seed=self.seed), []
         env.reset()
-        first = form.reset(xp, cases.settings.seed, index, xp.full(100, episode, dtype=xp.uint64))
+        env.rollout(600)  # so that the episodes of the batch are at all stages
+        for _ in range(-(-n // VISITING)):
+            rows.append(env.state()["state"].numpy())
+            env.rollout(walk.APART, self.fixed_policy if policy == "fixed" else "random")
+        return np.concatenate(rows)[:n]
+
+    @functools.cached_property
+    def actions(self) -> np.ndarray:
+        """Actions [n]: integers, or float64; of every eight of a Box four lie in it and one at each end.
+
+        The other two lie up to its width beyond.
+        """
+        n, space, random = len(self.states), self.port.of("action"), np.random.default_rng(self.seed + 1)
+        if hasattr(space, "n"):
+            return random.integers(space.n, size=n)
+        low, high = float(space.low[0]), float(space.high[0])
+        wide, inside = random.uniform(2 * low - high, 2 * high - low, n), random.uniform(low, high, n)
+        kind = random.integers(8, size=n)
+        return np.select([kind < 4, kind == 4, kind == 5], [inside, low, high], wide).astype(np.float32).astype(float)
+
+    @functools.cached_property
+    def elapsed(self) -> np.ndarray:  # [n] steps before this one: at the start, and around the limit
+        limit = self.port.of("horizon")
+        return np.random.default_rng(self.seed + 2).choice([0, limit - 2, limit - 1], len(self.states))
+
+    def given(self, variant: tuple) -> tuple[dict, np.ndarray]:
+        """States and actions of a variant."""
+        share = slice(None, None, 10) if variant else slice(None)
+        return {"state": self.states[share], "elapsed": self.elapsed[share]}, self.actions[share]
+
+    # ---- steps and episodes from there --------------------------------------------------------------------------
+
+    @functools.cached_property
+    def game(self) -> Task:
+        return Task(self.name, self.seed)
+
+    @functools.cache  # noqa: B019 - one object lives as long as the run
+    def start(self, variant: tuple = ()) -> Callable:
+        """Has the original make its steps, on all cores, and does not wait."""
+        (before, actions), game = self.given(variant), Task(self.name, self.seed, **dict(variant))
+        return originals.on_all_cores(originals.steps, np.arange(len(actions)), actions, before, game=game)
+
+    def cases(self, device: str, dtype: str, variant: tuple) -> tuple[dict, np.ndarray, dict]:
+        original, found = envs.make_original(self.name, **dict(variant)), self.start(variant)()
+        margin = envs.original(self.name).margin(original, found["state"])
+        found |= dict(zip(self.declared, found["state"].T, strict=True))
+        near, reward = (
+            np.abs(margin) < self.asked.threshold_band,
+            found["reward"].astype(np.float32),
+        )  # as every build's
+        return *self.given(variant), found | {"near": near, "reward": reward}
+
+    def start_of(self, env) -> dict[str, np.ndarray]:
+        whole = env.state()
+        return {name: whole[name].cpu().numpy() for name in ("state", "elapsed")}
+
+    def stepping(self, n: int, device: str, dtype: str, variant: tuple):
+        return self.batch(n, device, dtype, **dict(variant))
+
+    def given_to(self, env, actions: np.ndarray):
+        """Actions of a Box in the port's own type."""
+        return super().given_to(env, actions if actions.dtype.kind == "i" else actions.astype(env.dtype))
+
+    def steps_of_arrays(self, xp, before: Mapping, actions: np.ndarray, theirs: Mapping) -> dict:
+        found = envs.arrays_form(self.name).step(xp, xp.asarray(before["state"].T.copy()), xp.asarray(actions))
+        state, reward, terminated = found if xp is np else map(xp.asnumpy, found)
+        return dict(zip(self.declared, state, strict=True)) | {"terminated": terminated, "reward": reward}
+
+    def number(self, level: str, policy: str) -> int:
+        return self.asked.episodes["replayed" if level == "episode" else "played"][policy]
+
+    # ---- how far a form may be from another ---------------------------------------------------------------------
+
+    @property
+    def quantities(self) -> list[str]:
+        return [*self.declared, "observation", "terminated", "truncated", "reward"]
+
+    def titled(self, name: str, *words: str) -> str:
+        return super().titled(SHOWN.get(name, name), *words)
+
+    def scale(self, name: str, larger: np.ndarray, theirs: Mapping, level: str) -> np.ndarray | float:
+        return np.maximum(np.abs(theirs[name]), 1) if (name, level) == ("observation", "transition") else 1.0
+
+    def judged(self, dtype: str, variant: tuple) -> Iterator[tuple[list[str], np.ndarray, Callable]]:
+        """Regions with equal tolerances; those with the common ones are not named."""
+        common, found = self.asked.tolerances[dtype], []
+        for number, region in enumerate(self.asked.regions.values()):
+            tolerances = region.get("tolerances", self.asked.tolerances).get(dtype)
+            same = [numbers for known, numbers in found if known == tolerances]
+            if same:
+                same[0].append(number)
+            elif tolerances is not None:
+                found.append((tolerances, [number]))
+        names, region = list(self.asked.regions), self.region[:: 10 if variant else 1]
+        for tolerances, numbers in found:
+            words = [] if tolerances == common else [", ".join(names[number] for number in numbers)]
+            words = [*(f"{name}={value}" for name, value in variant), *words]
+            yield words, np.isin(region, numbers), functools.partial(self.tolerance_in, tolerances, dtype)
+
+    def tolerance_in(self, tolerances: Mapping, dtype: str, name: str) -> float | None:
+        """Of the observation that of the field which may differ most in float32; the reward has one or is exact."""
+        if name == "observation":
+            single = tolerances if dtype == "float32" else self.asked.tolerances.float32
+            return max(self.tolerance_in(single, "float32", field) for field in self.declared)
+        return tolerances.get(name, None if name == "reward" else tolerances.get("default"))
+
+    def on_devices(self, dtype: str, name: str) -> tuple[float | None, int]:
+        """In float32 every bit; what is rounded to float32 at last may be tipped over by the last bit of a float64."""
+        if dtype == "float32" or name not in (*self.declared, "observation", "reward"):
+            return None, 0
+        tipped = name == "observation" or "reward" in self.asked.tolerances.float64
+        few = self.living[0] * self.living[1] // 1_000_000
+        return (DEVICES_APART, 0) if name in self.declared else (None, few if tipped else 0)
+
+    def in_episodes(self, dtype: str) -> dict[str, float]:
+        return {"observation": PARTED}
+
+    def parting(self, place: tuple, policy: str, ours: Mapping, theirs: Mapping, first, largest) -> Iterator[dict]:
+        """An episode that is apart already may end differently; rounding alone does that to a balanced pole."""
+        n, (length, of_original) = len(first), (step["episode over"].argmax(axis=1) for step in (ours, theirs))
+        ended, fallen = ours["terminated"][range(n), length], theirs["terminated"][range(n), of_original]
+        differing, parted = (length != of_original) | (ended != fallen), np.isfinite(first)
+        title = f"end of an episode, {policy} policy, if not apart before"
+        yield equal(place, title, differing & ~parted, n // 20_000)
+        where = f"more than {PARTED:g} apart in a replay of the {policy} policy"
+        yield row(place, f"episodes that come {where}", n, None, value=float(parted.sum()))
+        if parted.sum() > n / 2:  # of a few that go astray the step would say little
+            yield self.first_step(place, where, first[parted])
+
+    def comparable(self, *samples: np.ndarray) -> list[np.ndarray]:
+        return [np.round(values, DIGITS) for values in samples]
+
+
+def first_states(tasks: Tasks, device: str) -> Iterator[dict]:
+    """The first states of 1,000 episodes of the array form and of the port."""
+    xp, form = walk.array_library(device), envs.arrays_form(tasks.name)
+    env = envs.make(tasks.name, 100, device=device, seed=tasks.seed)
+    index, different = xp.arange(100, dtype=xp.uint64), []
+    for number in range(1000):
+        env.reset()
+        first = form.reset(xp, tasks.seed, index, xp.full(100, number, dtype=xp.uint64))
         first = first if xp is np else xp.asnumpy(first)
         different.append((env.state()["state"].cpu().numpy() != first.T).any(axis=1))
+    place = ("transition", "arrays-port", device, "float32")
     yield equal(place, "first state of an episode, bits", np.concatenate(different))
 
 
-# ---- whole episodes ---------------------------------------------------------------------------------------------
-
-
-class Played(NamedTuple):
-    """n episodes of the port, of up to T steps."""
-
-    start: np.ndarray  # [n, k] first states
-    actions: np.ndarray  # [n, T]
-    path: np.ndarray  # [n, T, m] observations; the last one stays
-    lengths: np.ndarray  # [n]
-    terminated: np.ndarray  # [n] bool
-
-
-def play(cases: Cases, device: str, n: int, policy: str) -> Played:
-    options = {"seed": cases.settings.seed, "autoreset_mode": "Disabled", "check_actions": False}
-    env = envs.make(cases.name, n, device=device, **options)
-    act = actor(cases, env, policy)
-    obs, _ = env.reset()
-    start, actions, path, running = env.state()["state"].cpu().numpy(), [], [], True
-    while running:
-        action = act(obs)
-        obs, _, terminated, truncated, info = env.step(action)
-        actions.append(action.cpu().numpy().copy())
-        path.append(obs.cpu().numpy().copy())
-        running = not bool((terminated | truncated).all())
-    lengths, ends = info["episode_length"].cpu().numpy(), terminated.cpu().numpy()
-    return Played(start, np.array(actions).T, np.array(path).transpose(1, 0, 2), lengths, ends)
-
-
-def actor(cases: Cases, env, policy: str) -> Callable:
-    """The random or the fixed policy as a function from observations to actions."""
-    return env.actor(cases.policy) if policy == "fixed" else lambda obs: env.random_actions()[0]
-
-
-def episode(cases: Cases, device: str, policy: str) -> Iterator[dict]:
-    """Episodes of the port whose actions the original repeats from the same first states: when do they come apart?
-
-    An episode that is apart already may end differently; rounding alone does that to a balanced pole.
-    """
-    place = ("episode", "original-port", device, "float32")
-    ours = play(cases, device, cases.asked.episodes.replayed[policy], policy)
-    start = ours.start.astype(np.float64)
-    lengths, ends, path = originals.on_all_cores(originals.replays, start, ours.actions, name=cases.name)()
-    apart = np.nanmax(np.abs(ours.path - path), axis=2, initial=0) > APART
-    first = np.where(apart.any(axis=1), apart.argmax(axis=1) + 1, np.inf)  # step
-    differing = (lengths != ours.lengths) | (ends != ours.terminated)
-    together = first > np.minimum(lengths, ours.lengths)
-    quantity = f"end of an episode, {policy} policy, if not apart before"
-    yield equal(place, quantity, differing & together, len(path) // 20_000)
-    where = f"more than {APART:g} apart in a replay of the {policy} policy"
-    parted = first[np.isfinite(first)]
-    yield row(place, f"episodes that come {where}", len(path), None, value=float(len(parted)))
-    if len(parted) > len(path) / 2:  # of a few that go astray the step would say little
-        median, low, high = np.percentile(parted, [50, 5, 95])
-        quantity = f"first step {where}: median, 5th and 95th percentile"
-        yield row(place, quantity, len(parted), None, value=median, low=low, high=high)
-
-
-def distribution(cases: Cases, device: str, policy: str) -> Iterator[dict]:
-    """Lengths and returns of as many episodes of the port and of the original, each on its own random numbers."""
-    n = cases.asked.episodes.played[policy]
-    env = envs.make(cases.name, n, device=device, seed=cases.settings.seed + 1)
-    act = actor(cases, env, policy)
-    obs, _ = env.reset()
-    ended = torch.zeros(n, dtype=torch.bool, device=device)
-    lengths = torch.zeros(n, dtype=torch.int32, device=device)
-    returns = torch.zeros(n, dtype=torch.float32, device=device)
-    while not bool(ended.all()):
-        obs, _, _, _, info = env.step(act(obs))
-        first = info["_final_obs"] & ~ended
-        lengths = torch.where(first, info["episode_length"], lengths)
-        returns = torch.where(first, info["episode_return"], returns)
-        ended |= first
-    for name, ours, theirs in zip(
-        ("length", "return"), (lengths, returns), original_episodes(cases, policy)(), strict=True
-    ):
-        rounded = [np.round(np.asarray(values, dtype=np.float64), DIGITS) for values in (ours.cpu(), theirs)]
-        yield alike(
-            ("distribution", "original-port", device, "float32"), f"{name} of an episode, {policy} policy", *rounded
-        )
-
-
-@functools.cache
-def original_episodes(cases: Cases, policy: str) -> Callable:
-    """Has the original play its episodes, on all cores, and does not wait."""
-    seeds = np.arange(cases.asked.episodes.played[policy])
-    chosen = cases.policy if policy == "fixed" else None
-    return originals.on_all_cores(originals.episodes, seeds, name=cases.name, policy=chosen)
-
-
-def devices_agree(cases: Cases, dtype: str, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:
-    """The port on one device against the port on another: 1,000 steps of 4,096 environments from one seed.
-
-    In float64 each step starts from equal states: swinging links would blow the last bits of a sine up.
-    """
-    steps, num_envs = 1000, 4096
-    here, there = (
-        envs.make(cases.name, num_envs, device=device, dtype=dtype, seed=cases.settings.seed, check_actions=False)
-        for device in devices
-    )
-    for env in (here, there):
-        env.reset()
-    different = dict.fromkeys(("state", "observation", "reward", "terminated", "truncated", "random action"), 0)
-    error = 0.0
-    for _ in range(steps):
-        actions = here.random_actions()[0], there.random_actions()[0]
-        outputs = here.step(actions[0]), there.step(actions[1])
-        states = [env.state()["state"].cpu().numpy() for env in (here, there)]
-        error = max(error, float(cases.differences(*states).max()))
-        different["state"] += int((states[0] != states[1]).sum())
-        different["random action"] += int((actions[0] != actions[1].cpu()).sum())
-        for name, index in (("observation", 0), ("reward", 1), ("terminated", 2), ("truncated", 3)):
-            different[name] += int((outputs[0][index] != outputs[1][index].cpu()).sum())
-        if dtype == "float64":
-            there.set_state(here.state())
-    place, cases_met = ("episode", "cpu-cuda", devices[1], dtype), steps * num_envs
-    # What is rounded to float32 at last may be tipped over by the last bit of a float64.
-    tipped = {"observation"} | ({"reward"} if "reward" in cases.asked.tolerances.float64 else set())
-    for name, count in different.items():
-        if name == "state" and dtype == "float64":
-            passed = error <= DEVICES_APART
-            yield row(place, name, cases_met, passed, error=error, tolerance=DEVICES_APART)
-        else:
-            allowed = cases_met // 1_000_000 if dtype == "float64" and name in tipped else 0
-            yield row(place, name, cases_met, count <= allowed, differing=count, allowed=allowed)
-    if dtype == "float32":
-        yield from trajectories_agree(cases, place, (here, there))
-
-
-def trajectories_agree(cases: Cases, place: tuple, batches: tuple) -> Iterator[dict]:
+def trajectories_agree(tasks: Tasks, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:
     """Fused steps from equal states on two devices: every buffer of their trajectories, bit for bit."""
-    here, there = batches
-    for policy in ("random", "fixed"):
+    here, there = (tasks.batch(tasks.living[0], device, mode="SameStep") for device in devices)
+    here.reset()
+    here.rollout(tasks.living[1])
+    for policy in POLICIES:
         there.set_state(here.state())
-        chosen = "random" if policy == "random" else cases.policy
-        rows = [env.rollout(100, chosen, "trajectory") for env in batches]
+        chosen = "random" if policy == "random" else tasks.fixed_policy
+        rows = [env.rollout(100, chosen, "trajectory") for env in (here, there)]
         for name, ours in rows[0].items():
             different = (ours != rows[1][name].cpu()).reshape(-1).numpy()
+            place = ("episode", "cpu-cuda", devices[1], "float32")
             yield equal(place, f"{name} of fused steps, {policy} policy", different)
-
-
-# ---- all of them ------------------------------------------------------------------------------------------------
-
-
-def comparisons(cases: Cases, devices: list[str]) -> dict[str, Comparison]:
-    """Every comparison that can be made here, by name."""
-    variants = [(), *(tuple(sorted(v.items())) for v in cases.asked.get("variants", ()))]
-    found: dict[str, Comparison] = {}
-
-    def add(name: str, compare: Callable, *arguments, start: Callable | None = None):
-        found[name] = Comparison(functools.partial(compare, cases, *arguments), start)
-
-    for device, dtype, variant in itertools.product(devices, DTYPES, variants):
-        name = f"transition {device} {dtype} {dict(variant) or ''}".strip()
-        add(name, transition, device, dtype, variant, start=functools.partial(cases.start, variant))
-    for device in devices:
-        if envs.has_arrays(cases.name):
-            add(f"arrays {device}", arrays, device, start=cases.start)
-        for policy in POLICIES:
-            start = functools.partial(original_episodes, cases, policy)
-            add(f"distribution {device} {policy}", distribution, device, policy, start=start)
-        for policy in POLICIES:
-            add(f"episode {device} {policy}", episode, device, policy)
-    if "cuda" in devices:
-        for dtype in DTYPES:
-            add(f"cpu-cuda {dtype}", devices_agree, dtype)
-    return found

@@ -63,7 +63,7 @@ def test_what_changes_what_is_done_changes_it(edited, path, old, new):
         ("experiments/throughput.py", "million steps per second", "steps per second"),  # of its report
         ("experiments/throughput.py", "leave --rungs out", "not both"),
         ("envs/classic_control/pendulum/kernel.cuh", "struct", "struct Unused; struct"),
-        ("experiments/vehicular_edge/cases.py", "SCENARIOS = 2", "SCENARIOS = 3"),
+        ("experiments/vehicular_edge/correctness.py", "SCENARIOS = 2", "SCENARIOS = 3"),
         ("experiments/classic_control/cartpole.yaml", "seed: 0", "seed: 1"),
     ],
 )

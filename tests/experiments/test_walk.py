@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import config, correctness, fields, originals, verdicts
+from lockstep.experiments import config, correctness, originals, verdicts, walk
 from lockstep.experiments.config import Settings
 from tests.couriers import FOLDER, NAME, couriers  # noqa: F401 - a fixture
 
@@ -15,16 +15,18 @@ SLOW = pytest.mark.slow
 LEVELS = ["transition", "episode", "distribution"]
 
 
+def settings_of(seed: int, **asked) -> Settings:
+    return Settings({"seed": seed, "correctness": ASKED | asked})
+
+
 @pytest.fixture
 def rows_of(couriers, monkeypatch):  # noqa: F811
     """Makes every comparison on the cpu, in this process."""
     monkeypatch.setattr(originals, "on_all_cores", lambda task, *arrays, **same: lambda: task(*arrays, **same))
 
     def rows(**asked) -> list[dict]:
-        settings = Settings({"seed": 3, "correctness": ASKED | asked})
-        return [
-            row for part in correctness.comparisons_of(NAME)(NAME, settings, ["cpu"]).values() for row in part.rows()
-        ]
+        found = correctness.comparisons(correctness.walks(NAME, settings_of(3, **asked)), ["cpu"])
+        return [row for part in found.values() for row in part.rows()]
 
     return rows
 
@@ -38,7 +40,7 @@ def test_every_field_and_output_passes_at_every_level(rows_of):
     assert not failed(rows) and {row["level"] for row in rows} == set(LEVELS)
     assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
     compared = {row["quantity"].split(" (")[0] for row in rows if row["level"] == "transition"}
-    assert compared >= {"heading", "battery", "trips", "elapsed", "episode", "scenario", "active", *fields.OUTCOME}
+    assert compared >= {"heading", "battery", "trips", "elapsed", "episode", "scenario", "active", *originals.OUTCOME}
     (parted,) = [row for row in rows if row["quantity"] == "episodes that come apart" and row["dtype"] == "float64"]
     assert parted["passed"] is True and parted["cases"] == 60
     exact = [row["error"] for row in rows if row["dtype"] == "float64" and row["quantity"].startswith("heading")]
@@ -63,39 +65,43 @@ def test_states_of_both_forms_reach_the_ends_of_episodes(rows_of):
         pytest.param("at.noise(1, words)", "at.noise(3, words)", "heading", marks=SLOW),
     ],
 )
-def test_a_mutant_fails_in_the_quantity_it_spoils(couriers, monkeypatch, tmp_path, right, wrong, quantity):  # noqa: F811
+def test_a_mutant_fails_in_the_quantity_it_spoils(rows_of, monkeypatch, tmp_path, right, wrong, quantity):
     text = (FOLDER / "kernel.cuh").read_text()
     assert text.count(right) == 1
     (tmp_path / "kernel.cuh").write_text(text.replace(right, wrong))
     monkeypatch.setattr(envs, "folder", lambda name: tmp_path)
-    walk = fields.Walk(NAME, Settings({"seed": 3, "correctness": ASKED}))
-    found = failed(fields.transition(walk, "cpu", "float32", "port")) | failed(fields.episode(walk, "cpu", "float32"))
+    ours = walk.Walk(NAME, settings_of(3))
+    found = failed(walk.transition(ours, "cpu", "float32", "port"))
+    found |= failed(walk.episode(ours, "cpu", "float32", "random"))
     level = "episode" if "noise" in right else "transition"  # a first state is no step
     assert (level, quantity) in found
 
 
 def test_an_angle_may_differ_by_whole_turns(couriers):  # noqa: F811
-    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
+    ours = walk.Walk(NAME, settings_of(0))
     turned = np.array([[3.0, 1.0], [-3.0, 0.0]])
     other = turned + 2 * np.pi * np.array([[1, -1], [0, 2]])
-    assert walk.errors("heading", turned, other).max() < 1e-14
-    assert walk.errors("battery", turned, other).tolist() == pytest.approx([2 * np.pi / (2 * np.pi - 1), 1.0])
+    pair = [dict.fromkeys(("heading", "battery"), value) for value in (turned, other)]
+    assert ours.errors("heading", *pair).max() < 1e-14
+    largest = ours.errors("battery", *pair).max(axis=1)
+    assert largest.tolist() == pytest.approx([2 * np.pi / (2 * np.pi - 1), 1.0])
 
 
 def test_not_a_number_is_an_error_and_equal_infinities_are_none(couriers):  # noqa: F811
-    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
-    ours, theirs = np.array([[np.inf], [np.nan], [1.0]]), np.array([[np.inf], [1.0], [np.inf]])
-    found = walk.errors("battery", ours, theirs)
+    ours = walk.Walk(NAME, settings_of(0))
+    found = ours.errors(
+        "battery", {"battery": np.array([np.inf, np.nan, 1.0])}, {"battery": np.array([np.inf, 1.0, np.inf])}
+    )
     assert found[0] == 0 and not found[1] <= 1e-5 and not found[2] <= 1e-5
-    assert walk.errors("trips", np.array([[1, 2]]), np.array([[1, 3]])).tolist() == [np.inf]
+    assert ours.errors("trips", {"trips": np.array([[1, 2]])}, {"trips": np.array([[1, 3]])}).tolist() == [[0, np.inf]]
 
 
 def test_tolerances_are_of_a_field_or_the_default_s(couriers):  # noqa: F811
-    asked = ASKED | {"tolerances": {"float64": {"default": 1e-9, "battery": 1e-3, "reward": 1e-4}}}
-    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": asked}))
-    found = {name: walk.tolerance("float64", name) for name in ("heading", "battery", "reward", "observation")}
+    given = {"float64": {"default": 1e-9, "battery": 1e-3, "reward": 1e-4}}
+    ours = walk.Walk(NAME, settings_of(0, tolerances=given))
+    found = {name: ours.tolerance("float64", name) for name in ("heading", "battery", "reward", "observation")}
     assert found == {"heading": 1e-9, "battery": 1e-3, "reward": 1e-4, "observation": 1.2e-7}
-    assert walk.tolerance("float32", "battery") == 1e-5
+    assert ours.tolerance("float32", "battery") == 1e-5
 
 
 @pytest.mark.parametrize(
@@ -118,8 +124,26 @@ def test_options_reach_both_forms(rows_of):
     assert not failed(rows)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", fields.DTYPES)
-def test_two_devices_make_the_same_steps(couriers, dtype):  # noqa: F811
-    walk = fields.Walk(NAME, Settings({"seed": 0, "correctness": ASKED}))
-    assert not failed(fields.devices_agree(walk, dtype))
+@pytest.mark.parametrize("devices", [("cpu", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", walk.DTYPES)
+def test_two_devices_make_the_same_steps(couriers, dtype, devices):  # noqa: F811
+    rows = list(walk.devices_agree(walk.Walk(NAME, settings_of(0)), dtype, devices))
+    assert not failed(rows) and [row["quantity"] for row in rows][:3] == ["random action", "heading", "battery"]
+
+
+@pytest.mark.parametrize(("quantity", "by"), [("heading", 0.1), ("trips", 1), ("reward", np.nan), ("random action", 1)])
+def test_two_devices_that_differ_are_told_by_the_quantity(couriers, monkeypatch, quantity, by):  # noqa: F811
+    """The second of two batches on the cpu is off in the seventh step, of one agent."""
+    ours, step, steps = walk.Walk(NAME, settings_of(0)), walk.Walk.step, []
+
+    def off(self, env, action):
+        steps.append(step(self, env, action))
+        if len(steps) == 14 and quantity != "random action":
+            steps[-1][quantity][3, 1] += np.asarray(by, steps[-1][quantity].dtype)
+        return steps[-1]
+
+    monkeypatch.setattr(walk.Walk, "step", off)
+    if quantity == "random action":
+        seeds = iter((0, 1))
+        monkeypatch.setattr(ours, "batch", lambda *given: walk.Walk.batch(ours, *given, seed=next(seeds)))
+    assert ("episode", quantity) in failed(walk.devices_agree(ours, "float64", ("cpu", "cpu")))
