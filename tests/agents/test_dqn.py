@@ -173,10 +173,10 @@ def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam(doub
     run.target.parameters.add_(0.1)
     layers = [part.clone().requires_grad_() for layer in run.online.layers for part in layer]
     optimizer = torch.optim.Adam(layers, config.lr)
-    state = {"step": run.adam["steps"].clone()}
+    state = {"step": run.adam.state["steps"].clone()}
     for layer, first, second in zip(
         layers,
-        *([part for pair in run.online._views(run.adam[name]) for part in pair] for name in ("first", "second")),
+        *([part for pair in run.online._views(run.adam.state[name]) for part in pair] for name in ("first", "second")),
         strict=True,
     ):
         optimizer.state[layer] = {k: v.clone() for k, v in (state | {"exp_avg": first, "exp_avg_sq": second}).items()}
@@ -326,7 +326,7 @@ def requires_ratio(kind: type[DQN], num_envs: int, horizon: int, ratio: float) -
     while run.iteration < run.iterations:
         run.iterate()
         late = max(0, run.env_steps - config.learning_starts + num_envs * horizon)
-        assert int(run.adam["steps"]) == late * ratio
+        assert int(run.adam.state["steps"]) == late * ratio
 
 
 @pytest.mark.parametrize(
