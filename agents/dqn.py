@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import smooth_l1_loss
 
+from lockstep.agents.parts import mlp
 from lockstep.agents.parts.adam import Adam
 from lockstep.agents.parts.mlp import MLP
 from lockstep.agents.parts.replay import Replay
@@ -188,10 +189,10 @@ class DQN:
 
     def _tell(self, values: torch.Tensor, errors: torch.Tensor, norms: torch.Tensor):
         """Takes updates into the sums of loss, value, norm, their number, and that of gradients that are not finite."""
-        loss = smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none").mean(dim=(1, 2))
-        ones = torch.ones_like(norms)
-        told = torch.stack([loss, values.mean(dim=(1, 2)), norms, ones, ones - (norms < math.inf).float()])
-        self._sums += told.sum(dim=1, dtype=torch.float64)
+        loss = smooth_l1_loss(errors, torch.zeros_like(errors))
+        bad = (norms < math.inf).logical_not().float().mean()
+        told = torch.stack([loss, values.mean(), norms.mean(), torch.ones_like(loss), bad])
+        self._sums.add_(told, alpha=len(norms))
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
 
@@ -277,7 +278,7 @@ class DQN:
     @staticmethod
     def torch_threads(config: Config) -> int:
         """All where an update multiplies large matrices; else there is no work for them."""
-        return config.threads if config.batch_size * max(config.hidden) ** 2 >= 2**24 else 1
+        return 1 if mlp.small(config.batch_size, config.hidden) else config.threads
 
 
 config_of = functools.partial(configuration.config_of, DQN)

@@ -1,7 +1,7 @@
 """A multilayer perceptron whose numbers are one tensor, with its gradient written out.
 
 For layers of some 64 units automatic differentiation takes several times as long as their arithmetic, and on the CPU
-so do torch's own operations.
+torch's own products of a gradient still twice as long.
 """
 
 import ctypes
@@ -15,14 +15,17 @@ import torch
 from .kernels import functions, require
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
-WIDEST = 256  # layer for which the CPU's compiled form is faster than torch
 LANES = 16  # a multiple of those of a vector
+SMALL = 2**24  # multiplications of a layer, up to which several threads are not worth their waking
+
+
+def small(rows: int, widths: Sequence[int]) -> bool:
+    """Whether the products of rows with layers of these widths are best done by one thread."""
+    return rows * max(widths) ** 2 < SMALL
 
 
 class MLP:
     """Linear layers with ReLU between.
-
-    On the CPU layers of up to WIDEST units are C++, in one thread; a row's outputs do not depend on the other rows.
 
     Args:
         widths: inputs, units of each hidden layer, outputs.
@@ -44,11 +47,10 @@ class MLP:
             for part in (weight, bias):
                 uniform = torch.rand(part.shape, generator=generator)
                 part.copy_((2 * uniform - 1) / math.sqrt(weight.shape[1]))
-        self.compiled = self.parameters.device.type == "cpu" and max(widths) <= WIDEST
-        if self.compiled:
-            self._forward, self._backward = functions(SOURCE, dtype, mlp_forward="pipipp", mlp_backward="pippipppp")
+        self._compiled = None
+        if self.parameters.device.type == "cpu":
+            (self._compiled,) = functions(SOURCE, dtype, mlp_backward="pippipppp")
             self._widths = torch.tensor(self.widths)
-            self._padded = -(-max(widths) // LANES) * LANES
 
     def _views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         parts = iter(flat.split([size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]))
@@ -56,13 +58,6 @@ class MLP:
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]."""
-        if self.compiled:
-            x = require("x", x.contiguous(), (len(x), self.widths[0]), self.parameters.dtype, self.parameters.device)
-            kept = [x, *(x.new_empty(len(x), width) for width in self.widths[1:])]
-            panels = x.new_empty(self._padded * self._padded)
-            shape = self._widths.data_ptr(), len(self.layers)
-            self._forward(*shape, self.parameters.data_ptr(), len(x), _addresses(kept), panels.data_ptr())
-            return kept
         kept = [x]
         for number, (weight, bias) in enumerate(self.layers, start=1):
             x = torch.addmm(bias, x, weight.t())
@@ -73,19 +68,23 @@ class MLP:
         return self.activations(x)[-1]
 
     def backward(self, kept: Sequence[torch.Tensor], slope: torch.Tensor) -> None:
-        """Fills `gradient` with that of a loss.
+        """Fills `gradient` with that of a loss; small ones on the CPU in C++.
 
         Args:
             kept: the `activations`, whose first N rows the loss is made of.
             slope: [N, m], derivatives of the loss by the outputs.
         """
         rows = len(slope)
-        if self.compiled:
-            require("slope", slope, (min(rows, len(kept[0])), self.widths[-1]), slope.dtype, kept[0].device)
-            room = slope.new_empty(2 * rows + max(rows, self._padded), self._padded)
-            parts = self.parameters.data_ptr(), self.gradient.data_ptr(), rows, _addresses(kept), slope.data_ptr()
-            places = room.data_ptr(), room[2 * rows :].data_ptr()
-            self._backward(self._widths.data_ptr(), len(self.layers), *parts, *places)
+        if self._compiled is not None and small(rows, self.widths):
+            shape = (min(rows, len(kept[0])), self.widths[-1])
+            slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)
+            kept = [layer.contiguous() for layer in kept]
+            padded = -(-max(self.widths) // LANES) * LANES
+            slopes, panels = slope.new_empty(2 * rows * padded), slope.new_empty(max(rows, padded) * padded)
+            numbers = self.parameters.data_ptr(), self.gradient.data_ptr(), rows
+            inputs = (ctypes.c_void_p * len(kept))(*(layer.data_ptr() for layer in kept)), slope.data_ptr()
+            room = slopes.data_ptr(), panels.data_ptr()
+            self._compiled(self._widths.data_ptr(), len(self.layers), *numbers, *inputs, *room)
             return
         for number in reversed(range(len(self.layers))):
             weight, bias = self._slopes[number]
@@ -94,7 +93,3 @@ class MLP:
             torch.sum(slope, 0, out=bias)
             if number:
                 slope = (slope @ self.layers[number][0]).mul_(before > 0)
-
-
-def _addresses(tensors: Sequence[torch.Tensor]) -> ctypes.Array:
-    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))

@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lockstep.agents import dqn
 from lockstep.agents.dqn import DQN, Config
 from lockstep.agents.parts import transitions
-from lockstep.agents.parts.mlp import MLP
 from lockstep.agents.run import checkpoint, training
 from lockstep.agents.run.config import replaced
 from tests.agents.worlds import Clock, World, first_is_right
@@ -247,33 +246,6 @@ def test_updates_are_those_of_stable_baselines3():
         run._updates(3)
     found = torch.cat([parameter.detach().flatten() for parameter in peer.q_net.parameters()])
     torch.testing.assert_close(run.online.parameters, found, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("widths", [(3, 2), (3, 5, 2), (3, 6, 5, 2), (40, 7, 6, 5, 9)])
-def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths):
-    network = MLP(widths, torch.device("cpu"), seed=1)
-    obs, slope = (
-        torch.randn(11, width, generator=torch.Generator().manual_seed(2)) for width in (widths[0], widths[-1])
-    )
-    network.backward(network.activations(obs), slope)
-    leaves = [part.clone().requires_grad_() for layer in network.layers for part in layer]
-    x = obs
-    for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
-        x = linear(x, weight, bias)
-        x = x.relu() if bias is not leaves[-1] else x
-    torch.testing.assert_close(network(obs), x.detach())
-    x.backward(slope)
-    torch.testing.assert_close(network.gradient, torch.cat([leaf.grad.flatten() for leaf in leaves]))
-
-
-def test_first_numbers_are_those_of_a_linear_layer():
-    network = MLP((400, 300, 2), torch.device("cpu"), seed=1)
-    for (weight, bias), inputs in zip(network.layers, (400, 300), strict=True):
-        numbers, limit = torch.cat([weight.flatten(), bias]), 1 / math.sqrt(inputs)
-        assert numbers.abs().max() <= limit
-        assert numbers.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
-    other = MLP((400, 300, 2), torch.device("cpu"), seed=2)
-    assert not torch.equal(network.parameters, other.parameters)
 
 
 class Cycle(Clock):
