@@ -20,8 +20,8 @@ DRAWS = 2000
 CONFIDENCE = (2.5, 97.5)  # percentiles
 Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 PUBLISHED = "published"
-RUN = ["environment", "algorithm", "agent", "variant", "recipe", "device", "threads", "num_envs", "horizon", "epochs"]
-RUN += ["minibatches", "hidden", "members"]
+RUN = ["environment", "algorithm", "agent", "variant", "recipe", "settings", "device", "threads", "num_envs", "horizon"]
+RUN += ["epochs", "minibatches", "hidden", "members"]
 PHASES = ("rollout", "advantage", "update")
 
 
@@ -92,10 +92,13 @@ def between(values: np.ndarray, place: float) -> float:
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the column `algorithm`, which older recordings lack: what has a recipe there is PPO."""
-    if "algorithm" in frame:
-        return frame
-    return frame.assign(algorithm=frame["recipe"].notna().map({True: "ppo", False: None}))
+    """The rows with the columns `algorithm` and `settings`, which older recordings lack.
+
+    What has a recipe there is PPO.
+    """
+    if "algorithm" not in frame:
+        frame = frame.assign(algorithm=frame["recipe"].notna().map({True: "ppo", False: None}))
+    return frame if "settings" in frame else frame.assign(settings=None)
 
 
 def runs(frame: pd.DataFrame, part: str, *more: str) -> list[tuple[dict, pd.DataFrame]]:
@@ -204,7 +207,8 @@ def report(frame: pd.DataFrame) -> str:
         lines.append(f"  {name(row):16} solved {of}, {row.variant} on {row.device}: {times}")
     for part in ("rate", "scaling", "ablation"):
         for row in rate_summary(frame, part).itertuples():
-            shape = f"{row.num_envs:.0f} x {row.horizon:.0f}, {row.epochs:.0f} x {row.minibatches:.0f}"
+            pairs = ((row.num_envs, row.horizon), (row.epochs, row.minibatches))
+            shape = ", ".join(f"{one:.0f} x {other:.0f}" for one, other in pairs if one == one)
             named = f"  {name(row):16} {row.variant if isinstance(row.variant, str) else part} {row.device} {shape}"
             lines.append(f"{named}: {row.rate:,.0f} steps/s [{row.rate_low:,.0f}, {row.rate_high:,.0f}]")
     for row in (SimpleNamespace(**row) for row in missing(frame)):

@@ -5,7 +5,7 @@
 #pragma once
 
 #define REAL float
-#include "product.cuh"
+#include "native.cuh"
 
 enum { MOST_COLUMNS = SUMS / 4, TILE = 64 };  // LANES * COLUMNS units of a row are done at once
 enum { COLUMNS = HIDDEN / LANES < MOST_COLUMNS ? HIDDEN / LANES : MOST_COLUMNS, ROWS = SUMS / COLUMNS };

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 from torch.optim.adam import adam
 
-from .kernels import functions, require
+from .kernels import require
+from .native import functions
 
 SOURCE = Path(__file__).with_name("adam.cuh")
 BETA1, BETA2 = 0.9, 0.999

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,6 @@ SOURCE = Path(__file__).with_name("kernels.cuh")
 ITEMS = 256  # numbers of Philox in a thread block, and in a vector loop on the CPU
 COLUMNS = {"cpu": 256, "cuda": 64}  # of an array [T, N] in one tile; few, so that they spread over a GPU
 PER_THREAD = 16384  # Philox blocks or elements, some 20 µs of work: less is not worth waking a thread for
-REALS = {torch.float32: "float", torch.float64: "double"}
-ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_longlong, "d": ctypes.c_double}
 
 
 @functools.cache
@@ -25,18 +23,6 @@ def unit(kind: str) -> str:
     """The translation unit for a kind of device, "cpu" or "cuda"."""
     constants = {"REAL": "float", "ITEMS": ITEMS, "COLUMNS": COLUMNS[kind]}
     return "\n".join([*(f"#define {name} {value}" for name, value in constants.items()), compile.expand(SOURCE), ""])
-
-
-def functions(source: Path, dtype: torch.dtype, **arguments: str) -> list[Callable]:
-    """Functions of a source, compiled for the CPU with `real` of a type, by their names.
-
-    arguments: of each, a letter apiece: p a tensor or an array by its address, i an i64, d a double.
-    """
-    library = compile.library(f"#define REAL {REALS[dtype]}\n{compile.expand(source)}\n")
-    found = [getattr(library, name) for name in arguments]
-    for function, letters in zip(found, arguments.values(), strict=True):
-        function.argtypes, function.restype = [ARGUMENTS[letter] for letter in letters], None
-    return found
 
 
 def struct(name: str, **values) -> ctypes.Structure:

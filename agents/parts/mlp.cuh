@@ -1,5 +1,5 @@
 // The gradient of mlp.py's networks on the CPU: linear layers of any widths with ReLU between.
-#include "product.cuh"
+#include "native.cuh"
 
 typedef real Loose __attribute__((vector_size(LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
 

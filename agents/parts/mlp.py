@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from .kernels import functions, require
+from .kernels import require
+from .native import functions
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
 LANES = 16  # a multiple of those of a vector

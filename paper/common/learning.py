@@ -27,7 +27,7 @@ AGENTS = {  # in the order of the tables
     REFERENCE: "reference, published",
     RANDOM: "random policy",
 }
-WORK = ["device", "num_envs", "horizon", "epochs", "minibatches", "hidden", "members"]  # equal, whoever does it
+WORK = ["algorithm", "recipe", "device", "num_envs", "horizon", "epochs", "minibatches", "hidden", "members"]
 FEW = 5  # seeds, below which a figure is an illustration
 ILLUSTRATION = "illustration"
 
@@ -35,6 +35,11 @@ ILLUSTRATION = "illustration"
 def agent(name: object) -> str:
     """An agent in words; an unknown one under its own name."""
     return AGENTS.get(name, str(name))
+
+
+def algorithm(name: object) -> str:
+    """An algorithm in words; empty for a policy that is not trained."""
+    return "" if missing(name) else str(name).upper().replace("_", "-")
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -105,12 +110,14 @@ def rates(run, part: str = "rate") -> pd.DataFrame:
 
     iteration_s: seconds of one roll-out and its update. first_call_s: of making the trainer and its first iteration.
     gpu_memory_mib: the most that was allocated; NaN on a CPU. ratio: of the part "rate" our rate over this one (NaN for
-    ours), of any other this one over ours in "rate"; both in the same WORK, ours on the threads that suit it best.
+    ours), of any other this one over ours in "rate"; both in the same WORK, ours on the threads that suit it best. In
+    "rate" all their settings are the same.
     """
+    work = [*WORK, "settings"] if part == "rate" else WORK
     found, ratios = curves.rate_summary(run.frame, part), []
     ours = [(setting, speed) for setting, speed in blocks(run, "rate") if setting["agent"] == OURS]
     for setting, speed in blocks(run, part):
-        base = max((of_ours for other, of_ours in ours if same(other, setting, WORK)), key=np.median, default=None)
+        base = max((of_ours for other, of_ours in ours if same(other, setting, work)), key=np.median, default=None)
         if base is None or (part == "rate" and setting["agent"] == OURS):
             ratios.append((NAN, NAN, NAN))
         else:

@@ -73,7 +73,8 @@ def write(
     environment = None if experiment == "ceilings" else environment
     folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
     folder.mkdir(parents=True, exist_ok=True)
-    columns = COLUMNS[experiment].split()
+    later = ["algorithm", "settings"]  # which older recordings lack
+    columns = COLUMNS[experiment].split() + [name for name in later if any(name in row for row in rows)]
     with open(folder / f"{experiment}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()

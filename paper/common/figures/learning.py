@@ -21,7 +21,8 @@ AXES = {"env_steps": "environment steps", "wall_s": "seconds"}
     "policy, and what others published; red: the aim, where there is one. Dashed: an illustration, of fewer seeds than "
     "a claim needs.",
     "Line charts, one row per environment, its return over environment steps on the left and over seconds on the "
-    "right, one line with a shaded interval per machine, device and agent. The table of the curves holds the numbers.",
+    "right, one line with a shaded interval per machine, device, agent and algorithm. The table of the curves holds "
+    "the numbers.",
 )
 def learning(datasets: list) -> Figure:
     found = [(run, sums.curve(run)) for run in quantities.of(datasets, {"experiment": "learning"})]
@@ -49,11 +50,13 @@ def learning(datasets: list) -> Figure:
 
 
 def lines(panel: Axes, run, points, column: str, looks: dict[str, str]) -> None:
-    """The curves of a run, one for each agent and device; looks: the colours given so far, by label."""
-    for (agent, device), rows in points.groupby(["agent", "device"], sort=False):
+    """The curves of a run, one for each agent, algorithm and device; looks: the colours given so far, by label."""
+    for (agent, algorithm, device), rows in points.groupby(["agent", "algorithm", "device"], sort=False):
         few = sums.stamp(agent, rows["seeds"].min())
         about = paper.status_text(run.status, paper.machine(run), paper.date(run))
-        label = f"{sums.agent(agent)}, {DEVICES.get(device, device)}, {about}" + (f", {few}" if few else "")
+        label = f"{sums.agent(agent)} {sums.algorithm(algorithm)}, {DEVICES.get(device, device)}, {about}" + (
+            f", {few}" if few else ""
+        )
         colour = looks.setdefault(label, COLOURS[len(looks) % len(COLOURS)])
         rows = rows.sort_values("env_steps")
         style = {"color": colour, "linestyle": "--" if few else "-", "marker": "o", "markersize": 2.2}

@@ -23,16 +23,21 @@ RATE = {"color": "#2b2b2b", "marker": "o", "label": "steps per second, from end 
     "intervals. Middle: the return in the original after equally many steps and after equally long training, the "
     "interquartile mean over seeds with its interval; dashed where there are fewer seeds than a claim needs. Right: "
     "where the time of an iteration goes.",
-    "Three charts per environment, machine and device over the number of environments: steps per second, the return at "
-    "equal steps and at equal time, and stacked bars of the shares of roll-out, advantages, update and the rest. The "
-    "tables of scaling and of one iteration hold the numbers.",
+    "Three charts per environment, machine, algorithm and device over the number of environments: steps per second, "
+    "the return at equal steps and at equal time, and stacked bars of the shares of roll-out, advantages, update and "
+    "the rest. The tables of scaling and of one iteration hold the numbers.",
 )
 def learning_scaling(datasets: list) -> Figure:
     runs = quantities.of(datasets, {"experiment": "learning"})
-    found = [(run, device, rows) for run in runs for device, rows in scaling(run).groupby("device")]
-    titles = [f"{run.provenance['environment']}, {DEVICES.get(device, device)}" for run, device, _ in found]
+    found = [(run, *key, rows) for run in runs for key, rows in scaling(run).groupby(["algorithm", "device"])]
+    titles = [
+        f"{run.provenance['environment']}, {learning.algorithm(algorithm)}, {DEVICES.get(device, device)}"
+        for run, algorithm, device, _ in found
+    ]
     figure, axes = grid([title for title in titles for _ in range(3)], height=1.9, columns=3)
-    for (run, device, rows), rate, score, share in zip(found, axes[::3], axes[1::3], axes[2::3], strict=True):
+    for (run, algorithm, device, rows), rate, score, share in zip(
+        found, axes[::3], axes[1::3], axes[2::3], strict=True
+    ):
         known = rows.dropna(subset=["rate"])
         curve(rate, known["num_envs"], known, RATE["label"], {"color": RATE["color"], "marker": RATE["marker"]})
         log_axes(rate, "environments B", "steps per second")
@@ -40,7 +45,7 @@ def learning_scaling(datasets: list) -> Figure:
         if len(known):
             rate.set_ylim(known["rate"].min() / 2, known["rate"].max() * 2)
         returns(score, rows)
-        stack(share, shares(run, device))
+        stack(share, shares(run, algorithm, device))
         score.set_title("return")
         share.set_title("share of the time")
         about = paper.status_text(run.status, paper.machine(run), paper.date(run))
@@ -63,11 +68,12 @@ def returns(panel: Axes, rows: pd.DataFrame) -> None:
     log_axes(panel, "environments B")
 
 
-def shares(run, device: str) -> pd.DataFrame:
+def shares(run, algorithm: str, device: str) -> pd.DataFrame:
     """Shares of the phases by number of environments, of the part scaling."""
     rows = iteration(run)
     scaled = curves.rate_summary(run.frame, "scaling")
-    kept = rows[(rows["device"] == device) & rows["num_envs"].isin(scaled["num_envs"])]
+    rows = rows[(rows["algorithm"] == algorithm) & (rows["device"] == device)]
+    kept = rows[rows["num_envs"].isin(scaled["num_envs"])]
     return kept.drop_duplicates("num_envs", keep="last").sort_values("num_envs")
 
 

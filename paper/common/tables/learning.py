@@ -63,6 +63,12 @@ def named(row) -> str:
     return sums.agent(row["agent"]) + ("" if bare else f" {row['version']}")
 
 
+def learner(row) -> str:
+    """An algorithm with the settings that have no columns of their own."""
+    settings = "" if missing(row["settings"]) else f" ({row['settings']})"
+    return sums.algorithm(row["algorithm"]) + settings or DASH
+
+
 def pair(row, one: str, other: str) -> str:
     """Two whole numbers, "256 x 32"."""
     if missing(row[one]) or missing(row[other]):
@@ -101,6 +107,7 @@ def steps(value: float) -> str:
 
 
 AGENT = Column("agent", named, merge=True)
+ALGORITHM = Column("algorithm", learner)
 DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH))
 BATCH = Column(f"B {TIMES} T", lambda row: pair(row, "num_envs", "horizon"), "number")
 UPDATES = Column(f"epochs {TIMES} minibatches", lambda row: pair(row, "epochs", "minibatches"), "number")
@@ -120,6 +127,7 @@ REMARK = Column("remark", remark, "long", merge=True)
     "over seeds.",
     *RUN,
     AGENT,
+    ALGORITHM,
     DEVICE,
     BATCH,
     SEEDS,
@@ -154,6 +162,7 @@ def learning_final(datasets):
     "a seed that was not solved counts as one that takes for ever.",
     *RUN,
     AGENT,
+    ALGORITHM,
     text("start", "variant"),
     DEVICE,
     BATCH,
@@ -200,6 +209,7 @@ def median(row, name: str, write: Callable[[float], str]) -> str:
     "Every point of the learning curves: the interquartile mean over seeds of the mean greedy return in the original.",
     *RUN,
     AGENT,
+    ALGORITHM,
     DEVICE,
     number("steps", "env_steps", si),
     number("time", "wall_s", short_time),

@@ -7,6 +7,7 @@ from lockstep.paper import families
 from lockstep.paper.common import learning as sums
 from lockstep.paper.common.tables.learning import (
     AGENT,
+    ALGORITHM,
     BATCH,
     DEVICE,
     EMPTY,
@@ -30,6 +31,7 @@ from lockstep.paper.typeset import DASH, Column, count, missing, number, percent
     "epochs, minibatches and network on the same device, Lockstep on the threads that suit it best.",
     *RUN,
     AGENT,
+    ALGORITHM,
     text("recipe", "recipe"),
     DEVICE,
     THREADS,
@@ -62,6 +64,7 @@ def share(phase: str) -> Column:
     "the trainer, with what it captures and compiles or finds compiled, and its first iteration. GPU memory: the most "
     "that was allocated.",
     *RUN,
+    ALGORITHM,
     text("recipe", "recipe", merge=True),
     DEVICE,
     THREADS,
@@ -82,7 +85,7 @@ def training_iteration(datasets):
 def iteration(run) -> pd.DataFrame:
     """Our settings whose phases were timed, of the parts rate and scaling, with `rest`."""
     rows = pd.concat([sums.rates(run, part).astype(object) for part in ("rate", "scaling")])
-    rows = rows[rows["agent"] == sums.OURS].dropna(subset=list(curves.PHASES))
+    rows = rows[rows["agent"] == sums.OURS].dropna(subset=list(curves.PHASES), how="all")
     return rows.assign(rest=1 - rows[list(curves.PHASES)].sum(axis="columns"))
 
 
@@ -91,6 +94,7 @@ def iteration(run) -> pd.DataFrame:
     "equally long training, other settings alike: what a larger batch gains in steps per second, and what it loses in "
     "what they teach.",
     *RUN,
+    ALGORITHM,
     DEVICE,
     THREADS,
     BATCH,
@@ -111,22 +115,23 @@ def learning_scaling(datasets):
 
 
 def scaling(run) -> pd.DataFrame:
-    """One row per device and number of environments: rate, and the scores at equal steps and at equal seconds."""
-    rows = sums.rates(run, "scaling")
-    rows = rows.loc[rows.groupby(["device", "num_envs"], sort=False)["rate"].idxmax()]
+    """One row per algorithm, device and number of environments: rate, and scores at equal steps and equal seconds."""
+    rows, by = sums.rates(run, "scaling"), ["algorithm", "device", "num_envs"]
+    rows = rows.loc[rows.groupby(by, sort=False)["rate"].idxmax()]
     scores = sums.final(run, "scaling")
     for name in ("steps", "seconds"):
-        found = scores[scores["variant"] == f"equal {name}"].set_index(["device", "num_envs"])
+        found = scores[scores["variant"] == f"equal {name}"].set_index(by)
         figures = found[["score", "score_low", "score_high", "env_steps", "wall_s", "seeds"]].add_prefix(f"{name}_")
-        rows = rows.merge(figures.reset_index(), "outer", ["device", "num_envs"])
+        rows = rows.merge(figures.reset_index(), "outer", by)
     rows["seeds"] = rows[["steps_seeds", "seconds_seeds"]].min(axis="columns")
-    return rows.assign(agent=sums.OURS).sort_values(["device", "num_envs"], kind="stable")
+    return rows.assign(agent=sums.OURS).sort_values(by, kind="stable")
 
 
 @table(
     "One thing changed at a time: the rate from end to end, as a multiple of that of the recipe itself, and the return "
     "in the original, beside that of the recipe.",
     *RUN,
+    ALGORITHM,
     text("changed", "variant"),
     text("recipe", "recipe"),
     DEVICE,
@@ -143,9 +148,9 @@ def scaling(run) -> pd.DataFrame:
 )
 def learning_ablations(datasets):
     def ablations(run) -> pd.DataFrame:
-        finals = sums.final(run)
-        base = finals.loc[finals["agent"] == sums.OURS, "score"]
-        scored = sums.final(run, "ablation").assign(base=base.iloc[0] if len(base) else None)
+        finals, scored = sums.final(run), sums.final(run, "ablation")
+        base = finals[finals["agent"] == sums.OURS].drop_duplicates("algorithm").set_index("algorithm")["score"]
+        scored = scored.assign(base=scored["algorithm"].map(base))
         rows = pd.concat([part.astype(object) for part in (sums.rates(run, "ablation"), scored)])
         return with_open(run, rows, "ablation")
 
