@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import smooth_l1_loss
-from torch.optim.adam import adam
 
+from lockstep.agents.parts import mlp
+from lockstep.agents.parts.adam import Adam
 from lockstep.agents.parts.mlp import MLP
 from lockstep.agents.parts.replay import Replay
 from lockstep.agents.parts.transitions import Transitions
@@ -107,8 +108,7 @@ class DQN:
         self.transitions = Transitions(self.env, config.seed, self.device)
         widths = [n, *config.hidden, self.actions]
         self.online, self.target = (MLP(widths, self.device, config.seed) for _ in range(2))
-        zeros = torch.zeros_like(self.online.parameters)
-        self.adam = {"first": zeros, "second": zeros.clone(), "steps": torch.zeros((), device=self.device)}
+        self.adam = Adam(self.online.parameters, self.online.gradient, config.max_grad_norm)
         fields = {"obs": ((n,), torch.float32), "next_obs": ((n,), torch.float32), "action": ((), torch.int64)}
         fields |= {"reward": ((), torch.float32), "terminated": ((), torch.bool)}
         self.replay = Replay(config.capacity, fields, self.device)
@@ -179,35 +179,20 @@ class DQN:
             kept = self.online.activations(x)
             if config.double:
                 target = target.gather(1, kept[-1][k:].argmax(dim=1, keepdim=True))
-                kept = [layer[:k] for layer in kept]
-            value = kept[-1].gather(1, taken)
+            value = kept[-1][:k].gather(1, taken)
             error = value - target
             self.online.backward(kept, error.clamp(-1.0, 1.0) * share)  # the derivative of the Huber loss
             values.append(value)
             errors.append(error)
-            norms.append(self._step())
+            norms.append(self.adam.step(self.lr))
         self._tell(torch.stack(values), torch.stack(errors), torch.stack(norms))
-
-    def _step(self) -> torch.Tensor:
-        """Limits the gradient's norm and takes Adam's step, unless the gradient is not finite; returns the norm."""
-        gradient, parts = self.online.gradient, self.adam
-        norm = torch.linalg.vector_norm(gradient)
-        gradient.mul_((self.config.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
-        adam(
-            [self.online.parameters],
-            [gradient],
-            *([parts["first"]], [parts["second"]], [], [parts["steps"]]),
-            **{"fused": True, "found_inf": (norm < math.inf).logical_not().float(), "lr": self.lr},
-            **{"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "maximize": False},
-        )
-        return norm
 
     def _tell(self, values: torch.Tensor, errors: torch.Tensor, norms: torch.Tensor):
         """Takes updates into the sums of loss, value, norm, their number, and that of gradients that are not finite."""
-        loss = smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none").mean(dim=(1, 2))
-        ones = torch.ones_like(norms)
-        told = torch.stack([loss, values.mean(dim=(1, 2)), norms, ones, ones - (norms < math.inf).float()])
-        self._sums += told.sum(dim=1, dtype=torch.float64)
+        loss = smooth_l1_loss(errors, torch.zeros_like(errors))
+        bad = (norms < math.inf).logical_not().float().mean()
+        told = torch.stack([loss, values.mean(), norms.mean(), torch.ones_like(loss), bad])
+        self._sums.add_(told, alpha=len(norms))
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
 
@@ -263,7 +248,7 @@ class DQN:
     def state(self) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
         state = {"iteration": self.iteration, **self.weights(), "target": self.target.parameters.clone()}
-        state |= {"adam": {name: part.clone() for name, part in self.adam.items()}, "replay": self.replay.state()}
+        state |= {"adam": {name: part.clone() for name, part in self.adam.state.items()}, "replay": self.replay.state()}
         state |= {"generator": self.generator.get_state(), "transitions": self.transitions.state()}
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
@@ -280,8 +265,7 @@ class DQN:
         self.transitions.load_state(state["transitions"])
         self.online.parameters.copy_(state["parameters"])
         self.target.parameters.copy_(state["target"])
-        for name, part in self.adam.items():
-            part.copy_(state["adam"][name])
+        self.adam.load_state(state["adam"])
         self.generator.set_state(state["generator"])
         self.iteration = state["iteration"]
 
@@ -294,7 +278,7 @@ class DQN:
     @staticmethod
     def torch_threads(config: Config) -> int:
         """All where an update multiplies large matrices; else there is no work for them."""
-        return config.threads if config.batch_size * max(config.hidden) ** 2 >= 2**24 else 1
+        return 1 if mlp.small(config.batch_size, config.hidden) else config.threads
 
 
 config_of = functools.partial(configuration.config_of, DQN)

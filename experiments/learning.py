@@ -22,7 +22,8 @@ OF_THE_SETTINGS = {  # columns and the settings that they show, empty where an a
     **{name: name for name in ("num_envs", "horizon", "epochs", "minibatches", "hidden")},
     "members": "population",
 }
-COLUMNS = ["environment", "part", "algorithm", "agent", "variant", "recipe", "device", "threads", *OF_THE_SETTINGS]
+COLUMNS = ["environment", "part", "algorithm", "agent", "variant", "recipe", "settings", "device", "threads"]
+COLUMNS += OF_THE_SETTINGS
 COLUMNS += ["seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s", "advantage_s", "update_s", "first_call_s"]
 COLUMNS += ["gpu_memory_mib", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
 OURS = "lockstep"
@@ -226,9 +227,15 @@ def about(group: Group, bench: Bench, settings) -> dict:
         first = next(iter(agents.algorithm(group.algorithm).RECIPES))
         shown = {column: getattr(settings, name, None) for column, name in OF_THE_SETTINGS.items()}
         filled |= {"recipe": named.get("recipe", first)} | shown | {"hidden": "-".join(map(str, shown["hidden"] or ()))}
-        filled |= {"threads": settings.threads, "version": installed(group.agent)}
+        filled |= {"settings": others(group.settings), "threads": settings.threads, "version": installed(group.agent)}
         filled |= {"seed": group.seeds[0]} if len(group.seeds) == 1 and not group.blocks else {}
     return dict.fromkeys(COLUMNS) | filled
+
+
+def others(settings: Mapping) -> str | None:
+    """The settings that differ from a recipe's, without those that have columns of their own; None: there are none."""
+    named = {"recipe", "total_steps", *OF_THE_SETTINGS.values()}
+    return ", ".join(f"{name}={value}" for name, value in settings.items() if name not in named) or None
 
 
 def installed(agent: str) -> str | None:

@@ -4,26 +4,11 @@
 // broadcast, times whole rows of another, the sums kept in registers.
 #pragma once
 
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#define UNROLL_ALL _Pragma("unroll")
-#else
-#pragma GCC optimize("fp-contract=fast")  // a * b + c of two vectors is one instruction
-#define UNROLL_ALL _Pragma("GCC unroll 16")
-#endif
 #define REAL float
-#include "kernels/platform.cuh"
+#include "native.cuh"
 
-// The widest vectors of the processor. SUMS registers hold sums of products; LANES * COLUMNS units of a row are done at once.
-#if defined(__AVX512F__)
-enum { LANES = 16, SUMS = 16, MOST_COLUMNS = 4 };
-#elif defined(__AVX__)
-enum { LANES = 8, SUMS = 8, MOST_COLUMNS = 2 };
-#else
-enum { LANES = 4, SUMS = 8, MOST_COLUMNS = 2 };
-#endif
-typedef float Vector __attribute__((vector_size(4 * LANES), may_alias));
-enum { COLUMNS = HIDDEN / LANES < MOST_COLUMNS ? HIDDEN / LANES : MOST_COLUMNS, ROWS = SUMS / COLUMNS, TILE = 64 };
+enum { MOST_COLUMNS = SUMS / 4, TILE = 64 };  // LANES * COLUMNS units of a row are done at once
+enum { COLUMNS = HIDDEN / LANES < MOST_COLUMNS ? HIDDEN / LANES : MOST_COLUMNS, ROWS = SUMS / COLUMNS };
 
 // The numbers of one network as the products want them; rows of weights1 are inputs, the last one the bias.
 template <int OUT>
@@ -76,43 +61,19 @@ struct alignas(64) Tile {
     int count;
 };
 
-// Sums over `steps` of a[r, s] * b[s, :], begun by start(r, v) and handed to finish(r, v, sum): R rows, COLUMNS vectors.
-template <int R, int A_ROW, int A_STEP, typename Start, typename Finish>
-FN void product_block(const float* a, const float* b, int steps, Start start, Finish finish) {
-    Vector sum[R][COLUMNS];
-    UNROLL_ALL
-    for (int r = 0; r < R; r++)
-        UNROLL_ALL
-        for (int v = 0; v < COLUMNS; v++) sum[r][v] = start(r, v * LANES);
-    for (int s = 0; s < steps; s++) {
-        Vector row[COLUMNS];
-        UNROLL_ALL
-        for (int v = 0; v < COLUMNS; v++) row[v] = *(const Vector*)(b + s * HIDDEN + v * LANES);
-        UNROLL_ALL
-        for (int r = 0; r < R; r++) {
-            const float x = a[r * A_ROW + s * A_STEP];
-            UNROLL_ALL
-            for (int v = 0; v < COLUMNS; v++) sum[r][v] = x * row[v] + sum[r][v];
-        }
-    }
-    UNROLL_ALL
-    for (int r = 0; r < R; r++)
-        UNROLL_ALL
-        for (int v = 0; v < COLUMNS; v++) finish(r, v * LANES, sum[r][v]);
-}
-
 // The product of a [rows, steps], whose numbers lie A_ROW and A_STEP apart, and b [steps, HIDDEN].
 template <int A_ROW, int A_STEP, typename Start, typename Finish>
 FN void product(const float* a, const float* b, int rows, int steps, Start start, Finish finish) {
     for (int u = 0; u < HIDDEN; u += COLUMNS * LANES) {
+        const auto load = [&](i64 s, int v) { return *(const Vector*)(b + s * HIDDEN + u + v); };
         int i = 0;
         for (; i + ROWS <= rows; i += ROWS)
-            product_block<ROWS, A_ROW, A_STEP>(
-                a + i * A_ROW, b + u, steps, [&](int r, int v) { return start(i + r, u + v); },
+            product_block<ROWS, COLUMNS>(
+                a + i * A_ROW, A_ROW, A_STEP, steps, load, [&](int r, int v) { return start(i + r, u + v); },
                 [&](int r, int v, Vector sum) { finish(i + r, u + v, sum); });
         for (; i < rows; i++)
-            product_block<1, A_ROW, A_STEP>(
-                a + i * A_ROW, b + u, steps, [&](int, int v) { return start(i, u + v); },
+            product_block<1, COLUMNS>(
+                a + i * A_ROW, A_ROW, A_STEP, steps, load, [&](int, int v) { return start(i, u + v); },
                 [&](int, int v, Vector sum) { finish(i, u + v, sum); });
     }
 }

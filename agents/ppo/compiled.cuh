@@ -5,6 +5,7 @@
 // products), `differentiate` (the rows of a learner and shard in a fixed number of parts, each with a gradient of its own,
 // so that no sum depends on the number of threads), `collect` (sums over parts), `step` (norm, Adam).
 #include "../parts/actor_critic.cuh"
+#include "../parts/adam.cuh"
 
 enum { LOG_STDS = CONTINUOUS ? OUTPUTS : 0, FREE = (LOG_STDS > 4 ? LOG_STDS + 3 : 4) / 4 * 4 };  // and their places
 enum { FREE_AT = size_of_network(OUTPUTS), CRITIC_AT = FREE_AT + FREE, NUMBERS = CRITIC_AT + size_of_network(1) };
@@ -304,12 +305,7 @@ static void step(const Job* job, const void*, i64 begin, i64 end) {
         if (job->stopped[learner]) continue;
         const float* const gradient = job->total + learner * WIDTH;
         double* const metrics = job->metrics + learner * METRICS;
-        double lane[16] = {}, squares = 0.0;
-        for (int i = 0; i + 16 <= NUMBERS; i += 16)
-            for (int l = 0; l < 16; l++) lane[l] += double(gradient[i + l]) * gradient[i + l];
-        for (int i = NUMBERS / 16 * 16; i < NUMBERS; i++) squares += double(gradient[i]) * gradient[i];
-        for (int l = 0; l < 16; l++) squares += lane[l];
-        const double norm = sqrt(squares), limit = job->max_grad_norm / (norm + 1e-6);
+        const double norm = norm_of(gradient, NUMBERS);
         const float *const means = gradient + NUMBERS, loss = means[POLICY_LOSS] + means[VALUE_LOSS] + means[ENTROPY];
         for (int m = 0; m < MEANS; m++) metrics[m] += means[m];
         metrics[GRAD_NORM] += norm;
@@ -318,22 +314,9 @@ static void step(const Job* job, const void*, i64 begin, i64 end) {
         bad[1] = !isfinite(norm);
         job->stopped[learner] = means[APPROX_KL] > job->target_kl;
         if (bad[1] || job->stopped[learner]) continue;
-        const double t = double(++job->steps[learner]);
-        const float scale = limit < 1.0 ? float(limit) : 1.0f;
-        const float beta1 = float(job->beta1), beta2 = float(job->beta2), eps = float(job->adam_eps);
-        const float rest1 = float(1.0 - job->beta1), rest2 = float(1.0 - job->beta2);
-        const float rate = float(job->rate[learner] / (1.0 - pow(job->beta1, t)));
-        const float root = float(1.0 / sqrt(1.0 - pow(job->beta2, t)));
-        float* const parameters = job->parameters + learner * NUMBERS;
-        float *const first = job->first + learner * NUMBERS, *const second = job->second + learner * NUMBERS;
-        VECTORISE
-        for (int i = 0; i < NUMBERS; i++) {
-            const float g = gradient[i] * scale, m = fused(rest1, g, beta1 * first[i]);
-            const float v = fused(rest2 * g, g, beta2 * second[i]);
-            first[i] = m;
-            second[i] = v;
-            parameters[i] -= rate * m / fused(sqrtf(v), root, eps);
-        }
+        const i64 at = learner * NUMBERS;
+        adam_step(job->parameters + at, gradient, job->first + at, job->second + at, NUMBERS, norm, job->max_grad_norm,
+                  double(++job->steps[learner]), job->rate[learner], job->beta1, job->beta2, job->adam_eps);
     }
 }
 

@@ -126,6 +126,8 @@ def rates(
     with start.running():
         run = algorithm(environment, config, device)  # compiles and captures
         run.iterate()
+    while run.env_steps < getattr(config, "learning_starts", 0):
+        run.iterate()
     phases = Phases(run, device)
 
     calls = timing.calls_per_block(run.iterate, Clock(device).synchronize, timing.MIN_BLOCK_S)

@@ -106,11 +106,13 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Clock(BaseCallback):
-        """Notes the time where a block ends; the first WARM_UP iterations say how many one has."""
+        """Notes the time where a block ends; the first WARM_UP iterations that learn say how many one has."""
 
         iterations, per_block, clocks = -1, 1, []
 
         def _on_rollout_start(self) -> None:
+            if self.num_timesteps < getattr(self.model, "learning_starts", 0):
+                return
             self.iterations += 1
             now = time.perf_counter(), timing.cpu_seconds(), self.num_timesteps
             if self.iterations == WARM_UP:

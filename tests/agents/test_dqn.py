@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lockstep.agents import dqn
 from lockstep.agents.dqn import DQN, Config
 from lockstep.agents.parts import transitions
-from lockstep.agents.parts.mlp import MLP
 from lockstep.agents.run import checkpoint, training
 from lockstep.agents.run.config import replaced
 from tests.agents.worlds import Clock, World, first_is_right
@@ -171,10 +170,10 @@ def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam(doub
     run.target.parameters.add_(0.1)
     layers = [part.clone().requires_grad_() for layer in run.online.layers for part in layer]
     optimizer = torch.optim.Adam(layers, config.lr)
-    state = {"step": run.adam["steps"].clone()}
+    state = {"step": run.adam.state["steps"].clone()}
     for layer, first, second in zip(
         layers,
-        *([part for pair in run.online._views(run.adam[name]) for part in pair] for name in ("first", "second")),
+        *([part for pair in run.online._views(run.adam.state[name]) for part in pair] for name in ("first", "second")),
         strict=True,
     ):
         optimizer.state[layer] = {k: v.clone() for k, v in (state | {"exp_avg": first, "exp_avg_sq": second}).items()}
@@ -247,33 +246,6 @@ def test_updates_are_those_of_stable_baselines3():
     torch.testing.assert_close(run.online.parameters, found, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("widths", [(3, 2), (3, 5, 2), (3, 6, 5, 2), (40, 7, 6, 5, 9)])
-def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths):
-    network = MLP(widths, torch.device("cpu"), seed=1)
-    obs, slope = (
-        torch.randn(11, width, generator=torch.Generator().manual_seed(2)) for width in (widths[0], widths[-1])
-    )
-    network.backward(network.activations(obs), slope)
-    leaves = [part.clone().requires_grad_() for layer in network.layers for part in layer]
-    x = obs
-    for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
-        x = linear(x, weight, bias)
-        x = x.relu() if bias is not leaves[-1] else x
-    torch.testing.assert_close(network(obs), x.detach())
-    x.backward(slope)
-    torch.testing.assert_close(network.gradient, torch.cat([leaf.grad.flatten() for leaf in leaves]))
-
-
-def test_first_numbers_are_those_of_a_linear_layer():
-    network = MLP((400, 300, 2), torch.device("cpu"), seed=1)
-    for (weight, bias), inputs in zip(network.layers, (400, 300), strict=True):
-        numbers, limit = torch.cat([weight.flatten(), bias]), 1 / math.sqrt(inputs)
-        assert numbers.abs().max() <= limit
-        assert numbers.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
-    other = MLP((400, 300, 2), torch.device("cpu"), seed=2)
-    assert not torch.equal(network.parameters, other.parameters)
-
-
 class Cycle(Clock):
     """A clock that shows 0 at the end of an episode, so that every observation has a step after it."""
 
@@ -324,7 +296,7 @@ def requires_ratio(kind: type[DQN], num_envs: int, horizon: int, ratio: float) -
     while run.iteration < run.iterations:
         run.iterate()
         late = max(0, run.env_steps - config.learning_starts + num_envs * horizon)
-        assert int(run.adam["steps"]) == late * ratio
+        assert int(run.adam.state["steps"]) == late * ratio
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lockstep.agents import ppo, recipes
+from lockstep.agents import dqn, ppo, recipes
 from lockstep.agents.run import evaluation
 from lockstep.experiments import ROOT, command, config, curves, learning, learning_workers, peer_workers
 from lockstep.experiments import run as command_line
@@ -265,6 +265,42 @@ def test_a_peer_s_run_ends_after_two_checks(name):
     assert 256 <= warm["env_steps"] < 384
     assert warm["solved"] == 1 and warm["score"] >= 5
     assert 0 < warm["wall_s"] < cold["wall_s"]
+
+
+def test_a_rate_of_dqn_is_of_iterations_that_learn(short_blocks):
+    """Both begin their blocks after the steps that only fill the replay, with equal settings."""
+    settings = {
+        "recipe": "solve",
+        "num_envs": 8,
+        "horizon": 2,
+        "learning_starts": 160,
+        "double": False,
+        "hidden": (16,),
+    }
+    config = dqn.config_of("cartpole", **settings, total_steps=2**20)
+    assert learning.others(settings) == "learning_starts=160, double=False"
+    rows, run = lockstep.rates(dqn.DQN, "cartpole", config, "cpu", blocks=2)
+    assert int(run.adam.state["steps"]) == (run.env_steps - 160 + 16) / 4
+    assert all({"rollout_s", "update_s"} <= row.keys() and row["env_steps"] % 16 == 0 for row in rows)
+    if learning_workers.python_of("sb3") is None:
+        pytest.skip(learning_workers.why_missing("sb3"))
+    job = Job("rate", "dqn", "cartpole", "CartPole-v1", dataclasses.asdict(config), blocks=2)
+    found = learning_workers.ask("sb3", job)
+    assert [row["block"] for row in found] == [0, 1] and found[0]["parameters"] == run.parameter_count
+    assert all(row["env_steps"] % 16 == 0 and row["reason"].startswith("DQN on DummyVecEnv") for row in found)
+    with pytest.raises(NotMeasured, match="has no double DQN; the settings must say double: false"):
+        learning_workers.ask("sb3", dataclasses.replace(job, settings=job.settings | {"double": True}))
+
+
+def test_a_recipe_may_measure_several_algorithms():
+    rates = [{"settings": {"recipe": "solve", "double": False}, "agents": ["lockstep", "sb3"], "blocks": 2}]
+    both = QUICK | {"dqn": {"curves": {"seeds": 1, "points": 2, "episodes": 4}, "rates": rates}}
+    found = learning.groups(both, ["cpu"])
+    of_dqn = [(group.part, group.agent) for group in found if group.algorithm == "dqn"]
+    assert of_dqn == [("curve", "lockstep"), ("rate", "lockstep"), ("rate", "sb3")]
+    assert [group for group in found if group.algorithm != "dqn"] == learning.groups(QUICK, ["cpu"])
+    labels = [learning.label(group) for group in found]
+    assert len(set(labels)) == len(labels)
 
 
 # ---- Lockstep ----

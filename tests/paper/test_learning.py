@@ -213,6 +213,38 @@ def test_every_table_and_figure_reads_sensibly_with_one_part_alone(part, tmp_pat
         assert figures.svg(figures.draw(name, datasets)).rstrip().endswith("</svg>")
 
 
+DQN = [
+    *seeds("final", [400, 410, 420, 430, 440], algorithm="dqn", recipe="solve"),
+    *(entry | {"algorithm": "dqn"} for entry in LEARNING if entry["part"] == "curve"),
+    *training("rate", "lockstep", 30_000, algorithm="dqn", rollout_s=0.4, update_s=1.4),
+    *training("rate", "lockstep", 50_000, algorithm="dqn", settings="double=False", rollout_s=0.4, update_s=1.4),
+    *training("rate", "sb3", 5_000, algorithm="dqn", settings="double=False", version="2.9.0"),
+    *training("scaling", "lockstep", 7_000, algorithm="dqn", num_envs=64),
+    *seeds("ablation", [410, 410, 410, 410, 410], algorithm="dqn", variant="no target network"),
+]
+
+
+def test_rows_say_which_algorithm_they_are_of(tmp_path):
+    """Of the same recipe, shape and network, two algorithms are compared with their own kind alone."""
+    datasets = written(tmp_path, [{"algorithm": "ppo"} | row for row in LEARNING if row["agent"] != "random"] + DQN)
+    finals = {line["algorithm"]: line["return"] for line in shown("learning_final", datasets)}
+    assert finals == {"PPO": "490", "DQN": "420"}
+    over = {(line["agent"], line["algorithm"]): line["Lockstep over it"] for line in shown("training_rates", datasets)}
+    assert over["Stable-Baselines3 2.9.0", "PPO"] == f"40.0{TIMES} [40.0{TIMES}, 40.0{TIMES}]"
+    assert over["Stable-Baselines3 2.9.0", "DQN (double=False)"] == f"10.0{TIMES} [10.0{TIMES}, 10.0{TIMES}]"
+    (line,) = [line for line in shown("training_iteration", datasets) if line["algorithm"] == "DQN"]
+    assert (line["rollout"][:2], line["advantage"], line["rest"][:2]) == ("20", DASH, "10")
+    changed = {
+        line["algorithm"]: (line["return"], line["the recipe's"]) for line in shown("learning_ablations", datasets)
+    }
+    assert changed["DQN"] == ("410", "420") and changed["PPO"][1] == "490"
+    scaled = [(line["algorithm"], line["rate, steps/s"]) for line in shown("learning_scaling", datasets)]
+    assert scaled[0] == ("DQN", f"7.00{SPACE}k") and len(scaled) == 3
+    labels = {line.get_label() for line in figures.draw("learning", datasets).axes[0].lines}
+    assert {"Lockstep PPO, CPU, measured here", "Lockstep DQN, CPU, measured here"} <= labels
+    assert len(figures.draw("learning_scaling", datasets).axes) == 6
+
+
 # ---- Quantities, aims and claims ----
 
 

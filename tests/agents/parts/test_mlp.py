@@ -1,0 +1,125 @@
+"""Networks with their gradient written out, and Adam, beside torch's own."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import linear, smooth_l1_loss
+
+from lockstep.agents.parts import mlp
+from lockstep.agents.parts.adam import Adam
+from lockstep.agents.parts.mlp import MLP
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+# Layers narrower than a vector, of several, of many vectors with and without a rest; rows of several blocks and a rest.
+WIDTHS = [(3, 2), (3, 5, 2), (1, 16, 1), (3, 16, 24, 2), (4, 64, 64, 2), (40, 67, 131, 80, 9), (70, 33)]
+CLOSE = {torch.float64: {"rtol": 0, "atol": 1e-10}, torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
+
+
+def normal(*shape: int, seed: int = 2, **kind) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**kind)
+
+
+def leaves_of(network: MLP) -> list[torch.Tensor]:
+    return [part.clone().requires_grad_() for layer in network.layers for part in layer]
+
+
+def forward(leaves: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
+        x = linear(x, weight, bias)
+        x = x if bias is leaves[-1] else x.relu()
+    return x
+
+
+def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("rows", [1, 37, 64])
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths, rows, dtype, device, monkeypatch):
+    network = MLP(widths, torch.device(device), seed=1, dtype=dtype)
+    kind = {"device": device, "dtype": dtype}
+    obs, slope = normal(rows + 5, widths[0], **kind), normal(rows, widths[-1], seed=3, **kind)
+    leaves = leaves_of(network)
+    expected = forward(leaves, obs)
+    torch.testing.assert_close(network(obs), expected.detach(), **CLOSE[dtype])
+    expected[:rows].backward(slope)
+    for limit in (mlp.SMALL, 0):  # in C++ where that is quicker, and in torch
+        monkeypatch.setattr(mlp, "SMALL", limit)
+        network.gradient.fill_(math.nan)
+        network.backward(network.activations(obs), slope)
+        torch.testing.assert_close(network.gradient, flat([leaf.grad for leaf in leaves]), **CLOSE[dtype])
+
+
+def test_one_thread_does_what_is_small():
+    assert mlp.small(64, (4, 256, 2)) and not mlp.small(256, (4, 256, 2))
+
+
+def test_a_slope_of_other_rows_is_refused():
+    network = MLP((3, 5, 2), torch.device("cpu"))
+    kept = network.activations(normal(4, 3, dtype=torch.float32))
+    for shape in ((5, 2), (4, 3)):
+        with pytest.raises(ValueError, match=r"slope must be \[4, 2\] of torch.float32"):
+            network.backward(kept, torch.zeros(shape))
+    with pytest.raises(ValueError, match="slope must be"):
+        network.backward(kept, torch.zeros(4, 2, dtype=torch.float64))
+
+
+def test_first_numbers_are_those_of_a_linear_layer():
+    network = MLP((400, 300, 2), torch.device("cpu"), seed=1)
+    for (weight, bias), inputs in zip(network.layers, (400, 300), strict=True):
+        numbers, limit = torch.cat([weight.flatten(), bias]), 1 / math.sqrt(inputs)
+        assert numbers.abs().max() <= limit
+        assert numbers.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
+    other = MLP((400, 300, 2), torch.device("cpu"), seed=2)
+    assert not torch.equal(network.parameters, other.parameters)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("limit", [0.05, 1e9])
+def test_updates_are_those_of_automatic_differentiation_and_torch_s_adam(limit, dtype, device):
+    """Of a Huber loss, with the gradient's norm limited and not."""
+    network, kind = MLP((4, 64, 64, 2), torch.device(device), dtype=dtype), {"device": device, "dtype": dtype}
+    leaves, adam = leaves_of(network), Adam(network.parameters, network.gradient, limit)
+    optimizer = torch.optim.Adam(leaves, lr=1e-3)
+    for update in range(20):
+        obs, target = normal(64, 4, seed=update, **kind), normal(64, 2, seed=update + 100, **kind)
+        optimizer.zero_grad()
+        smooth_l1_loss(forward(leaves, obs), target, reduction="sum").backward()
+        expected = torch.nn.utils.clip_grad_norm_(leaves, limit)
+        optimizer.step()
+        kept = network.activations(obs)
+        network.backward(kept, (kept[-1] - target).clamp(-1.0, 1.0))
+        torch.testing.assert_close(adam.step(1e-3), expected, rtol=1e-10 if dtype == torch.float64 else 1e-4, atol=0)
+    assert adam.state["steps"].item() == 20
+    torch.testing.assert_close(network.parameters, flat(leaves), **CLOSE[dtype])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_no_step_is_made_of_a_gradient_that_is_not_finite(bad, device):
+    parameters, gradient = torch.ones(2, 50, device=device)
+    adam = Adam(parameters, gradient, 1.0)
+    adam.step(0.1)
+    before, state = parameters.clone(), {name: part.clone() for name, part in adam.state.items()}
+    gradient[33] = bad
+    assert not adam.step(0.1).isfinite()
+    assert torch.equal(parameters, before)
+    assert all(torch.equal(adam.state[name], part) for name, part in state.items())
+
+
+def test_steps_go_on_from_a_state():
+    whole, half = (Adam(*torch.ones(2, 50), 1.0) for _ in range(2))
+    for _ in range(3):
+        whole.step(0.1)
+    half.parameters.copy_(whole.parameters)
+    half.load_state(whole.state)
+    for adam in (whole, half):
+        adam.step(0.1)
+    assert torch.equal(whole.parameters, half.parameters)
