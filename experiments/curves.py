@@ -1,4 +1,4 @@
-"""What learning.csv says: curves, time to solve, final scores and rates, each with its interval over seeds.
+"""Summary of learning.csv: curves, time to solve, final scores and rates, each with its interval over seeds.
 
 Scores are summarised by the interquartile mean with a stratified bootstrap interval (Agarwal et al., Deep
 Reinforcement Learning at the Edge of the Statistical Precipice, 2021), shares by Wilson's score interval (1927).
@@ -102,7 +102,7 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def runs(frame: pd.DataFrame, part: str, *more: str) -> list[tuple[dict, pd.DataFrame]]:
-    """What was measured or published of a part, by run: columns (RUN, and `more`) and rows, in the frame's order."""
+    """The measured or published rows of a part, by run: columns (RUN, and `more`) and rows, in the frame's order."""
     frame = complete(frame)
     chosen = frame[(frame["part"] == part) & frame["status"].isin([MEASURED, PUBLISHED])]
     by = [*RUN, *more]

@@ -1,4 +1,4 @@
-"""What a policy returns in the original: whole episodes of Gymnasium's own classes, spread over processes.
+"""Returns of a policy in the original: whole episodes of Gymnasium's own classes, spread over processes.
 
 Scoring is not timed. Its processes are started before anything is, and wait while something is timed.
 """
@@ -70,7 +70,7 @@ class Scorer:
 
 
 def policy_of(run: Algorithm) -> dict:
-    """What a run's actions depend on, as arrays, which are cheap to send to a process."""
+    """The numbers that a run's actions depend on, as arrays, which are cheap to send to a process."""
     return converted(run.weights(), lambda tensor: tensor.cpu().numpy())
 
 

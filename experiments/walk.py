@@ -53,7 +53,7 @@ class Walk:
             raise ConfigError(f"{self.where}.{where}: unknown {what} {name!r}{nearest(name, list(known))}")
 
     def comparisons(self, devices: Sequence[str]) -> Iterator[tuple]:
-        """What begins the original's part, or None; a function that compares; its arguments beside the walk."""
+        """A function that begins the original's part, or None; one that compares; its arguments beside the walk."""
         for device, dtype in itertools.product(devices, DTYPES):
             for visitor in ("port", "original"):
                 yield None, transition, device, dtype, visitor
@@ -67,7 +67,7 @@ class Walk:
 
     @property
     def quantities(self) -> Sequence[str]:
-        """What a step leads to, in the order of the rows."""
+        """The outcome of a step, in the order of the rows."""
         return [*self.names, *OUTCOME]
 
     def titled(self, name: str, *words: str) -> str:
@@ -93,7 +93,7 @@ class Walk:
         return self.tolerance(dtype, name), 0
 
     def scale(self, name: str, larger: np.ndarray, theirs: Mapping, level: str) -> np.ndarray | float:
-        """What differences [n, m] are divided by. larger: of the two numbers. theirs: all quantities."""
+        """The divisor of differences [n, m]. larger: of the two numbers. theirs: all quantities."""
         return 1.0 if self.angle(name) else np.maximum(larger, 1)
 
     def angle(self, name: str) -> bool:
@@ -190,7 +190,7 @@ class Walk:
         return before, actions, originals.on_all_cores(originals.steps, index, actions, before, game=self.game)()
 
     def number(self, level: str, policy: str) -> int:
-        """How many episodes are played on that level."""
+        """The number of episodes that are played on that level."""
         return self.asked.episodes
 
     @functools.cache  # noqa: B019 - one object lives as long as the run

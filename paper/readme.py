@@ -75,7 +75,7 @@ def family_table(datasets: list) -> str:
 
 
 def learning(datasets: list) -> str:
-    """What training reaches, and how long it takes in a process that has trained before, beside other libraries."""
+    """Results of training, and its time in a process that has trained before, beside other libraries."""
     shown = []
     for name, column, kept in (("learning_final", "agent", OURS), ("time_to_solve", "variant", "warm")):
         frame = measured(name, datasets)
@@ -132,7 +132,7 @@ def figure(found, any_other: bool) -> str:
 
 
 def cost(datasets: list) -> str:
-    """What all experiments together took on each recorded machine, by scale."""
+    """Time of all experiments together on each recorded machine, by scale."""
     frame = tables.frame("cost", datasets)
     whole = frame["experiment"] == "all"
     if not whole.any():

@@ -21,7 +21,7 @@ SMALL = 2**24  # multiplications of a layer, up to which several threads are not
 
 
 def small(rows: int, widths: Sequence[int]) -> bool:
-    """Whether the products of rows with layers of these widths are best done by one thread."""
+    """True where the products of rows with layers of these widths are best done by one thread."""
     return rows * max(widths) ** 2 < SMALL
 
 

@@ -33,7 +33,7 @@ CHECKS = 2  # in succession, that must reach what counts as solved
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is to measure, in a form that JSON can hold."""
+    """The task of a process, in a form that JSON can hold."""
 
     part: str  # rate | solve
     algorithm: str
@@ -49,7 +49,7 @@ class Job:
 
 
 class NotMeasured(Exception):
-    """Why there is nothing to find."""
+    """The reason why there is nothing to find."""
 
 
 def ask(name: str, job: Job, **environment: str) -> list[dict]:

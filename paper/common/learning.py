@@ -1,4 +1,4 @@
-"""What the learning tables and figures share: agents in words and in order, our rates over those of others, aims.
+"""Parts of the learning tables and figures: agents in words and in order, our rates over those of others, aims.
 
 The sums over seeds and blocks are those of experiments/curves.py; a setting is its RUN.
 """
@@ -56,7 +56,7 @@ def stamp(agent: object, seeds: float) -> str:
 
 
 def open_rows(run, part: str) -> pd.DataFrame:
-    """What a run could not measure of a part, with the reason."""
+    """The rows that a run could not measure of a part, with the reason."""
     rows = curves.complete(run.frame)[(run.frame["part"] == part) & (run.frame["status"] == NOT_MEASURED)]
     return rows[[*curves.RUN, "version", "reason"]].drop_duplicates()
 
@@ -129,7 +129,7 @@ def rates(run, part: str = "rate") -> pd.DataFrame:
 
 
 def same(one: Mapping, other: Mapping, columns: Sequence[str]) -> bool:
-    """Whether two settings agree in the columns; two empty cells do."""
+    """True where two settings agree in the columns; two empty cells do."""
     return all(one[name] == other[name] or (missing(one[name]) and missing(other[name])) for name in columns)
 
 
@@ -147,7 +147,7 @@ def within(rows: pd.DataFrame, share: float) -> float:
 
 @functools.cache
 def wanted(environment: str) -> dict:
-    """What agents/recipes/<environment>.yaml says of learning; empty where it says nothing, or there is no recipe."""
+    """The part of agents/recipes/<environment>.yaml on learning; empty where it has none, or there is no recipe."""
     return recipes.load(environment).get("learning", {}) if environment in recipes.names() else {}
 
 
@@ -158,5 +158,5 @@ def algorithms(environment: str, part: str) -> list[str]:
 
 
 def asked(environment: str, *parts: str) -> bool:
-    """Whether an environment's recipe asks for one of these parts of the experiment, at any scale."""
+    """True where an environment's recipe asks for one of these parts of the experiment, at any scale."""
     return any(algorithms(environment, part) for part in parts)

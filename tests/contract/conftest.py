@@ -1,10 +1,13 @@
-"""Every environment, for tests that ask for `name`."""
+import os
 
 import pytest
 
-from tests.contract.batches import NAMES
+from lockstep.envs.kernels import compile
 
 
-@pytest.fixture(params=NAMES)
-def name(request):
-    return request.param
+@pytest.fixture(autouse=True)
+def _quickly_compiled(monkeypatch):
+    """Kernels at -O0, of the same bits: what steps so little spends its time on compiling."""
+    if os.environ["LOCKSTEP_CXXFLAGS"] == "-O2":
+        monkeypatch.setenv("LOCKSTEP_CXXFLAGS", "-O0")
+        monkeypatch.setattr(compile, "FLAGS", tuple("-O0" if flag == "-O2" else flag for flag in compile.FLAGS))

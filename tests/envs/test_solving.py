@@ -90,7 +90,13 @@ def search(name: str, score: Callable, generations: int, population: int, episod
     return max(best, key=lambda found: score(name, found, 5 * episodes, seed=50))
 
 
-@pytest.mark.parametrize(("where", "name", "settings"), SEARCHES)
+def searches() -> list:
+    """Of both sides one in every run, and all the others among the exhaustive cases."""
+    often = {("port", "pendulum"), ("gymnasium", "cartpole")}
+    return [pytest.param(*case, marks=[pytest.mark.slow] * (case[:2] not in often)) for case in SEARCHES]
+
+
+@pytest.mark.parametrize(("where", "name", "settings"), searches())
 def test_a_policy_found_on_one_side_solves_the_task_on_both(where, name, settings):
     found = search(name, {"port": score_on_the_port, "gymnasium": score_in_gymnasium}[where], *settings)
     ours, theirs = on_the_port(name, found, 1000, seed=11), in_gymnasium(name, found, 200, seed=20_000)

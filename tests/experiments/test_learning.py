@@ -257,7 +257,7 @@ def test_a_peer_s_rate_is_of_whole_iterations(name):
 
 @pytest.mark.parametrize("name", ["sb3", "rejax"])
 def test_a_peer_s_run_ends_after_two_checks(name):
-    """What counts as solved is reached at once: two checks, 128 steps apart."""
+    """Solved at once: two checks, 128 steps apart."""
     if learning_workers.python_of(name) is None:
         pytest.skip(learning_workers.why_missing(name))
     cold, warm = learning_workers.ask(name, a_job("solve", solved=5.0, seeds=(3,)))

@@ -46,7 +46,7 @@ def environments(copy: Path) -> list[str]:
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
-    """What an environment takes part in: everything, but where its YAML or a recipe has to ask, only then."""
+    """The experiments of an environment: all, but where its YAML or a recipe has to ask, only then."""
 
     def sections(file: Path) -> set[str]:
         return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE)) if file.exists() else set()
@@ -71,14 +71,14 @@ def run(
 
 
 def output(folder: Path, module: str, *arguments: str, **options) -> str:
-    """What python -m module arguments prints; it must succeed."""
+    """The output of python -m module arguments; it must succeed."""
     completed = run(folder, module, *arguments, **options)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
 
 
 def snakemake(folder: Path, *arguments: str, **options) -> str:
-    """What Snakemake prints; it must succeed."""
+    """The output of Snakemake; it must succeed."""
     completed = run(folder, "snakemake", *arguments, **options)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout + completed.stderr

@@ -76,7 +76,7 @@ def over_seconds(panel: Axes, ends: list[float]) -> None:
 
 
 def marks(panel: Axes, runs: list, name: str) -> None:
-    """What a random policy reaches, what others published, and what was aimed at."""
+    """Lines at the return of a random policy, at what others published, and at the aim."""
     for run in runs[:1]:
         finals = sums.final(run)
         for agent, style in {sums.RANDOM: "-", sums.REFERENCE: "-."}.items():

@@ -1,4 +1,4 @@
-"""What the number of environments does to the rate of training, to what is learnt, and to where the time goes."""
+"""Rate of training, return and parts of the time over the number of environments."""
 
 import pandas as pd
 from matplotlib.axes import Axes

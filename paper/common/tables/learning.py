@@ -1,4 +1,4 @@
-"""What training reaches, and how long it takes to solve a task."""
+"""Results of training, and the time to solve a task."""
 
 from collections.abc import Callable
 
@@ -83,7 +83,7 @@ def between(row, low: str, high: str, write: Callable[[float], str]) -> str:
 
 
 def remark(row) -> str:
-    """That there are too few seeds; and how it was run, or that and why it was not."""
+    """A note on too few seeds; and how it was run, or the reason why it was not."""
     if row["open"] is True:
         return NOT_MEASURED + ("" if missing(row["reason"]) else f": {row['reason']}")
     few = "" if missing(row["seeds"]) else sums.stamp(row["agent"], row["seeds"])

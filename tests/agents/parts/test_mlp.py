@@ -10,8 +10,6 @@ from lockstep.agents.parts import mlp
 from lockstep.agents.parts.adam import Adam
 from lockstep.agents.parts.mlp import MLP
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 # Layers narrower than a vector, of several, of many vectors with and without a rest; rows of several blocks and a rest.
 WIDTHS = [(3, 2), (3, 5, 2), (1, 16, 1), (3, 16, 24, 2), (4, 64, 64, 2), (40, 67, 131, 80, 9), (70, 33)]
