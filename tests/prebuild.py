@@ -41,7 +41,7 @@ def noted() -> Iterator[dict[str, None]]:
         found[text] = None
         return lambda name, *together: lambda: None
 
-    def validators(text, action_types):
+    def validators(kernels, action_types):
         return {kind: mock.Mock(return_value=-1) for kind in action_types}  # every action is inside
 
     def graph(env, policy="random", steps=1):
@@ -51,7 +51,7 @@ def noted() -> Iterator[dict[str, None]]:
     with (
         mock.patch.dict(TILES, cpu=TILES["cuda"]),  # the one choice in a unit that follows the device
         mock.patch.object(launch, "cpu", lookup),
-        mock.patch.object(launch, "validators", validators),
+        mock.patch.object(launch.Kernels, "validators", validators),
         mock.patch.object(compile, "library", return_value=mock.MagicMock(**RESULTS)),
         mock.patch.object(envs.BatchedEnv, "graph", graph),
         mock.patch.object(torch.cuda, "synchronize"),

@@ -1,8 +1,16 @@
+"""Every environment, for tests that ask for `name`."""
+
 import os
 
 import pytest
 
 from lockstep.envs.kernels import compile
+from tests.contract.batches import NAMES
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(autouse=True)

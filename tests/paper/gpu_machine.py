@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from lockstep import envs
-from lockstep.agents import ppo, recipes
+from lockstep import agents, envs
+from lockstep.agents import recipes
+from lockstep.agents.run.config import config_of
 from lockstep.experiments import ROOT, ceilings, config, learning, throughput, transfer
 from lockstep.experiments.ledger import checksums
 from lockstep.experiments.vehicular_edge import breakdown, scaling
@@ -181,12 +182,13 @@ def of_learning(name: str, frame: pd.DataFrame) -> list[dict]:
     for group in learning.groups(settings, ["cpu", "cuda"]):
         if group.device != "cuda":
             continue
-        setting = ppo.config_of(name, **group.settings)
+        setting = config_of(agents.algorithm(group.algorithm), name, **group.settings)
         same = {"environment": name, "part": group.part, "agent": group.agent, "variant": group.variant}
         same |= {"recipe": group.settings.get("recipe", "solve"), "device": "cuda", "threads": 1, "status": "measured"}
         same |= {"algorithm": group.algorithm} if "algorithm" in frame else {}
-        same |= {column: getattr(setting, name) for column, name in learning.OF_THE_SETTINGS.items()}
+        same |= {column: getattr(setting, name, None) for column, name in learning.OF_THE_SETTINGS.items()}
         same |= {"hidden": "-".join(map(str, setting.hidden)), "parameters": 9155}
+        population = getattr(setting, "population", 1)
         steps, rate = setting.total_steps, 1 / (1e-4 / (setting.num_envs / 16) + 1 / 5e7)
         if group.blocks:
             block_of = {
@@ -200,7 +202,7 @@ def of_learning(name: str, frame: pd.DataFrame) -> list[dict]:
                 phases = {"rollout_s": 0.3 * wall_s, "advantage_s": 0.05 * wall_s, "update_s": 0.6 * wall_s}
                 rows.append(same | block_of | phases | {"block": block, "wall_s": wall_s, "seed": 0})
             continue
-        for seed in range(setting.population) if setting.population > 1 else group.seeds:
+        for seed in range(population) if population > 1 else group.seeds:
             found = {"seed": seed, "env_steps": steps, "wall_s": steps / rate, "cpu_s": 1.0, "score": 470.0 + seed % 31}
             if group.part == "curve":
                 shares = [share / group.points for share in range(1, group.points + 1)]
