@@ -39,7 +39,7 @@ test: $(READY)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
 test-all: test
-	LOCKSTEP_CXXFLAGS=-O3 $(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
 
 sanitize: $(READY)
 	$(RUN) -m tests.sanitize $(ARGS)

@@ -7,15 +7,37 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels compile in half the time of -O3, to the same bits.
 os.environ.setdefault("LOCKSTEP_CXXFLAGS", "-O2")
 
+from pathlib import Path
+
 import hypothesis
 import pytest
+
+HERE = Path(__file__).parent
 
 # A first example may compile a kernel, so none has a deadline; no database, so nothing is left in the tree.
 hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("lockstep")
 
 
+# Tests of what environments share run on these, which have siblings, among the exhaustive cases.
+SHARED = ("contract/", "agents/", "experiments/", "envs/test_policies.py", "envs/test_gpu_text.py")
+SIBLINGS = {"acrobot", "mountain_car", "mountain_car_continuous"}
+
+
 def pytest_collection_modifyitems(items):
+    mark_exhaustive(items)
+    skip_without_gpu(items)
+
+
+def mark_exhaustive(items):
+    for item in items:
+        asked = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        shared = item.path.relative_to(HERE).as_posix().startswith(SHARED)
+        if shared and SIBLINGS.intersection(value for value in asked if isinstance(value, str)):
+            item.add_marker(pytest.mark.slow)
+
+
+def skip_without_gpu(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

@@ -31,6 +31,7 @@ def test_every_kernel_is_launched(name, monkeypatch):
     assert launch.cpu is before
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_left_out_is_named(monkeypatch):
     monkeypatch.setattr(sanitize, "roll_out", lambda env, hidden: env.rollout(3))
     with pytest.raises(SystemExit, match=r"pendulum: never launched: rollout_linear_statistics, .*_trajectory$"):

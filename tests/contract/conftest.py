@@ -16,6 +16,6 @@ def name(request):
 @pytest.fixture(autouse=True)
 def _quickly_compiled(monkeypatch):
     """Kernels at -O0, of the same bits: what steps so little spends its time on compiling."""
-    if os.environ["LOCKSTEP_CXXFLAGS"] == "-O2":
+    if os.environ["LOCKSTEP_CXXFLAGS"] == "-O2":  # not where somebody asks for another level
         monkeypatch.setenv("LOCKSTEP_CXXFLAGS", "-O0")
         monkeypatch.setattr(compile, "FLAGS", tuple("-O0" if flag == "-O2" else flag for flag in compile.FLAGS))

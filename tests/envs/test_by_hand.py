@@ -331,6 +331,7 @@ def test_episodes_under_a_policy_last_as_long_as_they_must(name, policy, steps, 
         assert found["return_mean"] == pytest.approx(100 - 0.1 * found["length_mean"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_returns_that_follow_from_lengths_are_right_where_episodes_end():
     """Acrobot's is minus one for every step but the one that ends up; Sutton and Barto's minus one or zero."""
     env, ended = make("acrobot", seed=2), 0

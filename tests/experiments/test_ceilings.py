@@ -107,6 +107,7 @@ def test_every_ceiling_of_the_gpu_runs(quantity):
     assert all(row["amount"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_rows_and_prints_rates(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         sys, "argv", ["run", "ceilings", "--devices", "cpu", "--output", str(tmp_path / "ceilings.csv")]

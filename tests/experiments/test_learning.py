@@ -415,6 +415,7 @@ def test_a_run_makes_every_row_that_was_asked_for(asked, short_blocks, no_enviro
     assert "lockstep ppo     solved 2 of 2" in report and "rejax ppo        rate on cpu: not measured" in report
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_after_its_last_group(asked, short_blocks, no_environments, monkeypatch):
     measured, measure = [], learning.measure
 

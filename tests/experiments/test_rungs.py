@@ -106,6 +106,7 @@ def counting_stepper(name, group, settings):
     return lambda steps: [ladder.time.sleep(1e-3) for _ in range(steps)]
 
 
+@pytest.mark.slow
 def test_a_process_answers_after_the_time_it_was_given_with_what_it_has_done(cartpole):
     with ladder.all_cores(counting_stepper)("cartpole", group("original-all-cores", 2, threads=2), cartpole) as loop:
         loop.run()

@@ -82,6 +82,7 @@ def test_at_first_everything_is_planned(tmp_path):
     assert re.search(r"^all +1\n", plan, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_what_is_timed_takes_every_core(tmp_path):
     plan = snakemake(copy_of_the_code(tmp_path), "--dry-run", "--cores", "7")
     jobs = re.findall(r"^rule experiment:\n(.*?)\n\n", plan, re.MULTILINE | re.DOTALL)
@@ -102,6 +103,7 @@ def test_touched_files_make_nothing_run(copy, profile):
     assert "Nothing to be done" in snakemake(copy, "--dry-run", *profile)
 
 
+@pytest.mark.slow
 def test_a_deleted_result_is_made_again(copy):
     (copy / "results" / "twin" / "correctness.csv").unlink()
     assert planned(copy) == {PAPER, *of("twin", "correctness")}
@@ -132,12 +134,14 @@ def test_an_edited_setting_runs_exactly_its_experiment(copy):
     assert planned(copy) == {PAPER, *of("twin", "correctness")}
 
 
+@pytest.mark.slow
 def test_an_edited_experiment_runs_in_every_environment(copy):
     with open(copy / "experiments" / "correctness.py", "a") as module:
         module.write("EDITED = 1\n")
     assert planned(copy) == {PAPER}.union(*(of(name, "correctness") for name in environments(copy)))
 
 
+@pytest.mark.slow
 def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
     """CartPole's has the section, and so has its twin's; without it the twin is not measured."""
     twin = copy / "experiments" / "classic_control" / "twin.yaml"
@@ -147,6 +151,7 @@ def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
     assert planned(copy) == {PAPER, *of("cartpole", "transfer")}
 
 
+@pytest.mark.slow
 def test_an_edited_recipe_runs_what_learns_by_it(copy):
     append(copy / "agents" / "recipes" / "cartpole.yaml", "  another: 1\n")
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
@@ -161,27 +166,32 @@ def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     assert planned(copy) == {PAPER}.union(*learning)
 
 
+@pytest.mark.slow
 def test_a_recipe_that_asks_for_no_learning_is_left_alone(copy):
     """So that an agent may be configured for an environment whose learning is not measured."""
     (copy / "agents" / "recipes" / "twin.yaml").write_text("ppo: {recipe: cleanrl}\n")
     assert not [output for output in planned(copy, "--forceall") if output == "results/twin/learning.csv"]
 
 
+@pytest.mark.slow
 def test_an_environment_with_a_recipe_more_learns(copy):
     shutil.copy(copy / "agents" / "recipes" / "cartpole.yaml", copy / "agents" / "recipes" / "twin.yaml")
     assert planned(copy) == {PAPER, *of("twin", "learning")}
 
 
+@pytest.mark.slow
 def test_the_batching_that_all_kernels_share_runs_everything(copy):
     with open(copy / "envs" / "kernels" / "batch.cuh", "a") as kernel:
         kernel.write("struct Edited;\n")
     assert planned(copy) >= {PAPER, *of_all(copy)}
 
 
+@pytest.mark.slow
 def test_another_scale_runs_every_experiment(copy):
     assert planned(copy, "--config", "scale=full") == {"results/ceilings.csv", PAPER, *of_all(copy)}
 
 
+@pytest.mark.slow
 def test_a_recorded_result_is_read_by_the_report_only(copy):
     recorded = copy / "results" / "recorded" / "another-machine" / "SHA256SUMS"
     recorded.parent.mkdir(parents=True)
@@ -189,6 +199,7 @@ def test_a_recorded_result_is_read_by_the_report_only(copy):
     assert planned(copy) == {PAPER}
 
 
+@pytest.mark.slow
 def test_an_environment_is_a_target(copy):
     (copy / PAPER).unlink()
     for made in of_cartpole() | of_twin():
@@ -196,6 +207,7 @@ def test_an_environment_is_a_target(copy):
     assert planned(copy, "cartpole") == of_cartpole()
 
 
+@pytest.mark.slow
 def test_peers_are_measured_where_one_is_installed_and_nowhere_else(copy):
     assert not [output for output in planned(copy, "--forceall") if "peers" in output]
     ready = copy / ".venv-peers" / "gymnax" / "ready"
@@ -222,6 +234,7 @@ def test_a_wrong_setting_is_named(measured, setting, sentence):
     assert sentence in completed.stdout + completed.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_without_settings_is_named_and_left_out(copy):
     (copy / "experiments" / "classic_control" / "twin.yaml").unlink()
     plan = snakemake(copy, "--dry-run")
@@ -239,6 +252,7 @@ EXPERIMENT = dict(predicted=True)
 """
 
 
+@pytest.mark.slow
 def test_a_failed_run_keeps_its_journal_and_the_next_one_starts(copy):
     (copy / "experiments" / "throughput.py").write_text(BROKEN)
     journal = copy / "results" / "cartpole" / "throughput.partial.csv"
