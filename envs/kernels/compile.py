@@ -26,7 +26,7 @@ ENVS = Path(__file__).resolve().parent.parent
 KERNELS = ENVS / "kernels"
 FLAGS = (
     "-std=c++17",
-    *shlex.split(os.environ.get("LOCKSTEP_CXXFLAGS", "-O3")),  # no bit depends on them
+    *shlex.split(os.environ.get("LOCKSTEP_CXXFLAGS", "-O3")),  # no bit of an environment depends on them
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
