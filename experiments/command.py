@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lockstep.experiments import SCALES, UserError
+from lockstep.experiments import UserError
 from lockstep.experiments.config import nearest
 
 DEVICES = ("cpu", "cuda")
@@ -19,20 +19,6 @@ NOT_FINISHED = 75  # exit status where the time given was over: the same command
 
 class OutOfTime(Exception):
     """The time given is over and something is left; the message says what."""
-
-
-def parser(experiment: str, description: str, *, environment: bool = True) -> argparse.ArgumentParser:
-    """The options every experiment has: environment, --scale, --output, --devices, --commit, --minutes."""
-    arguments = argparse.ArgumentParser(prog=f"python -m lockstep.experiments.{experiment}", description=description)
-    if environment:
-        arguments.add_argument("environment", help="a folder of envs/, for example cartpole")
-    default = output_path(experiment, "<environment>" if environment else None)
-    arguments.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
-    arguments.add_argument("--output", type=csv_path, help=f"where the rows go (default: {default})")
-    arguments.add_argument("--devices", nargs="+", choices=DEVICES, help="default: all that are present")
-    arguments.add_argument("--commit", type=commit_id, help="the commit to note down where there is no git")
-    add_minutes(arguments)
-    return arguments
 
 
 def add_minutes(arguments: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lockstep import envs
-from lockstep.experiments import command
+from lockstep.experiments import command, run
 
 
 def test_a_log_gets_one_plain_line_per_item(capsys):
@@ -40,14 +40,14 @@ def test_a_deadline_that_passes_with_the_last_item_is_no_matter(monkeypatch):
 
 def test_minutes_are_counted_from_now_and_without_them_there_is_no_end(monkeypatch):
     monkeypatch.setattr(command.time, "monotonic", lambda: 100.0)
-    assert command.parser("throughput", "").parse_args(["cartpole", "--minutes", "1.5"]).deadline == 190.0
-    assert command.parser("throughput", "").parse_args(["cartpole"]).deadline == math.inf
+    assert run.parser("throughput").parse_args(["throughput", "cartpole", "--minutes", "1.5"]).deadline == 190.0
+    assert run.parser("throughput").parse_args(["throughput", "cartpole"]).deadline == math.inf
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon"])
 def test_minutes_are_a_number_above_0(capsys, text):
     with pytest.raises(SystemExit) as ended:
-        command.parser("throughput", "").parse_args(["cartpole", f"--minutes={text}"])
+        run.parser("throughput").parse_args(["throughput", "cartpole", f"--minutes={text}"])
     assert ended.value.code == 2
     assert f"'{text}' is no number of minutes above 0" in capsys.readouterr().err
 
@@ -92,15 +92,15 @@ def test_devices_are_those_asked_for_or_all_present(monkeypatch, present, asked,
 
 
 def test_the_commit_is_passed_on():
-    options = command.parser("ceilings", "", environment=False).parse_args(["--commit", "0123abcd"])
+    options = run.parser("ceilings").parse_args(["ceilings", "--commit", "0123abcd"])
     assert options.commit == "0123abcd"
 
 
 def test_the_defaults_are_quick_and_the_results_folder(capsys):
-    assert command.parser("throughput", "").parse_args(["cartpole"]).scale == "quick"
+    assert run.parser("throughput").parse_args(["throughput", "cartpole"]).scale == "quick"
     assert str(command.output_path("throughput", "cartpole")) == "results/cartpole/throughput.csv"
     assert str(command.output_path("ceilings", None)) == "results/ceilings.csv"
     with pytest.raises(SystemExit) as ended:
-        command.parser("throughput", "").parse_args(["--help"])
+        run.parser("throughput").parse_args(["throughput", "--help"])
     assert ended.value.code == 0
     assert "results/<environment>/throughput.csv" in capsys.readouterr().out
