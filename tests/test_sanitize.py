@@ -17,7 +17,7 @@ SEVERAL_LANES = [name for name in envs.names() if sanitize.several_lanes(name)]
 
 
 @pytest.mark.parametrize(
-    "name", ["pendulum", *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL_LANES), sanitize.AGENTS]
+    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("pendulum", *SEVERAL_LANES)), sanitize.AGENTS]
 )
 def test_every_kernel_is_launched(name, monkeypatch):
     """Of several lanes, in the builds that differ in kernels: each way of going on after an episode."""

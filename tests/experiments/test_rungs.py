@@ -91,7 +91,7 @@ def test_every_rung_of_the_gpu_gives_its_rows(name, rung):
     measure_with_every_policy(name, rung)
 
 
-@pytest.mark.parametrize("name", ["cartpole", "vehicular_edge"])
+@pytest.mark.parametrize("name", ["cartpole", pytest.param("vehicular_edge", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("short_blocks")
 def test_processes_on_all_cores_count_the_steps_and_the_cpu_time_of_all(name):
     """Two processes that only step, while this one waits: at most two CPU-seconds per second, and 1 us per step."""

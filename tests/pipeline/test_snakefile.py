@@ -96,7 +96,13 @@ def test_a_second_run_has_nothing_to_do(measured):
     assert "Nothing to be done" in snakemake(measured, "--dry-run")
 
 
-@pytest.mark.parametrize("profile", [[], ["--workflow-profile", "none"]], ids=["default", "no profile"])
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param([], id="default"),
+        pytest.param(["--workflow-profile", "none"], id="no profile", marks=pytest.mark.slow),
+    ],
+)
 def test_touched_files_make_nothing_run(copy, profile):
     for file in everything_in(copy):
         file.touch()
@@ -157,7 +163,7 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
-@pytest.mark.parametrize("file", ["run/training.py", "ppo/compiled.cuh"])
+@pytest.mark.parametrize("file", ["ppo/compiled.cuh", pytest.param("run/training.py", marks=pytest.mark.slow)])
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("int edited;\n" if file.endswith("cuh") else "EDITED = 1\n")
