@@ -120,6 +120,12 @@ def check_policy(environment: str, settings: Settings, outputs: int, inputs: int
         raise ConfigError(f"{where}.bias: {outputs} numbers are needed, found {len(policy.bias)}")
 
 
+def params_of(port, options: Mapping):
+    """The parameters of a port (`envs.Port`) under options: a preset, its own, its parameters; ValueError as its."""
+    parameters = {name: value for name, value in options.items() if name not in ("preset", *port.own_options)}
+    return port.make_params(options.get("preset"), parameters)
+
+
 def check_options(place: str, options: Mapping, port) -> None:
     """ConfigError unless the options are ones that batches of a port take: a preset, its own, its parameters.
 
@@ -127,9 +133,8 @@ def check_options(place: str, options: Mapping, port) -> None:
         place: of the options, "experiments/classic_control/cartpole.yaml: throughput.options".
         port: `envs.Port` of the environment.
     """
-    parameters = {name: value for name, value in options.items() if name not in ("preset", *port.own_options)}
     try:
-        port.make_params(options.get("preset"), parameters)
+        params_of(port, options)
     except ValueError as error:
         raise ConfigError(f"{place}: {error}") from error
 

@@ -20,7 +20,7 @@ import torch
 from lockstep import envs
 from lockstep.envs.batch.port import TILES, bounds
 from lockstep.experiments.bench.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
-from lockstep.experiments.config import Settings
+from lockstep.experiments.config import Settings, params_of
 
 LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
@@ -55,9 +55,8 @@ def original_stepper(name: str, group: Group, settings: Settings, **options) -> 
 
 def horizon(name: str, settings: Settings) -> int:
     """Steps of an episode under the settings' options."""
-    port, options = envs.port(name), options_of(settings)
-    parameters = {key: value for key, value in options.items() if key not in ("preset", *port.own_options)}
-    return port.of("horizon", port.make_params(options.get("preset"), parameters))
+    port = envs.port(name)
+    return port.of("horizon", params_of(port, options_of(settings)))
 
 
 def parallel_loop(env, seed: int) -> Callable[[int], None]:
@@ -244,9 +243,8 @@ def made(name: str, group: Group, settings: Settings, autoreset_mode: str = "Sam
         torch.set_num_threads(threads)  # for a fixed policy's own operations
     options = {"obs": group.obs, "threads": threads, "autoreset_mode": autoreset_mode} | options_of(settings)
     options |= pool_of(name, scenarios_of(name, group))
-    if own_scenarios(group) and "frozen_scenario" in {
-        field.name for field in dataclasses.fields(envs.port(name).params)
-    }:
+    parameters = {field.name for field in dataclasses.fields(envs.port(name).params)}
+    if own_scenarios(group) and "frozen_scenario" in parameters:
         options |= {"frozen_scenario": False}
     return envs.make(name, group.num_envs, device=group.device, seed=settings.seed, **options)
 

@@ -171,18 +171,16 @@ class Tasks(walk.Walk):
         return originals.on_all_cores(originals.steps, np.arange(len(actions)), actions, before, game=game)
 
     def cases(self, device: str, dtype: str, variant: tuple) -> tuple[dict, np.ndarray, dict]:
-        original, found = envs.make_original(self.name, **dict(variant)), self.start(variant)()
+        original, found = envs.make_original(self.name, **dict(variant)), dict(self.start(variant)())
         margin = envs.original(self.name).margin(original, found["state"])
         found |= dict(zip(self.declared, found["state"].T, strict=True))
-        near, reward = (
-            np.abs(margin) < self.asked.threshold_band,
-            found["reward"].astype(np.float32),
-        )  # as every build's
-        return *self.given(variant), found | {"near": near, "reward": reward}
+        found["near"] = np.abs(margin) < self.asked.threshold_band
+        found["reward"] = found["reward"].astype(np.float32)  # as every build's
+        return *self.given(variant), found
 
     def start_of(self, env) -> dict[str, np.ndarray]:
         whole = env.state()
-        return {name: whole[name].cpu().numpy() for name in ("state", "elapsed")}
+        return {name: walk.on_host(whole[name]) for name in ("state", "elapsed")}
 
     def stepping(self, n: int, device: str, dtype: str, variant: tuple):
         return self.batch(n, device, dtype, **dict(variant))

@@ -52,7 +52,10 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
 
 
 def compiled(environment: str | None, root: Path) -> set[Path]:
-    """C++ files: the kernel of an environment, all it includes, and the launch form that is written for these."""
+    """C++ files: the kernel of an environment, all it includes, and the launch form that is written for these.
+
+    Where it includes the parts of none, every form counts.
+    """
     kernels = root / "envs" / "kernels"
     files = [file for file in code(kernels) if file.suffix != ".py"]
     if environment is None:
@@ -60,7 +63,8 @@ def compiled(environment: str | None, root: Path) -> set[Path]:
     batch, reached = kernels / "batch.cuh", included([environments(root)[environment] / "kernel.cuh"], root)
     forms = [file for file in files if batch in included([file], root)]
     own = [file for file in forms if reached & (includes(file, root) - included([batch], root))]
-    return reached | included([*own, *(file for file in files if file.name in ("platform.cuh", "pool.cpp"))], root)
+    always = [file for file in files if file.name in ("platform.cuh", "pool.cpp")]
+    return reached | included([*(own or forms), *always], root)
 
 
 def included(files: Iterable[Path], root: Path) -> set[Path]:

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from lockstep.envs.kernels import compile
+from tests.compiling import flags_at
 from tests.contract.batches import NAMES
 
 
@@ -18,4 +19,4 @@ def _quickly_compiled(monkeypatch):
     """Kernels at -O0, of the same bits: what steps so little spends its time on compiling."""
     if os.environ["LOCKSTEP_CXXFLAGS"] == "-O2":  # not where somebody asks for another level
         monkeypatch.setenv("LOCKSTEP_CXXFLAGS", "-O0")
-        monkeypatch.setattr(compile, "FLAGS", tuple("-O0" if flag == "-O2" else flag for flag in compile.FLAGS))
+        monkeypatch.setattr(compile, "FLAGS", flags_at("-O0"))

@@ -27,10 +27,11 @@ from lockstep.agents.parts import gae, minibatches, noise, normaliser
 from lockstep.envs import checks
 from lockstep.envs.batch import environment, launch
 from lockstep.envs.kernels import compile
+from tests.compiling import flags_at
 
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
-FLAGS = tuple("-O0" if flag in ("-O2", "-O3") else flag for flag in compile.FLAGS)  # compiling takes longest
+FLAGS = flags_at("-O0")
 FILLED = "-ftrivial-auto-var-init=pattern"  # local variables, so that one read before it was written shows
 SHARED_BYTES, MULTIPROCESSORS = 227 * 1024, 132  # that a block may ask for, and a GPU has: an H100's
 

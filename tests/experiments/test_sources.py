@@ -114,6 +114,11 @@ def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root)
     ]
 
 
+def test_a_kernel_that_does_not_say_its_launch_form_may_have_any(root):
+    found = sources.of("lockstep.experiments.steps", "long_pole", root)
+    assert {"envs/kernels/tile.cuh", "envs/kernels/block.cuh"} <= set(found)
+
+
 def test_an_experiment_is_found_by_its_name_and_the_environment_s_family(root):
     of_family = sources.of_experiment("own", "pole", root)
     assert "experiments/poles/own.py" in of_family

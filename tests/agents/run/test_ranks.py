@@ -17,16 +17,13 @@ from lockstep.agents.run.config import replaced
 from tests.agents import training_worker
 
 ROOT = Path(__file__).parents[3]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def torchrun(*arguments: str) -> subprocess.Popen:
     """Two processes on this machine."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=ROOT, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
+    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def outcome(process: subprocess.Popen, timeout_s: float = 60) -> tuple[str, int]:
