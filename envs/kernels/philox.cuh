@@ -33,36 +33,38 @@ FN real uniform(u32 word, real low, real high) { return uniform_in<real>(word, l
 
 #ifndef __CUDACC__
 // The same for `count` counters [4][count], 64-byte aligned and padded to a multiple of 16.
-#ifdef __AVX512F__
-#include <immintrin.h>
-// GCC 12 multiplies whole 64-bit lanes where a 32x32 product is meant, at three times the cost; hence these few intrinsics.
+#if defined(__AVX512F__) && !defined(__clang__)
+// GCC 12 multiplies whole 64-bit lanes where a 32x32 product is meant, at three times the cost; hence its own names of a few
+// instructions. <immintrin.h> has others for them, but takes longer to read than most environments take to compile.
 static inline void philox_many(u32* c0, u32* c1, u32* c2, u32* c3, int count, u64 key) {
-    const __m512i m0 = _mm512_set1_epi64(0xD2511F53u), m1 = _mm512_set1_epi64(0xCD9E8D57u);
-    const auto multiply = [](__m512i c, __m512i m, __m512i& high, __m512i& low) {
-        const __m512i even = _mm512_mul_epu32(c, m);
-        const __m512i odd = _mm512_mul_epu32(_mm512_shuffle_epi32(c, _MM_PERM_DDBB), m);
-        high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
-        low = _mm512_mask_shuffle_epi32(even, 0xAAAA, odd, _MM_PERM_CCAA);
+    typedef int Lanes __attribute__((vector_size(64), may_alias));
+    typedef i64 Products __attribute__((vector_size(64)));
+    const Lanes m0 = Lanes{} + int(0xD2511F53u), m1 = Lanes{} + int(0xCD9E8D57u);
+    const auto multiply = [](Lanes c, Lanes m, Lanes& high, Lanes& low) {
+        const Lanes above = __builtin_ia32_pshufd512_mask(c, 0xF5, Lanes{}, u16(-1));
+        const Lanes even = Lanes(__builtin_ia32_pmuludq512_mask(c, m, Products{}, u8(-1)));
+        const Lanes odd = Lanes(__builtin_ia32_pmuludq512_mask(above, m, Products{}, u8(-1)));
+        high = __builtin_ia32_pshufd512_mask(even, 0xF5, odd, u16(0x5555));
+        low = __builtin_ia32_pshufd512_mask(odd, 0xA0, even, u16(0xAAAA));
     };
     for (int i = 0; i < count; i += 16) {
-        __m512i a = _mm512_load_si512(c0 + i), b = _mm512_load_si512(c1 + i);
-        __m512i c = _mm512_load_si512(c2 + i), d = _mm512_load_si512(c3 + i);
+        Lanes a = *(Lanes*)(c0 + i), b = *(Lanes*)(c1 + i), c = *(Lanes*)(c2 + i), d = *(Lanes*)(c3 + i);
         u32 k0 = u32(key), k1 = u32(key >> 32);
         for (int round = 0; round < 10; round++) {
-            __m512i high0, low0, high1, low1;
+            Lanes high0, low0, high1, low1;
             multiply(a, m0, high0, low0);
             multiply(c, m1, high1, low1);
-            a = _mm512_ternarylogic_epi32(high1, b, _mm512_set1_epi32(int(k0)), 0x96);  // 0x96: xor of three
-            c = _mm512_ternarylogic_epi32(high0, d, _mm512_set1_epi32(int(k1)), 0x96);
+            a = high1 ^ b ^ int(k0);
+            c = high0 ^ d ^ int(k1);
             b = low1;
             d = low0;
             k0 += 0x9E3779B9u;
             k1 += 0xBB67AE85u;
         }
-        _mm512_store_si512(c0 + i, a);
-        _mm512_store_si512(c1 + i, b);
-        _mm512_store_si512(c2 + i, c);
-        _mm512_store_si512(c3 + i, d);
+        *(Lanes*)(c0 + i) = a;
+        *(Lanes*)(c1 + i) = b;
+        *(Lanes*)(c2 + i) = c;
+        *(Lanes*)(c3 + i) = d;
     }
 }
 #else
