@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from lockstep.agents.parts import native
 from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic
 from lockstep.agents.parts.distributions import Categorical, Distribution, Gaussian
 from lockstep.envs.kernels import compile, structs
@@ -92,7 +93,8 @@ class CompiledUpdate(Update):
         self.shape, self.batch_rows = (L, S, rows), len(batch["obs"])
         self.gradients, self.total = torch.zeros(L, S, P + MEANS), torch.zeros(L, P + MEANS)
         self.totals = torch.zeros(L, 3, dtype=torch.float64)
-        library = compile.library(unit(n, networks.hidden[0], distribution.outputs, isinstance(distribution, Gaussian)))
+        text = unit(n, networks.hidden[0], distribution.outputs, isinstance(distribution, Gaussian))
+        library = compile.library(text, native.OPTIMISED)
         parts = parts_of(rows)
         tensors = given | {
             name: getattr(self, name)

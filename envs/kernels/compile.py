@@ -186,8 +186,10 @@ def target_flags() -> tuple[tuple[str, ...], str]:
 
 
 @_once
-def library(text: str) -> ctypes.CDLL:
+def library(text: str, *more: str) -> ctypes.CDLL:
     """Compiles C++ text for this processor into a shared library and loads it; cached by text, flags and compiler.
+
+    more: flags after the others.
 
     Processes that begin at once may each compile, but none loads what another has not finished.
 
@@ -195,7 +197,7 @@ def library(text: str) -> ctypes.CDLL:
         CompilerError: no compiler, or the compiler's own message.
     """
     flags, macros = target_flags()
-    command = [*compiler(), *FLAGS, *flags]
+    command = [*compiler(), *FLAGS, *flags, *more]
     key = hashlib.sha256("\0".join([text, *command, macros]).encode()).hexdigest()[:32]
     path = cache_folder() / f"{key}.so"
     if not path.exists():

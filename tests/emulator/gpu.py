@@ -27,11 +27,9 @@ from lockstep.agents.parts import gae, minibatches, noise, normaliser
 from lockstep.envs import checks
 from lockstep.envs.batch import environment, launch
 from lockstep.envs.kernels import compile
-from tests.compiling import flags_at
 
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
-FLAGS = flags_at("-O0")
 FILLED = "-ftrivial-auto-var-init=pattern"  # local variables, so that one read before it was written shows
 SHARED_BYTES, MULTIPROCESSORS = 227 * 1024, 132  # that a block may ask for, and a GPU has: an H100's
 
@@ -141,7 +139,6 @@ def installed() -> Iterator[None]:
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
         for make in ("zeros", "empty"):
             stack.enter_context(mock.patch.object(torch, make, functools.partial(made, getattr(torch, make))))
-        stack.enter_context(mock.patch.object(compile, "FLAGS", FLAGS))
         stack.enter_context(mock.patch.object(compile, "library", library))
         yield
 
@@ -150,19 +147,18 @@ _build = compile.library.__wrapped__  # from text to library, every time anew
 library = functools.cache(_build)  # of the CPU's form
 
 
-def flags() -> tuple[str, ...]:
-    """Of the emulated text; GCC 12 and clang can fill variables."""
+def filling() -> tuple[str, ...]:
+    """Flags of the emulated text besides the others; GCC 12 and clang can fill variables."""
     macros = compile.target_flags()[1]
     gcc = re.search(r"#define __GNUC__ (\d+)", macros)
     fills = "__clang__" in macros or (gcc and int(gcc[1]) >= 12)
-    return (*FLAGS, FILLED) if fills else FLAGS
+    return (FILLED,) if fills else ()
 
 
 @functools.cache
 def emulated_library(text: str) -> ctypes.CDLL:
     """A library of prepared text."""
-    with mock.patch.object(compile, "FLAGS", flags()):
-        return _build(text)
+    return _build(text, *filling())
 
 
 # ---- tensors between guards -----------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_a_write_beside_a_tensor_is_seen(index):
 
 
 def test_a_local_variable_is_not_zero_by_chance():
-    if gpu.FILLED not in gpu.flags():
+    if gpu.FILLED not in gpu.filling():
         pytest.skip("this compiler fills no variables")
     assert 0 not in run("int row[4]; out[n] = row[n % 4];")
 

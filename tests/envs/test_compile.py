@@ -33,7 +33,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", envs.names())
 def test_optimisation_changes_no_bit(name):
-    """So that other tests may compile at -O0 and -O2 what users have at -O3."""
+    """So that other tests may compile at -O0 what users have at -O3."""
     code = f"from tests import bits; print(bits.hashes([{name!r}]))"
     found = [python(code, LOCKSTEP_CXXFLAGS=level) for level in ("-O0", "-O2", "-O3")]
     assert all(run.returncode == 0 and name in run.stdout for run in found), [run.stderr for run in found]

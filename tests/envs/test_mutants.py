@@ -9,7 +9,6 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
-from tests.compiling import flags_at
 from tests.contract import test_actions as actions
 from tests.contract import test_autoreset as autoreset
 from tests.contract import test_ports as synthetic
@@ -221,8 +220,7 @@ def test_a_fault_is_noticed(tmp_path, monkeypatch, fault):
     text = (folder / file).read_text()
     assert right in text
     (folder / file).write_text(text.replace(right, wrong))
-    # Not optimised, so that a fault compiles quickly; apart from the libraries that other tests have loaded.
-    monkeypatch.setattr(compile, "FLAGS", flags_at("-O0"))
+    # Apart from the libraries that other tests have loaded.
     monkeypatch.setattr(compile, "library", functools.cache(compile.library.__wrapped__))
     test, *arguments = RUNGS[rung]
     test(*arguments)  # passes without the fault
