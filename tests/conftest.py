@@ -1,5 +1,6 @@
 """Rules for all tests: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
 
+import gc
 import os
 
 # One thread for torch, here and in what tests start: networks as small as theirs are slower on more.
@@ -22,6 +23,10 @@ hypothesis.settings.load_profile("lockstep")
 # Tests of what environments share run on these, which have siblings, among the exhaustive cases.
 SHARED = ("contract/", "agents/", "experiments/", "envs/test_policies.py", "envs/test_gpu_text.py")
 SIBLINGS = {"acrobot", "mountain_car", "mountain_car_continuous"}
+
+
+def pytest_collection_finish():
+    gc.freeze()  # no collection of garbage looks through all that was imported and collected
 
 
 def pytest_collection_modifyitems(items):

@@ -242,7 +242,7 @@ def test_a_peer_that_fails_or_hangs_is_told(pretend, monkeypatch):
         learning_workers.ask("rejax", a_job())
 
 
-@pytest.mark.parametrize("name", ["sb3", "sb3_adapter", "rejax"])
+@pytest.mark.parametrize("name", ["sb3", pytest.param("sb3_adapter", marks=pytest.mark.slow), "rejax"])
 def test_a_peer_s_rate_is_of_whole_iterations(name):
     if learning_workers.python_of(name) is None:
         pytest.skip(learning_workers.why_missing(name))

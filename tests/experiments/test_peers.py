@@ -281,13 +281,12 @@ def test_gymnasium_is_measured_by_its_live_steps():
 
 
 @pytest.mark.usefixtures("short_blocks")
-@pytest.mark.parametrize("mode", ["step", "fused"])
-def test_the_port_is_measured_as_the_peers_are(mode):
-    fused_steps = 16 if mode == "fused" else 1
-    todo = [Wanted("lockstep", Group(mode, 64, 1, fused_steps), 6)]
-    (answer,) = peers.ask("lockstep", todo, CARTPOLE)
-    assert answer["live_share"] == 1
-    assert all(steps % (64 * fused_steps) == 0 and steps > 0 for steps, _, _ in answer["blocks"])
+def test_the_port_is_measured_as_the_peers_are():
+    groups = [Group("step", 64, 1, 1), Group("fused", 64, 1, 16)]
+    answers = peers.ask("lockstep", [Wanted("lockstep", group, 6) for group in groups], CARTPOLE)
+    for group, answer in zip(groups, answers, strict=True):
+        assert answer["live_share"] == 1
+        assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, _, _ in answer["blocks"])
 
 
 # ---- What comes of it ----

@@ -100,9 +100,10 @@ def test_a_second_run_has_nothing_to_do(measured):
     "profile",
     [
         pytest.param([], id="default"),
-        pytest.param(["--workflow-profile", "none"], id="no profile", marks=pytest.mark.slow),
+        pytest.param(["--workflow-profile", "none"], id="no profile"),
     ],
 )
+@pytest.mark.slow
 def test_touched_files_make_nothing_run(copy, profile):
     for file in everything_in(copy):
         file.touch()
@@ -134,6 +135,7 @@ def test_an_edited_kernel_runs_exactly_its_environment(copy):
     assert planned(copy) == {PAPER, *of_cartpole()}
 
 
+@pytest.mark.slow
 def test_an_edited_setting_runs_exactly_its_experiment(copy):
     file = copy / "experiments" / "classic_control" / "twin.yaml"
     file.write_text(file.read_text().replace("threshold_band: 1.0e-6", "threshold_band: 1.1e-6"))
@@ -163,7 +165,8 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
     assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
-@pytest.mark.parametrize("file", ["ppo/compiled.cuh", pytest.param("run/training.py", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["ppo/compiled.cuh", "run/training.py"])
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("int edited;\n" if file.endswith("cuh") else "EDITED = 1\n")
