@@ -12,9 +12,9 @@ from ..params import Params
 from . import file
 from .calibration import cached, calibrate, warm_up
 from .drawing import fields
+from .records import Records
 from .scenario import HEADER, Calibration, Scenario
 from .synthetic import checked_index, checked_params, checked_seed, drawn_each, drawn_one
-from .traces import Records
 from .tracks import fill
 
 

@@ -8,7 +8,6 @@ import hashlib
 import math
 import numbers
 import time
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,6 +18,7 @@ import pandas as pd
 
 from ..params import Params
 from . import gcj02
+from .records import Records
 
 FOOT_M = 0.3048
 CLOCK = "%Y-%m-%d %H:%M:%S"
@@ -31,36 +31,6 @@ GAIA = ("driver", "order", "time", "lon", "lat")
 IDS = ("Vehicle_ID", "vehicle_id", "driver", "order")
 WHOLE_NUMBER = r"-?\d{1,18}(\.0*)?"  # that int64 holds
 MILLISECONDS = 1e11  # a time above it is not in seconds: as such it would lie in the year 5138
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """R positions of vehicles, from a loader or from anywhere else.
-
-    Raises:
-        ValueError: vectors of different lengths, or a number that is not finite; names the vector and the first index.
-    """
-
-    vehicle: np.ndarray  # [R] integers or strings
-    utc_s: np.ndarray  # [R] float64
-    x: np.ndarray  # [R] m
-    y: np.ndarray  # [R] m
-    source: dict = field(default_factory=dict)  # file and its SHA-256
-
-    def __post_init__(self):
-        where = self.source.get("file", "records")
-        object.__setattr__(self, "vehicle", np.asarray(self.vehicle))
-        for name in ("utc_s", "x", "y"):
-            try:
-                values = np.asarray(getattr(self, name), dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{where}: {name} holds no numbers: {error}") from error
-            if values.shape != self.vehicle.shape or values.ndim != 1:
-                raise ValueError(f"{where}: {name} has shape {values.shape}, must be a vector as long as vehicle's")
-            wrong = np.flatnonzero(~np.isfinite(values))
-            if len(wrong):
-                raise ValueError(f"{where}: {name}[{wrong[0]}] is {values[wrong[0]]}, must be finite")
-            object.__setattr__(self, name, values)
 
 
 def ngsim(path, start_s: float | None = None, seconds: float = WINDOW_S, **equal) -> Records:

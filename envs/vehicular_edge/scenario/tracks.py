@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..params import Params
-from .traces import Records
+from .records import Records
 
 
 def fill(records: Records, params: Params) -> tuple[np.ndarray, np.ndarray, tuple[float, float, float, float]]:
