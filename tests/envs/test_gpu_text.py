@@ -16,6 +16,7 @@ from tests.envs import batches
 
 SLOW = pytest.mark.slow
 ORDERS = [pytest.param(order, marks=[SLOW] * (order != "shuffled")) for order in gpu.ORDERS]
+MODES = [pytest.param(mode, marks=[SLOW] * (mode != "SameStep")) for mode in batches.MODES]
 GROUPS, SEEDS, B = 2, (3, 4), 300  # environments: 150 in a group, so neither blocks of 64 nor of 256 are full
 POLICIES = ("random", "linear", "MLP", "MLP with critic", "greedy MLP")
 STORES = (("statistics", "float32"), ("trajectory", "float32"), ("trajectory", "bfloat16"))
@@ -132,7 +133,7 @@ def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode, block):
 
 
 @pytest.mark.parametrize("num_envs", [2, 34])
-@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_batches_smaller_than_a_block_leave_the_bits_of_the_cpus_form(mode, num_envs):
     both = pair(batches.NAMES[0], num_envs=num_envs, autoreset_mode=mode)
     stepped(both, 5)
@@ -153,7 +154,7 @@ def test_quotients_are_rounded_correctly_whatever_the_last_bit_of_a_gpus_recipro
     rolled_out(both, policy(name, "MLP with critic"), steps=(37,), stores=STORES[1:2])
 
 
-@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("limit", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", batches.NAMES[:2])
 def test_rollouts_of_episodes_shorter_than_the_fetch_ahead_leave_the_bits_of_the_cpus_form(name, limit):
     both = pair(name, max_episode_steps=limit)
@@ -207,7 +208,7 @@ def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_
     assert kernels == set(gpu.compiled(text).kernels)
 
 
-@pytest.mark.parametrize("mode", batches.MODES)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("name", "lanes", "chunk"),
     [
