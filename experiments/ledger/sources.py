@@ -143,7 +143,7 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
     package = name_of(file, root).split(".")
     if file.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+    for node in statements(ast.parse(file.read_text(), str(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -152,6 +152,14 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
             yield base
             # `from package import name` means a module where a file of that name stands in the package.
             yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements within a node, however deep; their expressions, of which there are many more, are left out."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child
+            yield from statements(child)
 
 
 def file_of(module: str, root: Path) -> Path | None:
