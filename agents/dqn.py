@@ -41,7 +41,8 @@ class Config(Settings):
     learning_starts: int = setting(1_000, "environment steps before the first update", least=0)
     replay_ratio: float = setting(0.25, "updates per environment step", least=0)
     batch_size: int = setting(64, "transitions of an update", least=1)
-    target_every: int = setting(256, "environment steps between copies of the network as its target", least=1)
+    target_every: int = setting(256, "environment steps between changes of the target network", least=1)
+    tau: float = setting(1.0, "share of the way that it then goes to the network", least=0, most=1)
     double: bool = setting(True, "the network chooses the next action that the target network values")
     gamma: float = setting(0.98, "discount", least=0, most=1)
     lr: float = setting(2e-3, "learning rate", least=0)
@@ -127,7 +128,7 @@ class DQN:
         if later >= self.config.learning_starts:
             self.phases["update"]()
         if later // every > self.env_steps // every:
-            self.target.parameters.copy_(self.online.parameters)
+            self.target.parameters.lerp_(self.online.parameters, self.config.tau)
         self.iteration += 1
 
     def epsilon(self, env_steps: int) -> float:

@@ -83,6 +83,7 @@ def dqn(job: Job, env, seed: int):
         train_freq=ours["horizon"],
         gradient_steps=round(ours["replay_ratio"] * steps),
         target_update_interval=ours["target_every"],
+        tau=ours["tau"],
         exploration_fraction=ours["epsilon_steps"] / ours["total_steps"],
         exploration_initial_eps=ours["epsilon_start"],
         exploration_final_eps=ours["epsilon_end"],

@@ -330,15 +330,17 @@ def test_so_many_actions_are_random(epsilon, share):
     assert drawn.float().mean().item() == pytest.approx(share, abs=0.02)
 
 
-def test_the_target_network_is_a_copy_now_and_then():
-    run = DQN(World(8), changed(target_every=24))
-    copies = []
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_the_target_network_follows_now_and_then(tau):
+    run = DQN(World(8), changed(target_every=24, tau=tau))
+    moves = []
     for _ in range(9):
         before = run.target.parameters.clone()
         run.iterate()
-        copies.append(not torch.equal(run.target.parameters, before))
-        assert copies[-1] == torch.equal(run.target.parameters, run.online.parameters)
-    assert copies == [False, False, True] * 3
+        moves.append(not torch.equal(run.target.parameters, before))
+        there = (1 - tau) * before + tau * run.online.parameters if moves[-1] else before
+        torch.testing.assert_close(run.target.parameters, there)
+    assert moves == [False, False, True] * 3
 
 
 def test_the_learning_rate_falls_to_0():

@@ -105,6 +105,7 @@ def test_every_table_reads_sensibly(name, datasets):
     assert not [cell for cell in cells if cell == "" or re.search(r"\b(nan|none)\b", cell.lower())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", figures.every())
 def test_no_words_of_a_figure_run_off_it(name, datasets):
     """Axes keep inside the figure, and what is written beside a bar keeps inside its axes."""
