@@ -7,6 +7,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.reading import nearest
+
 if TYPE_CHECKING:
     from .run.algorithm import Algorithm
 
@@ -26,8 +28,6 @@ def algorithm(name: str) -> "type[Algorithm]":
         ValueError: there is none; the nearest name is given.
     """
     if name not in names():
-        from lockstep.envs.checks import nearest  # here, because recipes are read without torch
-
         raise ValueError(f"there is no algorithm {name!r}{nearest(name, names())}")
     found = vars(importlib.import_module(f"{__name__}.{name}")).values()
     return next(value for value in found if isinstance(value, type) and vars(value).get("name") == name)

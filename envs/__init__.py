@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lockstep.reading import nearest
+
 from .arrays import ArraysEnv
 from .batch import OPTIONS, BatchedEnv, Field, Graph, Port, World
-from .checks import nearest
 from .policies import MLP, Linear
 
 _FOLDER = Path(__file__).resolve().parent

@@ -1,9 +1,7 @@
 """Checks of arguments; a message names the argument, its value and what is allowed."""
 
-import difflib
 import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -74,10 +72,3 @@ def choice(field: str, value, allowed):
     if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
         raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
     return value
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint to append to an error: "; did you mean 'x'?" or the list of what exists."""
-    known = list(map(str, known))
-    close = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

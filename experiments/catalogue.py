@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.experiments import ROOT, config, peer_workers
+from lockstep.experiments import config, peer_workers
 from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
@@ -22,7 +22,7 @@ class Listed:
 
     name: str
     file: Path
-    needs: str = "section"  # of whom: section | recipe (that have one of its name) | peers | nothing | machine
+    needs: str = "section"  # of whom: section (that have one of its name) | peers | nothing | machine
     timed: bool = True  # so that it takes every core, and the GPU
     predicted: bool = False  # the seconds of its groups are, before it runs
     originals: bool = False  # nothing of it can run without the library of the originals
@@ -61,7 +61,7 @@ def of_the_machine() -> list[str]:
 
 
 def experiments_of(environment: str) -> list[str]:
-    """The experiments that an environment takes part in: by its YAML's sections, its recipe, the peers installed."""
+    """The experiments that an environment takes part in: by its YAML's sections and the peers installed."""
     every = (one for one in experiments().values() if one.needs != "machine")
     return [one.name for one in every if why_not(one.name, environment) is None]
 
@@ -80,24 +80,10 @@ def timed(place: str) -> bool:
 def why_not(experiment: str, environment: str) -> str | None:
     """The reason why an environment takes no part in an experiment, None where it does."""
     needs, settings = experiments()[experiment].needs, config.file_of(environment)
-    if needs == "section" and not sections(settings).intersection([experiment]):
+    if needs == "section" and not re.search(rf"^{experiment}:", settings.read_text(), re.MULTILINE):
         return f"{config.shown(settings)} has no section {experiment}"
-    if needs == "recipe":
-        recipe = recipe_of(environment)
-        where = recipe.relative_to(ROOT)
-        if not recipe.is_file():
-            return f"there is no {where}"
-        return None if experiment in sections(recipe) else f"{where} has no section {experiment}"
     if needs == "peers" and not sources.in_gymnasium(environment):
         return "no peer has such an environment"
     if needs == "peers" and not peer_workers.installed():
         return "no peer is installed; make peers installs them"
     return None
-
-
-def sections(file: Path) -> set[str]:
-    return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE))
-
-
-def recipe_of(environment: str) -> Path:
-    return ROOT / "agents" / "recipes" / f"{environment}.yaml"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lockstep.experiments import UserError
-from lockstep.experiments.config import nearest
+from lockstep.reading import nearest
 
 DEVICES = ("cpu", "cuda")
 GRACE_S = 60.0  # by which what is begun in time may be predicted to end late

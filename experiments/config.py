@@ -1,13 +1,12 @@
 """The settings of an environment: experiments/<family>/<environment>.yaml, checked against the experiments' schemas."""
 
-import difflib
+import functools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import yaml
-
 from lockstep.experiments import SCALES, UserError
+from lockstep.reading import nearest, read_yaml
 
 FOLDER = Path(__file__).parent
 SCHEMA = ".schema.yaml"  # beside an experiment: what its section may hold
@@ -70,7 +69,7 @@ def file_of(environment: str, folder: Path = FOLDER) -> Path:
     """The settings file of an environment; ConfigError names the nearest there is."""
     known = files(folder)
     if environment not in known:
-        raise ConfigError(f"there is no experiments/*/{environment}.yaml{nearest(environment, list(known))}")
+        raise ConfigError(f"there is no experiments/*/{environment}.yaml{nearest(environment, known)}")
     return known[environment]
 
 
@@ -98,12 +97,19 @@ def schema_of(file: Path) -> dict:
 
     A family's own, beside the file, takes the place of a general one.
     """
-    whole = parse(file.parents[1] / "schema.yaml")
-    for folder in (file.parents[1], file.parent):
-        for section in sorted(folder.glob(f"*{SCHEMA}")):
-            content = parse(section)
-            whole["$defs"] |= content.pop("$defs", {})
-            whole["properties"][section.name.removesuffix(SCHEMA)] = content
+    sections = (part for folder in (file.parents[1], file.parent) for part in sorted(folder.glob(f"*{SCHEMA}")))
+    parts = (file.parents[1] / "schema.yaml", *sections)
+    return joined(tuple((part, part.stat().st_mtime_ns) for part in parts))
+
+
+@functools.cache
+def joined(parts: tuple[tuple[Path, int], ...]) -> dict:
+    """The schema of such files, each with the time of its last change."""
+    whole = parse(parts[0][0])
+    for section, _ in parts[1:]:
+        content = parse(section)
+        whole["$defs"] |= content.pop("$defs", {})
+        whole["properties"][section.name.removesuffix(SCHEMA)] = content
     return whole
 
 
@@ -140,12 +146,11 @@ def check_options(place: str, options: Mapping, port) -> None:
 
 
 def parse(file: Path) -> object:
+    """The content of a YAML file; ConfigError names it and the place."""
     try:
-        return yaml.safe_load(file.read_text("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown(file)} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{shown(file)} is no YAML: {' '.join(str(error).split())}") from error
+        return read_yaml(file, shown(file))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def check(content: object, schema: Mapping, name: str) -> None:
@@ -170,8 +175,8 @@ def explained(error) -> str:
     if error.validator == "additionalProperties" and isinstance(error.schema.get("properties"), Mapping):
         known = list(error.schema["properties"])
         unknown = next(key for key in error.instance if key not in known)
-        return f"unknown key {unknown!r}{nearest(str(unknown), known)}"
-    if "propertyNames" in error.schema_path:
+        return f"unknown key {unknown!r}{nearest(unknown, known)}"
+    if "propertyNames" in error.schema_path and error.validator == "enum":
         return f"unknown key {error.instance!r}{nearest(error.instance, error.validator_value)}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
@@ -194,13 +199,6 @@ def is_number_as_text(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return isinstance(value, str)
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """The end of a sentence that says what may have been meant, and what there is."""
-    close = difflib.get_close_matches(word, known, n=1)
-    guess = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{guess} Known: {', '.join(sorted(known))}"
 
 
 def at_scale(content: object, scale: str) -> object:

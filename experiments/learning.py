@@ -1,8 +1,8 @@
 """Learning: curves and final scores in the original, time to solve, rates end to end, beside other libraries.
 
-What is measured of an environment stands in agents/recipes/<environment>.yaml. Nothing runs beside what is timed:
-other libraries have processes of their own, one after the other, and episodes for scores are played when clocks
-stand still.
+Agents train by agents/recipes/<environment>.yaml where the section says nothing else. Nothing runs beside what is
+timed: other libraries have processes of their own, one after the other, and episodes for scores are played when
+clocks stand still.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from lockstep.experiments import UserError, config, curves, learning_workers
 from lockstep.experiments.bench import timing
 from lockstep.experiments.experiment import MISSING, Experiment, Plan, Request, each
 from lockstep.experiments.learning_workers import Job, NotMeasured, rejax, sb3, sb3_adapter
+from lockstep.reading import nearest
 
 OF_THE_SETTINGS = {  # columns and the settings that they show, empty where an algorithm has none of the name
     **{name: name for name in ("num_envs", "horizon", "epochs", "minibatches", "hidden")},
@@ -26,6 +27,7 @@ COLUMNS = ["environment", "part", "algorithm", "agent", "variant", "recipe", "se
 COLUMNS += OF_THE_SETTINGS
 COLUMNS += ["seed", "block", "env_steps", "wall_s", "cpu_s", "rollout_s", "advantage_s", "update_s", "first_call_s"]
 COLUMNS += ["gpu_memory_mib", "score", "score_sampled", "solved", "parameters", "version", "status", "reason"]
+OF_THE_TASK = ("solved", "aim", "above_random", "reference")  # keys of the section; all others are algorithms
 OURS = "lockstep"
 PEERS = {module.TITLE: module for module in (sb3, sb3_adapter, rejax)}
 UNSCORED = "Gymnasium is not installed: not scored in the original"
@@ -65,22 +67,15 @@ class Bench:
     threads: int  # for whoever trains
 
 
-def recipe_of(environment: str) -> dict:
-    """The content of agents/recipes/<environment>.yaml; UserError where it is missing or says what it may not."""
-    from lockstep.agents import recipes  # here, because the paper reads learning.csv without torch
-
-    try:
-        return recipes.load(environment)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
 # ---- What is measured ----------------------------------------------------------------------------------------------
 
 
 def groups(learning: Mapping, devices: list[str]) -> list[Group]:
-    """Groups that a recipe asks for at a scale, algorithm by algorithm."""
-    by_algorithm = {name: learning[name] for name in agents.names() if name in learning}
+    """Groups that a section asks for at a scale, algorithm by algorithm; UserError where one is none."""
+    by_algorithm = {name: learning[name] for name in sorted(learning) if name not in OF_THE_TASK}
+    for name in by_algorithm:
+        if name not in agents.names():
+            raise UserError(f"there is no algorithm {name!r}{nearest(name, agents.names())}")
     found = []
     if any("curves" in asked for asked in by_algorithm.values()):
         untrained = ("random", "reference")[: 1 + ("reference" in learning)]
@@ -120,7 +115,7 @@ def of_algorithm(algorithm: str, learning: Mapping, devices: list[str]) -> list[
 
 
 def devices_of(asked: Mapping, devices: list[str]) -> list[str]:
-    """The devices present on which an entry of a recipe is measured: all but where it names some."""
+    """The devices present on which an entry is measured: all but where it names some."""
     return [device for device in devices if device in asked.get("devices", devices)]
 
 
@@ -341,20 +336,23 @@ def job(group: Group, bench: Bench, settings) -> Job:
     )
 
 
-def plan(request: Request) -> Plan:
-    name, recipe = request.environment, recipe_of(request.environment)
-    learning = config.at_scale(recipe["learning"], request.scale)
-    todo = {label(group): group for group in groups(learning, request.devices)}
-    from lockstep.agents.run.config import config_of
+def resolved_of(environment: str, group: Group) -> dict:
+    """Every field of a group's Config; UserError, with the group's label, where its settings allow none."""
+    from lockstep.agents.run.config import config_of  # here, because the paper reads learning.csv without torch
 
     try:
-        resolved = {
-            named: dataclasses.asdict(config_of(agents.algorithm(group.algorithm), name, **group.settings))
-            for named, group in todo.items()
-            if group.algorithm is not None
-        }
+        return dataclasses.asdict(config_of(agents.algorithm(group.algorithm), environment, **group.settings))
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{label(group)}: {error}") from error
+
+
+def plan(request: Request) -> Plan:
+    name, learning = request.environment, request.settings.learning.plain()
+    try:
+        todo = {label(group): group for group in groups(learning, request.devices)}
+        resolved = {named: resolved_of(name, group) for named, group in todo.items() if group.algorithm is not None}
+    except UserError as error:
+        raise UserError(f"{config.shown(config.file_of(name))}: learning: {error}") from error
     import torch
 
     from lockstep import envs
@@ -367,16 +365,10 @@ def plan(request: Request) -> Plan:
     return Plan(
         todo,
         each(lambda group: measure(group, bench)),
-        config={
-            "recipe": recipe,
-            "settings": resolved,
-            "agents": peers,
-            "asked": {"devices": request.devices},
-            "seed": 0,
-        },
+        config=request.asked() | {"settings": resolved, "agents": peers},
         conditions={"agents": peers},
         method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
     )
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, lambda frame, *_: curves.report(frame), in_pieces=True, needs="recipe")
+EXPERIMENT = Experiment(COLUMNS, plan, lambda frame, *_: curves.report(frame), in_pieces=True)

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lockstep.experiments import SCALES, UserError, catalogue, command, config
-from lockstep.experiments.config import Settings, nearest
+from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, Group, LeftOut, Plan, Request
 from lockstep.experiments.ledger.results import Journal
+from lockstep.reading import nearest
 
 
 def experiment_of(name: str) -> Experiment:

@@ -16,6 +16,7 @@ from lockstep.experiments.bench.statistics import fitting, targets, throughput_s
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, LeftOut, Plan, Request, by_label, each
 from lockstep.experiments.ledger import provenance
+from lockstep.reading import nearest
 
 COLUMNS = [
     *("environment", "rung", "device", "num_envs", "threads", "fused_steps", "policy", "obs", "dtype"),
@@ -100,7 +101,7 @@ def check(name: str, settings: Settings) -> None:
         config.check_policy(name, settings, *port.policy_shape)
     for rung, sweeps in scale.get("rungs", {}).items():
         if rung not in RUNGS:
-            raise config.ConfigError(f"{where}.rungs: unknown key {rung!r}{config.nearest(rung, list(RUNGS))}")
+            raise config.ConfigError(f"{where}.rungs: unknown key {rung!r}{nearest(rung, list(RUNGS))}")
         if not port.observes_state and any("view" in sweep.get("obs", ()) for sweep in sweeps):
             raise config.ConfigError(f"{where}.rungs.{rung}: obs 'view' needs observations that are the state")
 

@@ -15,9 +15,10 @@ import torch
 
 from lockstep import envs
 from lockstep.experiments import config, originals
-from lockstep.experiments.config import ConfigError, Settings, nearest
+from lockstep.experiments.config import ConfigError, Settings
 from lockstep.experiments.originals import OUTCOME, Game
 from lockstep.experiments.verdicts import alike, equal, row, within
+from lockstep.reading import nearest
 
 DTYPES = {"float32": 1e-5, "float64": 1e-10}  # and tolerances where the YAML has none
 ROUNDED = 1.2e-7  # least tolerance of what is float32 in every build,

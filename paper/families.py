@@ -12,10 +12,9 @@ import functools
 import importlib
 from pathlib import Path
 
-import yaml
-
 from lockstep.experiments import ROOT
 from lockstep.experiments.ledger import sources
+from lockstep.reading import read_yaml
 
 FOLDER = Path(__file__).parent
 
@@ -24,7 +23,7 @@ FOLDER = Path(__file__).parent
 def read(*path: str) -> dict:
     """A YAML file of this folder; empty where there is none."""
     file = FOLDER.joinpath(*path)
-    return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return read_yaml(file, "/".join((FOLDER.name, *path))) if file.exists() else {}
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import NoReturn
 import torch
 
 from lockstep import agents, envs
-from lockstep.envs.checks import nearest
+from lockstep.reading import nearest
 
 from . import checkpoint, config, evaluation, training
 from .algorithm import Algorithm

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from lockstep.agents import recipes
-from lockstep.envs.checks import nearest
+from lockstep.reading import nearest
 
 
 def setting(default, explanation: str, *, least: float = -math.inf, most: float = math.inf, choices: Sequence = ()):
@@ -69,20 +69,20 @@ def config_of(algorithm: type, environment: str, recipe: str | Path | None = Non
             names the file where it stands in one.
     """
     if recipe is None:
-        chosen = recipes.of(environment, algorithm.name)
+        found = _of_file(algorithm, recipes.load(environment), f"agents/recipes/{environment}.yaml")
     elif recipes.is_file(recipe):
-        return replaced(_of_file(algorithm, Path(recipe)), changes)
+        found = _of_file(algorithm, recipes.read(Path(recipe)), str(recipe))
     else:
-        chosen = {"recipe": recipe}
-    return _named(algorithm, chosen | changes)
+        return _named(algorithm, {"recipe": recipe} | changes)
+    return replaced(found, changes)
 
 
-def _of_file(algorithm: type, path: Path):
-    chosen = recipes.section(recipes.read(path), algorithm.name, str(path))
+def _of_file(algorithm: type, content: Mapping[str, Any], name: str):
+    chosen = recipes.section(content, algorithm.name, name)
     try:
         return _named(algorithm, chosen)
     except ValueError as error:
-        raise recipes.RecipeError(f"{path}: {algorithm.name}: {error}") from error
+        raise ValueError(f"{name}: {algorithm.name}: {error}") from error
 
 
 def _named(algorithm: type, chosen: Mapping[str, Any]):

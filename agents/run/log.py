@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lockstep.envs.checks import nearest
+from lockstep.reading import nearest
 
 OF_EPISODES = ("episodes", "episode_return", "episode_length")
 COLUMNS = ("iteration", "env_steps", "wall_s", "steps_per_s", *OF_EPISODES)  # of any algorithm, whose own come after

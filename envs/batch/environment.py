@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checks import choice, find_device, integer, nearest, require_memory
+from lockstep.reading import nearest
+
+from ..checks import choice, find_device, integer, require_memory
 from ..kernels import structs
 from ..policies import MLP, Linear
 from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space

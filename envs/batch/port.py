@@ -13,7 +13,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..checks import choice, integer, nearest
+from lockstep.reading import nearest
+
+from ..checks import choice, integer
 from ..kernels import compile
 from ..policies import HIDDEN
 from ..spaces import MODES, Box, Discrete, MultiDiscrete

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from ..checks import nearest
+from lockstep.reading import nearest
+
 from .actions import name_of
 from .buffers import BANKS
 from .port import TYPES, Field

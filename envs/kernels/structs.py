@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import torch
 
-from ..checks import nearest
+from lockstep.reading import nearest
 
 EIGHT_BYTES = {"i64": ctypes.c_longlong, "u64": ctypes.c_ulonglong, "double": ctypes.c_double}
 KEPT_AS = {"float": torch.float32, "double": torch.float64, "int": torch.int32, "i64": torch.int64, "u64": torch.uint64}

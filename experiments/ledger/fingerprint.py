@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lockstep.experiments import ROOT, catalogue, config
 from lockstep.experiments.ledger import sources
+from lockstep.reading import read_yaml
 
 # What writes down, asks, and finds, and what only shows: no row depends on it.
 ASIDE = ("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py")
@@ -19,10 +20,16 @@ C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a
 
 
 def of(experiment: str, environment: str | None = None, root: Path = ROOT) -> str:
-    """The fingerprint of the code that measures an experiment of an environment, 64 hexadecimal digits."""
+    """The fingerprint of the code that measures an experiment of an environment, 64 hexadecimal digits.
+
+    The recipe by which agents are trained counts; the settings of experiments are told apart from code: `settings_of`.
+    """
     paths = sources.of_experiment(experiment, environment, root)
-    counted = [root / path for path in paths if not path.startswith(ASIDE) and not path.endswith((".yaml", DRAWING))]
-    return digest("".join(sorted(digest_of_meaning(file.suffix, file.read_text()) for file in counted)))
+    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith((".yaml", DRAWING))]
+    digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text()) for path in counted]
+    recipes = [path for path in paths if path.startswith(sources.RECIPES) and path.endswith(".yaml")]
+    digests += [digest(str(read_yaml(root / path, path))) for path in recipes]
+    return digest("".join(sorted(digests)))
 
 
 def digest(text: str) -> str:
@@ -83,19 +90,16 @@ class Bare(ast.NodeTransformer):
 
 
 def section_of(experiment: str, environment: str | None, scale: str) -> dict:
-    """The section of an experiment in its settings or its recipe, resolved; empty where it has none."""
-    needs = catalogue.experiments()[experiment].needs
-    if environment is None or needs not in ("section", "recipe"):
-        return {}
-    recipe = needs == "recipe"
-    file = catalogue.recipe_of(environment) if recipe else config.file_of(environment)
-    content = config.at_scale(config.parse(file), scale)
-    return content if recipe else content.get(experiment, {})
+    """The section of an experiment in the settings, resolved; empty where there is none."""
+    return whole_of(environment, scale).get(experiment, {})
+
+
+def whole_of(environment: str | None, scale: str) -> dict:
+    return config.at_scale(config.parse(config.file_of(environment)), scale) if environment else {}
 
 
 def settings_of(experiment: str, environment: str | None, scale: str) -> dict:
     """The settings that every group depends on: what only chooses groups is left out of the section."""
-    section, choices = section_of(experiment, environment, scale), catalogue.experiments()[experiment].choices
-    shared = {key: value for key, value in section.items() if key not in choices}
-    whole = config.at_scale(config.parse(config.file_of(environment)), scale) if environment else {}
+    whole, choices = whole_of(environment, scale), catalogue.experiments()[experiment].choices
+    shared = {key: value for key, value in whole.get(experiment, {}).items() if key not in choices}
     return shared | {"seed": whole.get("seed"), "fixed_policy": whole.get("throughput", {}).get("fixed_policy")}

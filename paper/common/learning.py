@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.agents import recipes
-from lockstep.experiments import SCALES, curves
+from lockstep.experiments import SCALES, config, curves
 from lockstep.experiments.bench import statistics
 from lockstep.paper import NOT_MEASURED, once
 from lockstep.paper.typeset import missing
@@ -147,16 +146,17 @@ def within(rows: pd.DataFrame, share: float) -> float:
 
 @functools.cache
 def wanted(environment: str) -> dict:
-    """The part of agents/recipes/<environment>.yaml on learning; empty where it has none, or there is no recipe."""
-    return recipes.load(environment).get("learning", {}) if environment in recipes.names() else {}
+    """The section of an environment's settings on learning; empty where there is none."""
+    file = config.files().get(environment)
+    return config.parse(file).get("learning", {}) if file else {}
 
 
 def algorithms(environment: str, part: str) -> list[str]:
-    """The algorithms of which an environment's recipe asks for this part of the experiment, at any scale."""
+    """The algorithms of which an environment's settings ask for this part of the experiment, at any scale."""
     scales = [wanted(environment).get(scale, {}) for scale in SCALES]
     return sorted({name for scale in scales for name, asked in scale.items() if part in asked})
 
 
 def asked(environment: str, *parts: str) -> bool:
-    """True where an environment's recipe asks for one of these parts of the experiment, at any scale."""
+    """True where an environment's settings ask for one of these parts of the experiment, at any scale."""
     return any(algorithms(environment, part) for part in parts)

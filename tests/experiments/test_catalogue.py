@@ -64,7 +64,7 @@ def test_an_experiment_more_is_one_file(toy, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["througput", "cartpole"], "error: there is no experiment 'througput'; did you mean 'throughput'? Known: "),
+        (["througput", "cartpole"], "error: there is no experiment 'througput'; did you mean 'throughput'?"),
         (["scaling", "cartpole"], "error: experiments/classic_control/cartpole.yaml has no section scaling"),
     ],
 )

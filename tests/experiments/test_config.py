@@ -10,6 +10,9 @@ import yaml
 
 from lockstep.experiments import ROOT, config
 
+PPO = ("learning", "quick", "ppo")
+RATE = {"settings": {}, "agents": ["lockstep"], "blocks": 6}
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -94,12 +97,12 @@ def test_settings_survive_json_pickle_and_copy():
         (
             ["sede"],
             1,
-            "cartpole.yaml: unknown key 'sede'; did you mean 'seed'? Known: correctness, seed, throughput, transfer",
+            "cartpole.yaml: unknown key 'sede'; did you mean 'seed'?",
         ),
         (
             ["wibble"],
             1,
-            "cartpole.yaml: unknown key 'wibble'. Known: correctness, seed, throughput, transfer",
+            "cartpole.yaml: unknown key 'wibble'; known: seed, correctness, learning, throughput, transfer",
         ),
         (
             ["throughput", "full", "rungs", "port-cdua"],
@@ -122,6 +125,19 @@ def test_settings_survive_json_pickle_and_copy():
         (["correctness", "tolerances", "float32", "default"], 0, "0 is not allowed: must be above 0"),
         (["correctness", "threshold_band"], "1e-6", "'1e-6' is text to YAML; write the number as in 1.0e-6"),
         (["breakdown"], {}, "cartpole.yaml: unknown key 'breakdown'"),  # of another family
+        (["learning", "sovled"], 1, "cartpole.yaml: learning: unknown key 'sovled'; did you mean 'solved'?"),
+        (["learning", "solved"], "1e-3", "learning.solved: '1e-3' is text to YAML; write the number as in 1.0e-6"),
+        (["learning", "solved"], True, "learning.solved: True is not allowed: must be of type number"),
+        (["learning", "full"], None, "learning: the key 'full' is missing"),
+        ([*PPO, "curves", "seeds"], 0, "learning.quick.ppo.curves.seeds: 0 is not allowed: must be at least 1"),
+        ([*PPO, "solve"], {"cold": 1}, "learning.quick.ppo.solve: the key 'warm' is missing"),
+        ([*PPO, "together"], [], "learning.quick.ppo.together: [] should be non-empty"),
+        ([*PPO, "rates"], [RATE | {"agents": []}], "learning.quick.ppo.rates[0].agents: [] should be non-empty"),
+        ([*PPO, "rates"], [RATE | {"agents": ["sb4"]}], "'sb4' is not allowed; allowed: lockstep, sb3, "),
+        ([*PPO, "rates"], [RATE | {"devices": ["gpu"]}], "devices[0]: 'gpu' is not allowed; allowed: cpu, cuda"),
+        ([*PPO, "rates"], [RATE | {"settings": [1]}], "settings: [1] is not allowed: must be of type object"),
+        ([*PPO, "rates"], [RATE | {"settings": {1: 2}}], "settings: 1 is not allowed: must be of type string"),
+        ([*PPO, "ablation"], [], "learning.quick.ppo: unknown key 'ablation'; did you mean 'ablations'?"),
         (["seed"], None, "experiments/classic_control/cartpole.yaml: the key 'seed' is missing"),
         (["correctness", "episodes", "played", "full"], None, "episodes.played: 'full' must stand beside 'quick'"),
         (["correctness", "regions", "thresholds", "box"], None, "regions.thresholds: 'box' must stand beside 'bands'"),
@@ -135,7 +151,11 @@ def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, 
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["kind"], "block", "unknown key 'kind'. Known: breakdown, correctness, offloading, scaling, seed, throughput"),
+        (
+            ["kind"],
+            "block",
+            "unknown key 'kind'; known: seed, correctness, learning, throughput, transfer, breakdown",
+        ),
         (["throughput", "options"], [1], "throughput.options: [1] is not allowed: must be of type object"),
         (
             ["throughput", "quick", "rungs", "port-cpo"],
@@ -170,7 +190,7 @@ def test_an_empty_file_is_no_settings(folder):
 
 
 def test_an_environment_without_settings_is_named_with_the_nearest():
-    with pytest.raises(config.ConfigError, match=r"no experiments/\*/cartpol.yaml; did you mean 'cartpole'\? Known: "):
+    with pytest.raises(config.ConfigError, match=r"no experiments/\*/cartpol.yaml; did you mean 'cartpole'\?"):
         config.load("cartpol", "quick")
 
 
@@ -187,6 +207,14 @@ def test_the_general_comparison_is_that_of_a_family_without_one_of_its_own(folde
 def test_no_other_file_is_taken_for_settings(name):
     with pytest.raises(config.ConfigError, match="there is no experiments"):
         config.load(name, "quick")
+
+
+def test_a_schema_that_is_edited_counts_at_once(folder):
+    schema = folder / "transfer.schema.yaml"
+    config.load("cartpole", "quick", folder)
+    schema.write_text(schema.read_text().replace("required: [quick, full]", "required: [quick, full, more]"))
+    with pytest.raises(config.ConfigError, match="cartpole.yaml: transfer: the key 'more' is missing"):
+        config.load("cartpole", "quick", folder)
 
 
 def test_unknown_scale():

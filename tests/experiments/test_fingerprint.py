@@ -22,15 +22,15 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def edited(root):
-    """Changes a file of the copy, tells if CartPole's throughput has another fingerprint then, and changes it back."""
+    """Changes a file of the copy, tells if an experiment has another fingerprint then, and changes it back."""
 
-    def change(path, old, new):
-        file, before = root / path, fingerprint.of(*OURS, root)
+    def change(path, old, new, of=OURS):
+        file, before = root / path, fingerprint.of(*of, root)
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new, 1))
         try:
-            return fingerprint.of(*OURS, root) != before
+            return fingerprint.of(*of, root) != before
         finally:
             file.write_text(text)
 
@@ -89,6 +89,13 @@ def test_a_file_may_move(tmp_path):
     assert fingerprint_of("edited", "clocks/timing.py", "lockstep.experiments.clocks", 2) != before
 
 
+@pytest.mark.parametrize(("experiment", "trains"), [("learning", True), ("throughput", False)])
+def test_the_recipe_counts_where_agents_are_trained_by_it(edited, experiment, trains):
+    recipe, of = "agents/recipes/cartpole.yaml", (experiment, "cartpole")
+    assert edited(recipe, "ppo: {", "ppo: {seed: 1, ", of) == trains
+    assert not edited(recipe, "ppo: {", "# Words.\nppo:  {", of)
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
@@ -122,7 +129,7 @@ def test_settings_are_those_that_every_group_depends_on(monkeypatch):
     assert fingerprint.settings_of("throughput", "cartpole", "full")["blocks"] == 30
     assert fingerprint.settings_of("correctness", "cartpole", "quick")["regions"]
     assert fingerprint.section_of("ceilings", None, "quick") == {}
-    assert "learning" in fingerprint.section_of("learning", "cartpole", "quick")
+    assert "quick" not in fingerprint.section_of("learning", "cartpole", "quick")
 
 
 def test_choices_are_keys_of_the_sections():

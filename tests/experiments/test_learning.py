@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lockstep import envs
 from lockstep.agents import dqn, ppo, recipes
 from lockstep.agents.run import evaluation
-from lockstep.experiments import ROOT, command, config, curves, learning, learning_workers, peer_workers
+from lockstep.experiments import ROOT, catalogue, command, config, curves, learning, learning_workers, peer_workers
 from lockstep.experiments import run as command_line
 from lockstep.experiments.bench import timing
 from lockstep.experiments.learning import Bench, Group
@@ -28,28 +29,21 @@ from lockstep.experiments.scoring import Scorer, policy_of
 
 TINY = {"recipe": "solve", "num_envs": 8, "horizon": 16, "total_steps": 512, "epochs": 1, "minibatches": 2}
 TINY |= {"eval_every": 128}
-RECIPE = {
-    "ppo": TINY,
-    "learning": {
-        "solved": 5,
-        "reference": {"score": 500, "source": "someone"},
-        "quick": {
-            "ppo": {
-                "curves": {"seeds": 2, "points": 2, "episodes": 4},
-                "solve": {"warm": 2, "cold": 1},
-                "rates": [{"settings": TINY, "agents": ["lockstep", "rejax"], "blocks": 2}],
-                "scaling": {"settings": TINY, "num_envs": [8, 16], "blocks": 2, "seeds": 1, "seconds": 0.01},
-                "ablations": [
-                    {"variant": "torch", "settings": TINY | {"rollout": "torch"}, "blocks": 2},
-                    {"variant": "no bootstrap", "settings": TINY | {"bootstrap": False}, "seeds": 1},
-                    {"variant": "tf32", "settings": TINY | {"precision": "tf32"}, "blocks": 2, "devices": ["cuda"]},
-                ],
-            },
-        },
-        "full": {},
+ASKED = {
+    "solved": 5,
+    "reference": {"score": 500, "source": "someone"},
+    "ppo": {
+        "curves": {"seeds": 2, "points": 2, "episodes": 4},
+        "solve": {"warm": 2, "cold": 1},
+        "rates": [{"settings": TINY, "agents": ["lockstep", "rejax"], "blocks": 2}],
+        "scaling": {"settings": TINY, "num_envs": [8, 16], "blocks": 2, "seeds": 1, "seconds": 0.01},
+        "ablations": [
+            {"variant": "torch", "settings": TINY | {"rollout": "torch"}, "blocks": 2},
+            {"variant": "no bootstrap", "settings": TINY | {"bootstrap": False}, "seeds": 1},
+            {"variant": "tf32", "settings": TINY | {"precision": "tf32"}, "blocks": 2, "devices": ["cuda"]},
+        ],
     },
 }
-QUICK = config.at_scale(RECIPE["learning"], "quick")
 
 
 @pytest.fixture
@@ -85,8 +79,8 @@ def kinds(found):
     return [(group.part, group.agent, group.device, group.variant, group.seeds) for group in found]
 
 
-def test_a_recipe_says_what_is_measured_on_one_device():
-    found = learning.groups(QUICK, ["cpu"])
+def test_the_settings_say_what_is_measured_on_one_device():
+    found = learning.groups(ASKED, ["cpu"])
     assert kinds(found) == [
         ("final", "random", "cpu", None, ()),
         ("final", "reference", "cpu", None, ()),
@@ -108,7 +102,7 @@ def test_a_recipe_says_what_is_measured_on_one_device():
 
 
 def test_with_a_gpu_times_are_of_both_devices_and_scores_of_the_gpu():
-    found = learning.groups(QUICK, ["cpu", "cuda"])
+    found = learning.groups(ASKED, ["cpu", "cuda"])
     devices = {}
     for group in found:
         devices.setdefault((group.part, group.agent, group.variant), set()).add(group.device)
@@ -121,14 +115,31 @@ def test_with_a_gpu_times_are_of_both_devices_and_scores_of_the_gpu():
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-@pytest.mark.parametrize("name", [name for name in recipes.names() if "learning" in recipes.load(name)])
-def test_every_recipe_can_be_run_and_its_groups_are_told_apart(name, scale):
-    found = learning.groups(config.at_scale(recipes.load(name)["learning"], scale), ["cpu", "cuda"])
+@pytest.mark.parametrize("name", [name for name in config.files() if "learning" in catalogue.experiments_of(name)])
+def test_whatever_is_asked_for_can_be_run_and_its_groups_are_told_apart(name, scale):
+    found = learning.groups(config.load(name, scale).learning.plain(), ["cpu", "cuda"])
     labels = [learning.label(group) for group in found]
     assert len(set(labels)) == len(labels)
-    assert all(ppo.config_of(name, **group.settings).total_steps > 0 for group in found if group.algorithm == "ppo")
+    assert all(learning.resolved_of(name, group)["total_steps"] > 0 for group in found if group.algorithm)
     curves_of = [group for group in found if group.part == "curve"]
     assert len(curves_of) >= (5 if scale == "quick" else 10)
+
+
+def test_environments_of_gymnasium_are_trained():
+    trained = {name for name in config.files() if "learning" in catalogue.experiments_of(name)}
+    assert trained >= {name for name in envs.names() if envs.port(name).gymnasium_id}
+
+
+def test_cartpole_is_solved_at_gymnasium_s_own_threshold():
+    asked = config.load("cartpole", "full").learning
+    assert asked.solved == envs.port("cartpole").reward_threshold == 475
+    assert asked.ppo.solve.warm == 20
+
+
+def test_agents_of_the_schema_are_those_that_there_are():
+    schema = config.schema_of(config.file_of("cartpole"))
+    assert schema["$defs"]["agent"]["enum"] == [learning.OURS, *learning.PEERS]
+    assert set(schema["properties"]["learning"]["properties"]) == {*learning.OF_THE_TASK, "quick", "full"}
 
 
 def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
@@ -292,13 +303,13 @@ def test_a_rate_of_dqn_is_of_iterations_that_learn(short_blocks):
         learning_workers.ask("sb3", dataclasses.replace(job, settings=job.settings | {"double": True}))
 
 
-def test_a_recipe_may_measure_several_algorithms():
+def test_several_algorithms_may_be_asked_for():
     rates = [{"settings": {"recipe": "solve", "double": False}, "agents": ["lockstep", "sb3"], "blocks": 2}]
-    both = QUICK | {"dqn": {"curves": {"seeds": 1, "points": 2, "episodes": 4}, "rates": rates}}
+    both = ASKED | {"dqn": {"curves": {"seeds": 1, "points": 2, "episodes": 4}, "rates": rates}}
     found = learning.groups(both, ["cpu"])
     of_dqn = [(group.part, group.agent) for group in found if group.algorithm == "dqn"]
     assert of_dqn == [("curve", "lockstep"), ("rate", "lockstep"), ("rate", "sb3")]
-    assert [group for group in found if group.algorithm != "dqn"] == learning.groups(QUICK, ["cpu"])
+    assert [group for group in found if group.algorithm != "dqn"] == learning.groups(ASKED, ["cpu"])
     labels = [learning.label(group) for group in found]
     assert len(set(labels)) == len(labels)
 
@@ -380,10 +391,17 @@ def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
 # ---- The command line ----
 
 
+def pretended(monkeypatch, asked=ASKED, recipe=TINY):
+    """CartPole's settings with another section, and its recipe with other settings."""
+    settings = config.Settings(config.load("cartpole", "quick").plain() | {"learning": asked})
+    monkeypatch.setattr(config, "load", lambda *of: settings)
+    monkeypatch.setattr(recipes, "load", lambda name: {"ppo": recipe})
+
+
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """Runs the experiment with RECIPE, and returns its rows."""
-    monkeypatch.setattr(recipes, "load", lambda name: RECIPE)
+    """Runs the experiment with ASKED, and returns its rows."""
+    pretended(monkeypatch)
     output = tmp_path / "learning.csv"
 
     def run():
@@ -401,7 +419,7 @@ def test_a_run_makes_every_row_that_was_asked_for(asked, short_blocks, no_enviro
     counts = frame.groupby("part", sort=False).size().to_dict()
     assert counts == {"final": 4, "curve": 4, "solve": 3, "rate": 3, "scaling": 8, "ablation": 3}
     described = json.loads(asked.output.with_suffix(".json").read_text())
-    assert described["config"]["recipe"] == RECIPE
+    assert described["config"]["learning"] == ASKED
     assert described["config"]["settings"]["curve ppo lockstep cpu seed=0"]["num_envs"] == 8
     assert curves.missing(frame)[0]["reason"].startswith("rejax==0.1.3 is not installed")
     solved = curves.solve_summary(frame).set_index("variant")
@@ -434,25 +452,38 @@ def test_a_run_that_was_killed_goes_on_after_its_last_group(asked, short_blocks,
         learning, "measure", lambda group, bench: later.append(learning.label(group)) or measure(group, bench)
     )
     asked()
-    every = [learning.label(group) for group in learning.groups(QUICK, ["cpu"])]
+    every = [learning.label(group) for group in learning.groups(ASKED, ["cpu"])]
     assert measured + later == every
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("section", "recipe", "message"),
     [
-        ("cartpol", "error: there is no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
-        ("cartpole", "error: Config has no field 'lrr'; did you mean 'lr'?"),
+        ({"pppo": {}}, TINY, "there is no algorithm 'pppo'; did you mean 'ppo'?"),
+        (
+            {"ppo": {"curves": {"seeds": 1, "points": 1, "episodes": 1}}},
+            {"lrr": 1},
+            "curve ppo lockstep cpu seed=0: agents/recipes/cartpole.yaml: ppo: Config has no field 'lrr'; did you mean",
+        ),
+        (
+            {"ppo": {"rates": [{"settings": {"lrr": 1}, "agents": ["lockstep"], "blocks": 2}]}},
+            TINY,
+            "rate ppo lockstep cpu lrr=1 blocks: Config has no field 'lrr'; did you mean 'lr'?",
+        ),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(monkeypatch, name, message):
-    if name == "cartpole":
-        wrong = RECIPE | {"ppo": {"recipe": "solve", "lrr": 1}}
-        monkeypatch.setattr(recipes, "load", lambda name: wrong)
-    monkeypatch.setattr(sys, "argv", ["run", "learning", name])
-    with pytest.raises(SystemExit, match="^" + re.escape(message[:40])) as ended:
+def test_mistakes_are_answered_in_a_sentence(monkeypatch, section, recipe, message):
+    pretended(monkeypatch, section, recipe)
+    monkeypatch.setattr(sys, "argv", ["run", "learning", "cartpole", "--devices", "cpu"])
+    start = "error: experiments/classic_control/cartpole.yaml: learning: "
+    with pytest.raises(SystemExit, match="^" + re.escape(start + message)):
         command.run(command_line.main)
-    assert message in str(ended.value)
+
+
+def test_an_environment_that_asks_for_none_is_not_trained(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run", "learning", "vehicular_edge"])
+    with pytest.raises(SystemExit, match="vehicular_edge.yaml has no section learning"):
+        command.run(command_line.main)
 
 
 def test_a_library_without_torch_plays_the_episodes_that_others_play():

@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 
 from lockstep import agents, envs
-from lockstep.agents import recipes
 from lockstep.agents.run.config import config_of
 from lockstep.experiments import ROOT, ceilings, config, learning, throughput, transfer
 from lockstep.experiments.ledger import checksums
@@ -178,7 +177,7 @@ def of_offloading(_, frame: pd.DataFrame) -> list[dict]:
 
 
 def of_learning(name: str, frame: pd.DataFrame) -> list[dict]:
-    settings, rows = recipes.load(name)["learning"]["full"], []
+    settings, rows = config.load(name, "full").learning.plain(), []
     for group in learning.groups(settings, ["cpu", "cuda"]):
         if group.device != "cuda":
             continue

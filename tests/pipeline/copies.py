@@ -14,7 +14,7 @@ from lockstep.experiments.ledger import sources
 
 ROOT = Path(__file__).parents[2]
 TOYS = Path(__file__).parent / "toys"
-ON_REQUEST = {"transfer", "scaling", "breakdown", "offloading"}  # of an environment whose YAML has the section
+ON_REQUEST = {"learning", "transfer", "scaling", "breakdown", "offloading"}  # where a YAML has such a section
 
 
 def copy_of_the_code(folder: Path) -> Path:
@@ -31,13 +31,13 @@ def copy_of_the_code(folder: Path) -> Path:
 
 
 def add_environment(copy: Path, name: str) -> None:
-    """One folder and one YAML more: CartPole once again, under another name."""
+    """One folder, its settings and its recipe more: CartPole once again, under another name."""
     family = copy / "envs" / "classic_control"
     shutil.copytree(family / "cartpole", family / name)
     port = family / name / "port.py"
     port.write_text(port.read_text().replace('title="CartPole-v1"', f'title="{name}"'))
-    settings = copy / "experiments" / family.name
-    shutil.copy(settings / "cartpole.yaml", settings / f"{name}.yaml")
+    for folder in (copy / "experiments" / family.name, copy / "agents" / "recipes"):
+        shutil.copy(folder / "cartpole.yaml", folder / f"{name}.yaml")
 
 
 def environments(copy: Path) -> list[str]:
@@ -46,13 +46,9 @@ def environments(copy: Path) -> list[str]:
 
 
 def experiments(copy: Path, environment: str) -> list[str]:
-    """The experiments of an environment: all, but where its YAML or a recipe has to ask, only then."""
-
-    def sections(file: Path) -> set[str]:
-        return set(re.findall(r"^(\w+):", file.read_text(), re.MULTILINE)) if file.exists() else set()
-
-    asked = sections(config.file_of(environment, copy / "experiments")) & ON_REQUEST
-    asked |= sections(copy / "agents" / "recipes" / f"{environment}.yaml") & {"learning"}
+    """The experiments of an environment: all, but where its YAML has to ask, only then."""
+    text = config.file_of(environment, copy / "experiments").read_text()
+    asked = ON_REQUEST.intersection(re.findall(r"^(\w+):", text, re.MULTILINE))
     return ["throughput", "correctness", "compilation", *sorted(asked)]
 
 

@@ -10,7 +10,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from ...checks import choice, integer, nearest
+from lockstep.reading import nearest
+
+from ...checks import choice, integer
 from ...noise import RESET, philox
 from .. import observation
 from ..params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes

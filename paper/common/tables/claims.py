@@ -16,7 +16,7 @@ from lockstep.paper.tables import NO_FIGURE, STATUS, not_measured, source, table
 from lockstep.paper.typeset import GREATER, LESS, Column, text, times, yes_no
 
 NAN = float("nan")
-RETURNS = (  # keys of a recipe, what they aim at, and the quantity that is held against them
+RETURNS = (  # keys of a section `learning`, what they aim at, and the quantity that is held against them
     ("aim", "Return of the greedy policy after training with {}, in the original", "final_return"),
     ("above_random", "Return of the greedy policy after training with {}, above a random policy", "return_over_random"),
 )
@@ -53,7 +53,7 @@ def targets(datasets):
 
 
 def learning_targets() -> list[dict]:
-    """The aims of the recipes, as items like those of aims.yaml."""
+    """The aims of training, as items like those of aims.yaml."""
     items = []
     for name in paper.environments():
         asked = learning.wanted(name)

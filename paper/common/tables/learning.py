@@ -27,11 +27,11 @@ from lockstep.paper.typeset import (
     yes_no,
 )
 
-EMPTY = "No recipe asks for it, and nothing was measured."
+EMPTY = "No environment asks for it, and nothing was measured."
 
 
 def of_parts(datasets: list, asked: str, rows_of: Callable) -> pd.DataFrame:
-    """of_asked of learning; an environment whose recipe does not ask for such a part is left out unless measured.
+    """of_asked of learning; an environment that does not ask for such a part is left out unless measured.
 
     A run without the part has one row that says so.
     """

@@ -85,7 +85,7 @@ def test_a_recipe_takes_known_fields_only(changes, sentence):
 def test_a_recipe_of_one_s_own_is_refused_with_file_and_key(tmp_path, text, sentence):
     if text is not None:
         (tmp_path / "my.yaml").write_text(text)
-    with pytest.raises(recipes.RecipeError, match=re.escape(f"{tmp_path}/{sentence}")):
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/{sentence}")):
         ppo.config_of("cartpole", str(tmp_path / "my.yaml"), num_envs=8)
 
 
