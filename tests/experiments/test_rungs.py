@@ -23,6 +23,7 @@ ON_CPU = [name for name, rung in RUNGS.items() if rung.device == "cpu"]
 ON_CUDA = [name for name, rung in RUNGS.items() if rung.device == "cuda"]
 
 
+@functools.cache
 def settings_of(name):
     """An environment's, with the fewest blocks."""
     plain = config.load(name, "quick").plain()
