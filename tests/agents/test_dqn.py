@@ -267,6 +267,7 @@ def test_a_limit_of_time_is_no_end_of_reward(ends, values):
         capacity=1000,
         replay_ratio=0.2,
         target_every=100,
+        tau=1.0,
         gamma=0.9,
         lr=1e-2,
         hidden=(32,),

@@ -249,7 +249,7 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(tasks_of, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("devices", [("cpu", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("dtype", BOTH_TYPES)
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["cartpole", "pendulum"])
 def test_two_devices_live_the_same_steps(tasks_of, monkeypatch, name, dtype, devices):
     tasks = tasks_of(name)

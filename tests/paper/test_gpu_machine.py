@@ -98,6 +98,7 @@ def test_a_first_piece_of_a_recording_makes_a_report(first_piece, tmp_path):
     assert judged and all("H200" in target and "over the original" not in target for target in judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tables.every())
 def test_every_table_reads_sensibly(name, datasets):
     cells = [cell for row in shown(name, datasets) for cell in row.values()]

@@ -92,7 +92,7 @@ def test_an_iteration_is_that_of_the_recipe_in_float64(name, gradient, changes):
     [
         (("truncated",), True, [10.0] * 5),  # 1 / (1 - 0.9)
         (("truncated",), False, [4.0951, 3.439, 2.71, 1.9, 1.0]),  # sum of 0.9^k over the steps that are left
-        (("terminated",), True, [4.0951, 3.439, 2.71, 1.9, 1.0]),
+        pytest.param(("terminated",), True, [4.0951, 3.439, 2.71, 1.9, 1.0], marks=pytest.mark.slow),
         (("terminated", "truncated"), True, [4.0951, 3.439, 2.71, 1.9, 1.0]),
     ],
 )
@@ -180,8 +180,8 @@ NO_FIRST = torch.tensor([True, True, False, True, True])  # the third of three a
         (lambda: World(8, THREE_TWO, each_is_right, mask=NO_FIRST), {}, 0.6, 0.85),
         (lambda: World(8, BOX, near_first), {}, -1.5, -0.8),
         (lambda: World(8, agents=2), {}, 0.6, 0.9),
-        (lambda: World(8), {"hidden": (24,)}, 0.6, 0.9),
-        (lambda: World(8), {"precision": "bf16"}, 0.6, 0.9),
+        pytest.param(lambda: World(8), {"hidden": (24,)}, 0.6, 0.9, marks=pytest.mark.slow),
+        pytest.param(lambda: World(8), {"precision": "bf16"}, 0.6, 0.9, marks=pytest.mark.slow),
         (lambda: World(8), {"norm_obs": True, "norm_reward": True, "target_kl": 0.1}, 0.6, 0.9),
     ],
 )

@@ -122,7 +122,10 @@ SHAPES = [
 
 @pytest.mark.parametrize("norm_adv", [False, True])
 @pytest.mark.parametrize("clip_value", [False, True])
-@pytest.mark.parametrize(("actions", "continuous", "inputs", "hidden"), SHAPES)
+@pytest.mark.parametrize(
+    ("actions", "continuous", "inputs", "hidden"),
+    [pytest.param(*shape, marks=[pytest.mark.slow] * (shape not in (SHAPES[1], SHAPES[-1]))) for shape in SHAPES],
+)
 def test_gradient_is_that_of_the_loss_in_float64(actions, continuous, inputs, hidden, clip_value, norm_adv):
     networks, distribution, batch = problem(actions, continuous, inputs, hidden)
     rows = drawn(rows=301)

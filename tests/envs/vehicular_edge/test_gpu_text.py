@@ -77,7 +77,10 @@ def every_kernel(env) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("preset", "gains"), [("physical", "stored"), ("physical", "drawn"), ("original", "stored")])
+@pytest.mark.parametrize(
+    ("preset", "gains"),
+    [pytest.param("physical", "stored", marks=pytest.mark.slow), ("physical", "drawn"), ("original", "stored")],
+)
 def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     alone, block = pair(order=order, preset=preset, gains=gains)
     assert equal(played(alone), played(block))
@@ -91,7 +94,7 @@ def test_a_block_of_lanes_gives_the_bits_of_one_thread(preset, gains, order):
     [
         (8, "shuffled", {"autoreset_mode": "Disabled"}),  # each lane has several of everything
         (32, "descending", {"dtype": "float64", "trace": False}),
-        (64, "ascending", {"preset": "original", "signed": True}),
+        pytest.param(64, "ascending", {"preset": "original", "signed": True}, marks=pytest.mark.slow),
         (256, "descending", {"autoreset_mode": "NextStep", "signed": True, "gains": "drawn"}),
     ],
 )
