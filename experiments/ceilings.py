@@ -188,6 +188,7 @@ def measure(group: Ceiling, scale: str) -> list[dict]:
     unit = UNITS[group.quantity]
     return [
         {**asdict(group), "block": number, "amount": block.steps, "unit": unit, "wall_s": block.wall_s}
+        | {"had": block.had}
         for number, block in enumerate(measured)
     ]
 

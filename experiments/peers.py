@@ -183,8 +183,8 @@ def rows(one: Wanted, answer: dict, task: Task) -> list[dict]:
     if "reason" in answer:
         return [same | {"status": MISSING, "reason": answer["reason"]}]
     same |= {"status": MEASURED} | {name: answer[name] for name in ("how", "dtype", "live_share", "first_call_s")}
-    timed = [dict(zip(timing.Block._fields, block, strict=True)) for block in answer["blocks"]]
-    return [same | {"block": number} | block for number, block in enumerate(timed)]
+    blocks = [timing.Block(*block)._asdict() for block in answer["blocks"]]
+    return [same | {"block": number} | block for number, block in enumerate(blocks)]
 
 
 def about(peer: str, task: Task) -> dict:

@@ -14,6 +14,7 @@ from pathlib import Path
 from lockstep.experiments import SCALES, UserError, catalogue, command, config
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, Group, LeftOut, Plan, Request
+from lockstep.experiments.ledger import results
 from lockstep.experiments.ledger.results import Journal
 from lockstep.reading import nearest
 
@@ -98,12 +99,14 @@ def measure(name: str, request: Request) -> None:
         raise UserError("nothing was measured: none of what was asked for can run here")
     frame = journal.frame()
     passed = experiment.verdict(frame) if experiment.verdict else None
+    busy = journal.busy(planned)
     journal.finish(plan.method, passed, planned)
-    print(
-        experiment.report(
-            frame, request.settings, [fields for label, fields in planned.items() if label not in journal]
-        )
-    )
+    missing = [fields for label, fields in planned.items() if label not in journal]
+    quiet = results.undisturbed(frame, {"busy": busy})
+    if len(quiet):
+        print(experiment.report(quiet, request.settings, missing + [one["fields"] for one in busy]))
+    for one in busy:
+        print(f"{one['group']}: left out, the machine was busy: it had {one['had']:.0%} of the cores it could use")
     if passed is False and experiment.failure:
         sys.exit(f"{name}: {experiment.failure}")
 

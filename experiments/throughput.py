@@ -120,7 +120,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
         "memory_mib": found.memory_mib,
     }
     rows = ({**same, **block._asdict(), "block": number} for number, block in enumerate(found.blocks))
-    return [{column: row[column] for column in COLUMNS} for row in rows]
+    return [{column: row[column] for column in (*COLUMNS, "had")} for row in rows]
 
 
 def too_large(name: str, group: Group, settings: Settings) -> str | None:

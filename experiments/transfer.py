@@ -227,7 +227,7 @@ def timed(part: str, run: Callable, blocks: int, steps: int = 1, **about) -> lis
         run, steps_per_call=steps, synchronize=synchronize, blocks=blocks, min_block_s=MIN_BLOCK_S
     )
     return [
-        row(part, number, block.steps, wall_s=block.wall_s, clock="host", **about)
+        row(part, number, block.steps, wall_s=block.wall_s, had=block.had, clock="host", **about)
         for number, block in enumerate(measured)
     ]
 
@@ -253,14 +253,14 @@ def taken_apart(found: Round, blocks: int) -> list[dict]:
 
     timing.warm_up(lambda: calls / whole())
     parts()
+    measured, had = timing.undisturbed(lambda: [(whole(), parts()) for _ in range(blocks)])
     rows = []
-    for block in range(blocks):
-        rows.append(row("loop", block, calls, wall_s=whole(), clock="host", threads=found.threads))
-        spent = parts()
+    for block, (wall_s, spent) in enumerate(measured):
+        same = {"threads": found.threads, "had": had}
+        rows.append(row("loop", block, calls, wall_s=wall_s, clock="host", **same))
         for part in [part for part in PARTS if part in spent]:
             clock = "events" if part in ("up", "policy") and "up" in spent else "host"
-            about = {"bytes": found.bytes.get(part), "threads": found.threads}
-            rows.append(row(part, block, calls, wall_s=spent[part], clock=clock, **about))
+            rows.append(row(part, block, calls, wall_s=spent[part], clock=clock, bytes=found.bytes.get(part), **same))
     return rows
 
 

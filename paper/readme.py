@@ -30,7 +30,7 @@ def recorded(root: Path) -> list:
     return [
         dataclasses.replace(dataset, status=paper.RECORDED)
         for dataset in paper.load(root)
-        if dataset.origin == "recorded"
+        if dataset.origin == "recorded" and len(dataset.frame)
     ]
 
 

@@ -30,7 +30,8 @@ class Report:
     """
 
     def __init__(self, root: Path | None = None, folder: Path | None = None):
-        self.datasets = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
+        self.loaded = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
+        self.datasets = [dataset for dataset in self.loaded if len(dataset.frame)]  # else its machine was too busy
         self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
         self.shown: dict[str, list[str]] = {"table": [], "figure": []}
 

@@ -1,7 +1,9 @@
 """Sentences on what each machine found, for the abstract and for the chapters that begin with them."""
 
+import html
 from collections.abc import Callable
 
+from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities, tables
 from lockstep.paper.report import Report
 from lockstep.paper.typeset import short_time, times
@@ -16,6 +18,23 @@ def told(report: Report, say: Callable, *about) -> str:
 
 def placed(machine: str) -> str:
     return "here" if machine == "here" else f"on *{machine}*"
+
+
+def busy(report: Report) -> str:
+    """A warning where measurements here had too little of the machine; empty where none had."""
+    here = [run for run in report.loaded if run.origin == "here"]
+    groups = [(one["had"], run, one["group"]) for run in here for one in run.provenance.get("busy", ())]
+    if not groups:
+        return ""
+    had, run, group = min(groups, key=lambda found: found[0])
+    where = f"{run.provenance['environment'] or 'the machine'}, {run.provenance['experiment']}, {group}"
+    count = f"{len(groups):,} {'groups' if len(groups) > 1 else 'group'} of measurements"
+    words = (
+        f"<b>This machine was busy.</b> {count} had less than {ENOUGH:.0%} of the cores that they could use, at worst "
+        f"{had:.0%} ({html.escape(where)}). They count for no number on this page; their rows are in the CSV files. "
+        "<code>make report ARGS=--forceall</code> measures again."
+    )
+    return f'<p class="busy" role="alert">{words}</p>'
 
 
 def measured(report: Report, machine: str) -> str:

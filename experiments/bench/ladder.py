@@ -51,7 +51,7 @@ class Loop:
     steps_per_call: int | None  # None: `run` returns its live steps
     dtype: str  # of the state
     bytes_per_step: float | None = None  # memory traffic of one step of one environment, where it is counted
-    cpu_clock: Callable[[], float] = timing.cpu_seconds
+    clocks: Callable[[], timing.Spent] = timing.spent
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> 
             steps_per_call=loop.steps_per_call,
             synchronize=synchronize,
             blocks=blocks,
-            cpu_clock=loop.cpu_clock,
+            clocks=loop.clocks,
         )
-        alone = loop.cpu_clock is timing.cpu_seconds
+        alone = loop.clocks is timing.spent
         memory_mib = (memory_used(device) - before) / 2**20 if alone else None
         found = Clocked(measured, first_call_s, memory_mib, loop.dtype, loop.bytes_per_step)
     del loop  # which holds the environment, whose memory the next group may need
@@ -158,19 +158,22 @@ def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]]) 
             workers[-1].start()
             pipes.append(pipe)
             theirs.close()
-        spent = [0.0] * len(pipes)  # CPU seconds of each worker when it last answered
+        spent = [timing.Spent(0.0, 0.0)] * len(pipes)  # by each worker when it last answered
 
         def run() -> int:
             for pipe in pipes:
                 pipe.send(CALL_S)
             steps = 0
             for number, pipe in enumerate(pipes):
-                stepped, spent[number] = pipe.recv()
-                steps += stepped
+                stepped, *clocks = pipe.recv()
+                spent[number], steps = timing.Spent(*clocks), steps + stepped
             return steps
 
+        def clocks() -> timing.Spent:
+            return timing.Spent(time.process_time() + sum(cpu_s for cpu_s, _ in spent), sum(s for _, s in spent))
+
         try:
-            yield Loop(run, None, "float64", cpu_clock=lambda: time.process_time() + sum(spent))
+            yield Loop(run, None, "float64", clocks=clocks)
         finally:
             for pipe in pipes:
                 pipe.close()
@@ -181,7 +184,7 @@ def all_cores(stepper: Callable[[str, Group, Settings], Callable[[int], None]]) 
 
 
 def step_on_demand(pipe, stepper: Callable, name: str, group: Group, settings: Settings) -> None:
-    """A worker of `all_cores`: steps for so many seconds as it is told, answers with its steps and CPU seconds so far.
+    """A worker of `all_cores`: steps for so many seconds as it is told, answers with its steps and what it has spent.
 
     It looks at the clock some twenty times meanwhile, however long a step takes.
     """
@@ -195,6 +198,6 @@ def step_on_demand(pipe, stepper: Callable, name: str, group: Group, settings: S
                 steps, now = steps + at_once, time.perf_counter()
                 at_once = at_once * 2 if now - last < seconds / 20 else max(at_once // 2, 1)
                 last = now
-            pipe.send((steps, time.process_time()))
+            pipe.send((steps, time.process_time(), timing.waited_seconds()))
     except EOFError:  # the other end is closed: the measurement is over
         pass

@@ -26,16 +26,23 @@ class Clock:
 
     def __init__(self, device: str):
         self.synchronize = torch.cuda.synchronize if torch.device(device).type == "cuda" else timing.nothing
-        self.wall_s = self.cpu_s = 0.0
+        self.wall_s, self.spent = 0.0, timing.Spent(0.0, 0.0)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         self.synchronize()
-        cpu_start, start = timing.cpu_seconds(), time.perf_counter()
+        before, start = timing.spent(), time.perf_counter()
         yield
         self.synchronize()
         self.wall_s += time.perf_counter() - start
-        self.cpu_s += timing.cpu_seconds() - cpu_start
+        now = timing.spent()
+        more = now.cpu_s - before.cpu_s, now.waited_s - before.waited_s
+        self.spent = timing.Spent(self.spent.cpu_s + more[0], self.spent.waited_s + more[1])
+
+    def seconds(self) -> dict:
+        """The seconds so far, and the share of the time in which threads could run that they had a core."""
+        had = self.spent.had_since(timing.Spent(0.0, 0.0))
+        return {"wall_s": self.wall_s, "cpu_s": self.spent.cpu_s, "had": had}
 
 
 def curve(
@@ -53,7 +60,7 @@ def curve(
             while run.iteration < round(run.iterations * point / min(points, run.iterations)):
                 run.iterate()
             run.statistics()  # raises where something is not finite
-        rows.append({"env_steps": run.env_steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s})
+        rows.append({"env_steps": run.env_steps} | clock.seconds())
         policies.append(policy_of(run))
     return rows, policies, run
 
@@ -69,7 +76,7 @@ def for_seconds(
         with clock.running():
             run.iterate()
     run.statistics()
-    return {"env_steps": run.env_steps, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}, policy_of(run)
+    return {"env_steps": run.env_steps} | clock.seconds(), policy_of(run)
 
 
 def solve(
@@ -83,13 +90,13 @@ def solve(
     """Trains until two checks in succession reach `solved`, checks included; a row, in which `solved` says whether they
     did, and the policy. started: `time.monotonic()` where the clock began; None: now.
     """
-    started = time.monotonic() if started is None else started
+    started, before = time.monotonic() if started is None else started, timing.spent()
     check = training.Checks(environment, solved, device)
     run = training.train(algorithm, environment, config, device, check=check)
     Clock(device).synchronize()
-    wall_s = time.monotonic() - started
+    times = {"wall_s": time.monotonic() - started, "had": timing.spent().had_since(before)}
     reached = len(check.scores) >= CHECKS and all(score >= solved for _, score in check.scores[-CHECKS:])
-    return {"env_steps": run.env_steps, "wall_s": wall_s, "solved": int(reached)}, policy_of(run), run
+    return {"env_steps": run.env_steps, "solved": int(reached)} | times, policy_of(run), run
 
 
 def together(algorithm: type[Algorithm], environment: str, config: Settings, device: str, solved: float) -> list[dict]:
@@ -105,7 +112,7 @@ def together(algorithm: type[Algorithm], environment: str, config: Settings, dev
             run.iterate()
         run.statistics()
     episodes = evaluation.PortEpisodes(environment, device=device)
-    same = {"env_steps": run.env_steps // config.population, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s}
+    same = {"env_steps": run.env_steps // config.population} | clock.seconds()
     same |= {"parameters": run.parameter_count // config.population, "reason": "scored in the port"}
     rows = []
     for member in range(config.population):
@@ -141,7 +148,7 @@ def rates(
                     run.iterate()
                 run.statistics()  # as for a row of the log
             more = math.ceil(calls / 16)  # a block that came out short goes on in small pieces
-        return {"env_steps": run.env_steps - before, "wall_s": clock.wall_s, "cpu_s": clock.cpu_s} | phases.seconds()
+        return {"env_steps": run.env_steps - before} | clock.seconds() | phases.seconds()
 
     def speed() -> float:
         row = block()
@@ -150,7 +157,8 @@ def rates(
     timing.warm_up(speed)
     memory = {"gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20} if device.startswith("cuda") else {}
     same = {"first_call_s": start.wall_s} | memory
-    return [same | {"block": number} | block() for number in range(blocks)], run
+    measured, _ = timing.undisturbed(lambda: [block() for _ in range(blocks)])
+    return [same | {"block": number} | row for number, row in enumerate(measured)], run
 
 
 class Phases:

@@ -83,7 +83,9 @@ def rates(job: Job) -> list[dict]:
     )
     same = {"parameters": numbers(state), "reason": f"{HOW}; first call {first_s:.1f} s"}
     return [
-        same | {"block": number, "env_steps": block.steps, "wall_s": block.wall_s, "cpu_s": block.cpu_s}
+        same
+        | {"block": number, "env_steps": block.steps}
+        | {"wall_s": block.wall_s, "cpu_s": block.cpu_s, "had": block.had}
         for number, block in enumerate(blocks)
     ]
 
@@ -111,7 +113,7 @@ def solve(job: Job) -> list[dict]:
         return play(greedy(algo, state), algo.env, algo.env_params, keys, limit)[1].mean()
 
     def one(seed: int) -> dict:
-        start, streak, solved = time.perf_counter(), Streak(job.solved), False
+        start, before, streak, solved = time.perf_counter(), timing.spent(), Streak(job.solved), False
         key = jax.random.key(seed)
         state = init(key)
         for number in range(1, checks + 1):
@@ -119,6 +121,7 @@ def solve(job: Job) -> list[dict]:
             if solved := streak.ends_with(float(check(state, jax.random.fold_in(key, number)))):
                 break
         row = {"seed": seed, "env_steps": number * every * batch, "wall_s": time.perf_counter() - start}
+        row["had"] = timing.spent().had_since(before)
         row |= {"since_start_s": time.monotonic() - job.started, "parameters": numbers(state), "reason": HOW}
         score = in_original(job.gymnasium_id, algo, state)
         return row | {"score": score, "solved": int(solved and score >= job.solved)}

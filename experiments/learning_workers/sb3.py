@@ -126,10 +126,11 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
             return len(self.clocks) <= job.blocks
 
     env = make_vector(job, job.seeds[0])
-    trained, clock = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock()
+    trained, clock, before = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock(), timing.spent()
     trained.learn(MANY_STEPS, callback=clock, log_interval=None)
+    same = {"had": timing.spent().had_since(before)}
     env.close()
-    same = {"parameters": numbers(trained), "reason": f"{job.algorithm.upper()} {how}"}
+    same |= {"parameters": numbers(trained), "reason": f"{job.algorithm.upper()} {how}"}
     spent = ([after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(clock.clocks))
     names = ("wall_s", "cpu_s", "env_steps")
     return [same | {"block": block} | dict(zip(names, numbers, strict=True)) for block, numbers in enumerate(spent)]
@@ -146,7 +147,7 @@ def solve(job: Job, seed: int) -> dict:
 
     from lockstep.agents.run import evaluation
 
-    start = time.perf_counter()
+    start, before = time.perf_counter(), timing.spent()
     env = vector(job, seed)
     trained = ALGORITHMS[job.algorithm](job, env, seed)
     episodes = evaluation.PortEpisodes(job.environment)
@@ -171,6 +172,7 @@ def solve(job: Job, seed: int) -> dict:
     check = Check()
     trained.learn(job.settings["total_steps"], callback=check, log_interval=None)
     times = {"wall_s": time.perf_counter() - start, "since_start_s": time.monotonic() - job.started}
+    times["had"] = timing.spent().had_since(before)
     env.close()
     with torch.no_grad():
         score = float(evaluation.in_original(job.environment, act).returns.mean())

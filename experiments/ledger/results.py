@@ -4,7 +4,9 @@ import csv
 import fcntl
 import hashlib
 import io
+import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -16,14 +18,14 @@ from pathlib import Path
 import pandas as pd
 
 from lockstep.experiments import ROOT, UserError
-from lockstep.experiments.bench.timing import cpu_seconds
+from lockstep.experiments.bench.timing import ENOUGH, cpu_seconds
 from lockstep.experiments.command import OutOfTime
 from lockstep.experiments.ledger import fingerprint, provenance, sources
 from lockstep.experiments.ledger.checksums import verify
 
 HERE, RECORDED = "measured here", "recorded"
 CHANGED = "recorded, code changed since"
-BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s"]  # columns of the partial file before the rows' own
+BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s", "_had"]  # columns of the partial file before the rows' own
 
 
 class Journal:
@@ -105,7 +107,8 @@ class Journal:
             return
         rows = list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]
         for name, count, *spent in described["groups"]:
-            self.groups[name] = [[name, str(count), *spent, *row] for row in rows[:count]]
+            head = [name, str(count), *spent, *[""] * (len(BOOKKEEPING) - 2 - len(spent))]
+            self.groups[name] = [[*head, *row] for row in rows[:count]]
             rows = rows[count:]
         self.started = described["started"]
         say(f"{self.path}: continuing after {len(self.groups)} groups, {len(described['missing'])} are missing")
@@ -118,15 +121,20 @@ class Journal:
         return group in self.groups
 
     def add(self, group: str, rows: Sequence[Mapping]) -> None:
-        """Put a finished group on disk; its rows have the journal's columns, None is an empty cell."""
+        """Put a finished group on disk; its rows have the journal's columns, None is an empty cell.
+
+        They may have `had` besides: the share of a core that threads had while they could run, see bench/timing.py.
+        """
         for row in rows:
-            if set(row) != set(self.columns):
+            if set(row) - {"had"} != set(self.columns):
                 raise ValueError(f"group {group}: columns {sorted(row)}, expected {sorted(self.columns)}")
         if not rows or group in self.groups:
             raise ValueError(f"group {group} has no rows or is there already")
         now = clocks()
         spent = [f"{end - start:.3f}" for start, end in zip(self._group_start, now, strict=True)]
         self._group_start = now
+        shares = [row["had"] for row in rows if not math.isnan(row.get("had", math.nan))]
+        spent.append(f"{sum(shares) / len(shares):.3f}" if shares else "")
         lines = [[group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows]
         with open(self.partial, "a", newline="") as file:
             file.write(csv_text(lines))
@@ -181,7 +189,9 @@ class Journal:
             collected["missing"] = missing
             if isinstance(planned, Mapping):
                 collected["missing_groups"] = [planned[name] for name in missing]
-            collected["groups"] = [[name, len(rows), *rows[0][2:4]] for name, rows in self.groups.items()]
+            collected["groups"] = [[name, len(rows), *rows[0][2:5]] for name, rows in self.groups.items()]
+        if busy := self.busy(planned):
+            collected["busy"] = busy
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
         described_by = self.path.with_suffix(".json")
         described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance, nor the reverse
@@ -191,6 +201,17 @@ class Journal:
         self.partial.unlink()
         self.partial_key.unlink()
         self.close()
+
+    def busy(self, planned: Sequence[str] | Mapping[str, Mapping]) -> list[dict]:
+        """Groups whose threads had less of the cores than ENOUGH, with the places of their rows and their fields."""
+        found, first = [], 0
+        for name, rows in self.groups.items():
+            had = rows[0][BOOKKEEPING.index("_had")]
+            if had and float(had) < ENOUGH:
+                fields = planned[name] if isinstance(planned, Mapping) else {}
+                found.append({"group": name, "had": float(had), "first": first, "rows": len(rows), "fields": fields})
+            first += len(rows)
+        return found
 
     def close(self) -> None:
         """Let another run write here; what is on disk stays for it to go on from."""
@@ -328,8 +349,18 @@ def read(path: Path) -> tuple[pd.DataFrame, dict]:
 
 
 def missing_groups(described: Mapping) -> list[Mapping]:
-    """The fields of every group that a provenance says is missing, none of them where it does not tell them."""
-    return described.get("missing_groups", [{} for _ in described.get("missing", ())])
+    """The fields of every group that a provenance says is missing or that was measured on a busy machine.
+
+    None of them where it does not tell them.
+    """
+    missing = described.get("missing_groups", [{} for _ in described.get("missing", ())])
+    return [*missing, *(group["fields"] for group in described.get("busy", ()))]
+
+
+def undisturbed(frame: pd.DataFrame, described: Mapping) -> pd.DataFrame:
+    """The rows without those that were measured on a busy machine."""
+    busy = [range(group["first"], group["first"] + group["rows"]) for group in described.get("busy", ())]
+    return frame.drop(index=itertools.chain(*busy)).reset_index(drop=True) if busy else frame
 
 
 def table_of(content: bytes) -> pd.DataFrame:
@@ -357,19 +388,21 @@ def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> lis
     """Datasets of an experiment: measured here first, then every recorded machine by name.
 
     environment: None for ceilings, which belong to a machine alone. Recorded folders are checked against
-    their SHA256SUMS before use (ChecksumError). An empty list means "not measured".
+    their SHA256SUMS before use (ChecksumError). An empty list means "not measured". Rows that were measured on a busy
+    machine are left out; the provenance says which.
     """
     inside = Path(*([environment] if environment else []), f"{experiment}.csv")
     found = []
     here = root / "results" / inside
     if here.exists():
         frame, described = read(here)
-        found.append(Dataset(frame, described, described["machine"]["label"], "here", HERE, here))
+        label = described["machine"]["label"]
+        found.append(Dataset(undisturbed(frame, described), described, label, "here", HERE, here))
     for folder in sorted((root / "results" / "recorded").glob("*/")):
         path = folder / inside
         if path.exists():
             verify(folder)
             frame, described = read(path)
             status = RECORDED if is_of_the_present_code(described, root) else CHANGED
-            found.append(Dataset(frame, described, folder.name, "recorded", status, path))
+            found.append(Dataset(undisturbed(frame, described), described, folder.name, "recorded", status, path))
     return found

@@ -277,11 +277,11 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
         rounds = timing.calls_per_block(whole, synchronize, scale.block_s)
         timing.warm_up(lambda: 1 / sum(whole().wall for _ in range(rounds)))
-        blocks = [clock_block(form, rounds, synchronize) for _ in range(scale.blocks)]
+        blocks, had = timing.undisturbed(lambda: [clock_block(form, rounds, synchronize) for _ in range(scale.blocks)])
     same = {"environment": name, **asdict(group), "device": group.device, "threads": 1, "dtype": form.dtype}
     return [
         {**same, "operation": operation, "block": number, "steps": rounds * slots * group.num_envs}
-        | {"wall_s": seconds.wall, "cpu_s": seconds.cpu}
+        | {"wall_s": seconds.wall, "cpu_s": seconds.cpu, "had": had}
         for number, spent in enumerate(blocks)
         for operation, seconds in spent.items()
     ]

@@ -65,7 +65,7 @@ def check_rows(rows, group, operations):
     """Every block has a row of each operation, of as many steps, and none takes longer than the whole by much."""
     assert len(rows) == BLOCKS * len(operations)
     frame = pd.DataFrame(rows)
-    assert set(frame.columns) == set(breakdown.COLUMNS)
+    assert set(frame.columns) == {*breakdown.COLUMNS, "had"}
     assert (frame["form"] == group.form).all()
     assert (frame["steps"] % (2 * group.num_envs) == 0).all()
     assert frame["steps"].nunique() == 1

@@ -334,9 +334,10 @@ def test_a_run_for_seconds_ends_with_the_iteration_that_reaches_them():
 def test_a_run_to_solve_says_whether_two_checks_reached_it():
     row, _, run = lockstep.solve(ppo.PPO, "cartpole", tiny(), "cpu", 5)
     assert (row["solved"], row["env_steps"], run.env_steps) == (1, 256, 256)
-    assert lockstep.solve(ppo.PPO, "cartpole", tiny(), "cpu", 501)[0] | {"wall_s": 0} == {
+    assert lockstep.solve(ppo.PPO, "cartpole", tiny(), "cpu", 501)[0] | {"wall_s": 0, "had": 1} == {
         "env_steps": 512,
         "wall_s": 0,
+        "had": 1,
         "solved": 0,
     }
 

@@ -274,7 +274,7 @@ def test_gymnasium_is_measured_by_its_live_steps():
     rows = peers.rows(todo[0], answer, CARTPOLE)
     assert [row["block"] for row in rows] == list(range(6))
     for row in rows:
-        assert list(row) == peers.COLUMNS
+        assert list(row) == [*peers.COLUMNS, "had"]
         assert (row["peer"], row["status"], row["num_envs"]) == ("Gymnasium", "measured", 512)
         assert row["version"] == importlib.metadata.version("gymnasium")
         assert row["steps"] > 0 and row["wall_s"] >= 0.005 and row["first_call_s"] > 0
@@ -286,7 +286,7 @@ def test_the_port_is_measured_as_the_peers_are():
     answers = peers.ask("lockstep", [Wanted("lockstep", group, 6) for group in groups], CARTPOLE)
     for group, answer in zip(groups, answers, strict=True):
         assert answer["live_share"] == 1
-        assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, _, _ in answer["blocks"])
+        assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, *_ in answer["blocks"])
 
 
 # ---- What comes of it ----
@@ -446,7 +446,7 @@ def test_a_real_peer_steps_every_task_it_has(name):
         todo = [Wanted(name, group, 6) for group in peer.groups({8: [1]})]
         for one, answer in zip(todo, peers.ask(name, todo, task), strict=True):
             assert "reason" not in answer, (task, answer)
-            assert all(steps > 0 for steps, _, _ in answer["blocks"])
+            assert all(steps > 0 for steps, *_ in answer["blocks"])
             assert answer["live_share"] == 1 or "next-step" in answer["how"]
             assert peers.rows(one, answer, task)[0]["version"] == peer_workers.versions(name)[peer.PACKAGES[0]]
 

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import signal
 import subprocess
@@ -138,6 +139,32 @@ def test_a_piece_is_a_whole_result_that_says_what_is_missing(path):
     assert [group[:2] for group in described["groups"]] == [["a", 3], ["b, with a comma", 2]]
 
 
+@pytest.fixture
+def disturbed(path):
+    """A run of three groups, of which the second had a third of a core; of the last nobody knows."""
+    made = journal(path)
+    for group, had in (("a", 1.0), ("b", 0.34), ("c", math.nan)):
+        made.add(group, [row | {"had": had} for row in rows(group, 2)])
+    return made
+
+
+def test_rows_of_a_busy_machine_are_kept_and_not_used(disturbed, path):
+    disturbed.finish(planned={group: {"name": group} for group in "abc"})
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a"] * 2 + ["b"] * 2 + ["c"] * 2 and "had" not in frame
+    assert described["busy"] == [{"group": "b", "had": 0.34, "first": 2, "rows": 2, "fields": {"name": "b"}}]
+    assert list(results.undisturbed(frame, described)["name"]) == ["a"] * 2 + ["c"] * 2
+    assert results.missing_groups(described) == [{"name": "b"}]
+
+
+def test_a_run_that_goes_on_remembers_what_was_disturbed(disturbed, path):
+    disturbed.close()
+    again = journal(path)
+    assert [one["group"] for one in again.busy(["a", "b", "c"])] == ["b"]
+    again.finish(planned=["a", "b", "c", "d"])
+    assert [one["group"] for one in journal(path).busy(["a", "b", "c", "d"])] == ["b"]
+
+
 def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
     first = piece_of(path)
     second = journal(path)
@@ -204,7 +231,7 @@ GROUPS = st.lists(st.integers(1, 4), max_size=5)
 @given(sizes=GROUPS, names=st.text("ab,\"' é"), cut=st.floats(0, 1))
 def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, names, cut):
     groups = {
-        f"{number}{names}": [[f"{number}{names}", str(size), "0", "0", names, str(row)] for row in range(size)]
+        f"{number}{names}": [[f"{number}{names}", str(size), "0", "0", "", names, str(row)] for row in range(size)]
         for number, size in enumerate(sizes)
     }
     text = results.csv_text([HEADER])

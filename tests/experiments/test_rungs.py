@@ -58,7 +58,7 @@ def check_rows(name, wanted, settings) -> list[dict]:
     assert [row["block"] for row in rows] == list(range(6))
     counted = wanted.rung.startswith("port") and not (name in SIZE and "fused" in wanted.rung)
     for row in rows:
-        assert list(row) == throughput.COLUMNS
+        assert list(row) == [*throughput.COLUMNS, "had"]
         assert (row["environment"], row["rung"], row["num_envs"]) == (name, wanted.rung, wanted.num_envs)
         assert row["preset"] == settings.throughput.options.get("preset")
         assert row["steps"] > 0 and row["wall_s"] >= 0.005 and row["cpu_s"] >= 0

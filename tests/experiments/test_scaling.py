@@ -64,7 +64,7 @@ def test_the_rows_of_a_cell_name_its_size_and_count_its_bytes(monkeypatch, rung,
     rows = scaling.measure(NAME, cell, asked())
     assert len(rows) == 6
     for number, row in enumerate(rows):
-        assert list(row) == scaling.COLUMNS
+        assert list(row) == [*scaling.COLUMNS, "had"]
         assert (row["vehicles"], row["clients"], row["servers"], row["edges"]) == (20, 10, 10, 4)
         assert (row["rung"], row["gains"], row["block"], row["status"]) == (rung, gains, number, "measured")
         assert row["steps"] > 0 and row["wall_s"] >= 0.005

@@ -1,3 +1,5 @@
+import math
+import os
 import subprocess
 import sys
 import threading
@@ -28,7 +30,7 @@ class Machine:
             self.run,
             synchronize=self.synchronize,
             clock=lambda: self.now,
-            cpu_clock=lambda: self.cores * self.now,
+            clocks=lambda: timing.Spent(self.cores * self.now, 0.0),
             **options,
         )
 
@@ -64,7 +66,7 @@ def test_run_may_count_its_own_steps():
         machine.run()
         return 3 if machine.calls % 2 else 1  # 2 on average
 
-    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, cpu_clock=lambda: 0.0)
+    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, clocks=lambda: timing.Spent(0.0, 0.0))
     assert [block.rate for block in blocks] == pytest.approx([40, 40])
 
 
@@ -119,3 +121,64 @@ def test_real_clocks():
     (block,) = timing.measure(lambda: time.sleep(0.005), steps_per_call=1, blocks=1)
     assert 0.005 <= block.wall_s / block.steps < 0.02
     assert block.cpu_s < 0.5 * block.wall_s
+
+
+# ---- A busy machine ----
+
+
+@pytest.mark.parametrize(
+    ("waits", "attempts", "had"),  # seconds without a core during each attempt, each of 0.75 CPU-seconds
+    [
+        ([0.0], 1, 1.0),
+        ([0.06], 1, 0.75 / 0.81),
+        ([0.3, 0.0], 2, 1.0),
+        ([0.3, 0.2, 0.6], 3, 0.75 / 0.95),  # the best of three
+        ([math.nan], 1, math.nan),  # a system that does not tell
+    ],
+)
+def test_what_other_processes_slowed_is_measured_again(waits, attempts, had):
+    machine, waited, asked = Machine(0.25), [0.0], iter(waits)
+    before = 1 + 3  # calls: one to count them, and the shortest warm-up
+
+    def run():
+        machine.run()
+        if machine.calls > before and (machine.calls - before) % 3 == 1:
+            waited[0] += next(asked)
+
+    clocks = lambda: timing.Spent(machine.now, waited[0])  # noqa: E731
+    blocks = timing.measure(run, steps_per_call=1, blocks=3, clock=lambda: machine.now, clocks=clocks)
+    assert len(blocks) == 3 and machine.calls == before + 3 * attempts
+    assert [block.had for block in blocks] == pytest.approx([had] * 3, nan_ok=True)
+
+
+BURN = "import time\nprint(flush=True)\nend = time.time() + 60\nwhile time.time() < end: pass"
+
+
+@pytest.fixture
+def load():
+    """Two processes per core that do nothing but run."""
+    burning = [
+        subprocess.Popen([sys.executable, "-S", "-c", BURN], stdout=subprocess.PIPE)
+        for _ in range(2 * len(os.sched_getaffinity(0)))
+    ]
+    for process in burning:
+        process.stdout.readline()
+    yield
+    for process in burning:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not timing.THREADS.is_dir(), reason="only Linux tells for how long threads wait")
+def test_a_loop_beside_a_load_says_that_the_machine_was_busy(load):
+    blocks = timing.measure(lambda: sum(range(1000)), steps_per_call=1, blocks=2)
+    assert 0.1 < blocks[0].had < timing.ENOUGH
+    assert blocks[0].cpu_s < timing.ENOUGH * blocks[0].wall_s
+
+
+@pytest.mark.skipif(not timing.THREADS.is_dir(), reason="only Linux tells for how long threads wait")
+def test_sleeping_is_no_waiting():
+    before = timing.spent()
+    spin(0.02)
+    time.sleep(0.3)
+    assert timing.spent().waited_s - before.waited_s < 0.1
