@@ -6,6 +6,7 @@ folder here.
 
 import functools
 import importlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -20,6 +21,10 @@ from lockstep.experiments.verdicts import COLUMNS
 from lockstep.experiments.walk import Walk
 
 
+COUNTS = ("states", "episodes", "played")  # keys of settings with numbers of what is compared, or with mappings of them
+QUICK = 10  # times fewer at quick scale
+
+
 class Comparison(NamedTuple):
     rows: Callable[[], Iterator[dict]]
     start: Callable[[], object] | None  # begins the original's part, which then goes on by itself
@@ -31,8 +36,21 @@ def plan(request: Request) -> Plan:
         envs.make_original(name).close()
     except ImportError as error:
         raise UserError(str(error)) from error
-    todo = comparisons(walks(name, request.settings), request.devices)
-    return Plan(todo, functools.partial(compared, name), config=request.asked())
+    settings = request.settings.plain()
+    if request.scale == "quick":
+        settings["correctness"] = fewer(settings["correctness"])
+    todo = comparisons(walks(name, Settings(settings)), request.devices)
+    asked = {"asked": {"devices": request.devices}}
+    return Plan(todo, functools.partial(compared, name), config=settings | asked)
+
+
+def fewer(content: object, counts: bool = False) -> object:
+    """Settings with a QUICK-th of every number of states and episodes, rounded up. counts: whole numbers in it are."""
+    if isinstance(content, dict):
+        return {key: fewer(value, counts or key in COUNTS) for key, value in content.items()}
+    if isinstance(content, list):
+        return [fewer(value, counts) for value in content]
+    return math.ceil(content / QUICK) if counts and type(content) is int else content
 
 
 def walks(name: str, settings: Settings) -> list[Walk]:

@@ -58,3 +58,23 @@ def test_the_kolmogorov_smirnov_test_keeps_equal_and_rejects_different_distribut
     assert np.mean(np.array(p) < 0.05) == pytest.approx(0.05, abs=0.04)
     assert ks_two_sample(random.normal(size=400), random.normal(0.5, size=400)) < 1e-3
     assert ks_two_sample([1, 2, 3], [1, 2, 3]) == 1.0
+
+
+def test_quick_compares_a_tenth_of_the_states_and_episodes_and_changes_nothing_else():
+    asked = {
+        "regions": {
+            "uniform": {"states": 250_000, "box": {"x": [-3, 3]}},
+            "few": {"states": 4, "policies": ["random"]},
+        },
+        "episodes": {"replayed": {"random": 1000, "fixed": 25}},
+        "sizes": {"small": {"parameters": {"vehicles": 18}, "episodes": {"uniform": 12}}},
+        "played": 4096,
+        "variants": [{"nips": True}],
+    }
+    assert correctness.fewer(asked) == {
+        "regions": {"uniform": {"states": 25_000, "box": {"x": [-3, 3]}}, "few": {"states": 1, "policies": ["random"]}},
+        "episodes": {"replayed": {"random": 100, "fixed": 3}},
+        "sizes": {"small": {"parameters": {"vehicles": 18}, "episodes": {"uniform": 2}}},
+        "played": 410,
+        "variants": [{"nips": True}],
+    }
