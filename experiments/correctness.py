@@ -20,7 +20,6 @@ from lockstep.experiments.experiment import Experiment, Plan, Request, word
 from lockstep.experiments.verdicts import COLUMNS
 from lockstep.experiments.walk import Walk
 
-
 COUNTS = ("states", "episodes", "played")  # keys of settings with numbers of what is compared, or with mappings of them
 QUICK = 10  # times fewer at quick scale
 

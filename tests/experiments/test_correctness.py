@@ -64,7 +64,7 @@ def test_quick_compares_a_tenth_of_the_states_and_episodes_and_changes_nothing_e
     asked = {
         "regions": {
             "uniform": {"states": 250_000, "box": {"x": [-3, 3]}},
-            "few": {"states": 4, "policies": ["random"]},
+            "few": {"states": 4, "of": ["random"]},
         },
         "episodes": {"replayed": {"random": 1000, "fixed": 25}},
         "sizes": {"small": {"parameters": {"vehicles": 18}, "episodes": {"uniform": 12}}},
@@ -72,7 +72,7 @@ def test_quick_compares_a_tenth_of_the_states_and_episodes_and_changes_nothing_e
         "variants": [{"nips": True}],
     }
     assert correctness.fewer(asked) == {
-        "regions": {"uniform": {"states": 25_000, "box": {"x": [-3, 3]}}, "few": {"states": 1, "policies": ["random"]}},
+        "regions": {"uniform": {"states": 25_000, "box": {"x": [-3, 3]}}, "few": {"states": 1, "of": ["random"]}},
         "episodes": {"replayed": {"random": 100, "fixed": 3}},
         "sizes": {"small": {"parameters": {"vehicles": 18}, "episodes": {"uniform": 2}}},
         "played": 410,
