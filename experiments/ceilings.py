@@ -31,7 +31,7 @@ SIZES = {
     },
 }
 MEMORY_SHARE = 0.8  # of what is free that a copy may take
-BLOCKS = {"quick": 10, "full": 30}
+BLOCKS = {"quick": 6, "full": 30}
 UNITS = {"copy": "byte", "fp32": "flop", "launch": "launch", "graph-node": "node"}
 CHAINS = {"cpu": 12, "cuda": 8}  # independent fmas per thread; see ceilings.cuh
 ROUNDS = {"cpu": 1_000_000, "cuda": 10_000}

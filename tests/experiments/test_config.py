@@ -44,7 +44,7 @@ def change(folder):
 
 def test_every_environment_with_settings_loads_at_both_scales():
     for name in config.files():
-        for scale, blocks in {"quick": 10, "full": 30}.items():
+        for scale, blocks in {"quick": 6, "full": 30}.items():
             assert config.load(name, scale).throughput.blocks == blocks
 
 

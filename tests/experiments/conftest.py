@@ -1,0 +1,13 @@
+"""Tests run beside each other: what a busy machine does to rows is tested on its own, in test_timing.py."""
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.experiments.bench import timing
+
+
+@pytest.fixture(autouse=True)
+def nobody_tells_of_waiting(request, monkeypatch):
+    if request.path.stem != "test_timing":
+        monkeypatch.setattr(timing, "THREADS", Path("nowhere"))
