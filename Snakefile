@@ -108,6 +108,7 @@ rule report:
         packages="environment.yml",
     output:
         page="results/report.html",
+        supplement="results/supplement.html",
         tables=directory("results/tables"),
         figures=directory("results/figures"),
     log:

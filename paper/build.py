@@ -3,9 +3,9 @@
     python -m lockstep.paper.build --output results/report.html
 
 Chapters are notebooks in the order of their names; those in a family's folder fall into place among them. Beside the
-page it writes every table as tables/<name>.csv and .md, every figure as figures/<name>.svg and .png. CSV and SVG are
-inside the page too, so that a page that was mailed still has them. It loads nothing: no script, no font, no image from
-elsewhere. Equal results give equal bytes.
+page it writes supplement.html, with the tables and figures that are too many for the page, every table as
+tables/<name>.csv and .md, every figure as figures/<name>.svg and .png. The pages load nothing: no script, no font, no
+image from elsewhere. Equal results give equal bytes.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import html
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,9 +29,13 @@ from traitlets.config import Config
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger.results import write_whole
-from lockstep.paper import families
+from lockstep.paper import families, report
 
 FOLDER = Path(__file__).parent
+SUPPLEMENT = "supplement.html"
+ASIDE = re.compile(report.ASIDE.format(".*?"), re.DOTALL)
+HEADING = re.compile(r"<h2[^>]*>.*?</h2>|<h3[^>]*>.*?</h3>", re.DOTALL)
+PAGE = '<div class="page">'
 CONTENTS = "<!-- contents -->"  # in the first chapter: where the title ends and the table of contents belongs
 TIMEOUT_S = 600  # of one cell
 
@@ -88,8 +92,8 @@ def executed(nb: nbformat.NotebookNode, root: Path, folder: Path) -> nbformat.No
     return nb
 
 
-def page(nb: nbformat.NotebookNode) -> str:
-    """The HTML of an executed notebook."""
+def pages(nb: nbformat.NotebookNode, name: str) -> dict[str, str]:
+    """The HTML of an executed notebook, and of its supplement, by the names of their files."""
     exporter = HTMLExporter(
         template_name="template",
         extra_template_basedirs=[str(FOLDER)],
@@ -98,20 +102,43 @@ def page(nb: nbformat.NotebookNode) -> str:
     )
     css = (FOLDER / "report.css").read_text(encoding="utf-8")
     body, _ = exporter.from_notebook_node(nb, resources={"paper_css": css})
-    return with_contents(with_citations(with_references(body)))
+    parts = dict(zip((name, SUPPLEMENT), taken_apart(body, name), strict=True))
+    return {file: with_contents(with_citations(with_references(file, parts))) for file in parts}
 
 
-def with_references(body: str) -> str:
-    """`@table:claims` becomes a link "Table 7"."""
+def taken_apart(body: str, name: str) -> tuple[str, str]:
+    """The page without what is the supplement's, and the supplement, which has the same headings.
+
+    name: of the page's file.
+    """
+    start, mark, rest = body.partition(CONTENTS)
+    if not mark:
+        raise ValueError(f"no chapter has {CONTENTS}")
+    kept, moved, above = [], [], {}  # above: headings below which nothing has moved yet, by their level
+    for part in re.split(f"({ASIDE.pattern}|{HEADING.pattern})", rest, flags=re.DOTALL):
+        if ASIDE.fullmatch(part):
+            moved += [part] if "<h2>" in part else [*above.values(), part]
+            above = {}
+            continue
+        kept.append(part)
+        if HEADING.fullmatch(part):
+            above = {level: text for level, text in above.items() if level < part[2]} | {part[2]: part}
+    head, page = body.split(PAGE, 1)[0], (FOLDER / "supplement.html").read_text(encoding="utf-8")
+    return "".join([start, mark, *kept]), head + PAGE + page.format(name=name, contents=CONTENTS, tables="".join(moved))
+
+
+def with_references(file: str, parts: Mapping[str, str]) -> str:
+    """A part in which `@table:claims` becomes a link "Table 7", into another part where the table is there."""
 
     def link(match: re.Match) -> str:
         kind, name = match[1], match[2]
-        found = re.search(rf'id="{kind}-{name}">.*?<b>(\w+\s\d+)\.</b>', body, re.DOTALL)
-        if found is None:
-            raise ValueError(f"the prose refers to {kind} {name!r}, which is not shown")
-        return f'<a href="#{kind}-{name}">{found[1]}</a>'
+        shown = rf'id="{kind}-{name}">.*?<b>(\w+\sS?\d+)\.</b>'
+        for other, body in parts.items():
+            if found := re.search(shown, body, re.DOTALL):
+                return f'<a href="{other if other != file else ""}#{kind}-{name}">{found[1]}</a>'
+        raise ValueError(f"the prose refers to {kind} {name!r}, which is not shown")
 
-    return re.sub(r"@(table|figure):(\w+)", link, body)
+    return re.sub(r"@(table|figure):(\w+)", link, parts[file])
 
 
 def with_citations(body: str) -> str:
@@ -166,13 +193,11 @@ def with_contents(body: str) -> str:
         entries.append(f'<li class="level{level}"><a href="#section-{number}"><span>{number}</span> {words}</a></li>')
         return f'<h{level} id="section-{number}"><span class="count">{number}</span>{words}</h{level}>'
 
-    start, mark, rest = body.partition(CONTENTS)
-    if not mark:
-        raise ValueError(f"no chapter has {CONTENTS}")
+    start, _, rest = body.partition(CONTENTS)
     rest = re.sub(r"<h([23])[^>]*>(.*?)</h\1>", numbered, rest)
     listed = "\n".join(entries)
     contents = f'<nav class="contents" aria-label="Contents"><p>Contents</p><ol>\n{listed}\n</ol></nav>'
-    start = start.replace('<div class="page">', '<div class="page">\n<header>', 1) + "</header>"
+    start = start.replace(PAGE, f"{PAGE}\n<header>", 1) + "</header>"
     rest = rest.replace("</div>\n</body>", "</main>\n</div>\n</body>")
     return f"{start}\n{contents}\n<main>{rest}"
 
@@ -193,9 +218,10 @@ def build(output: Path, root: Path = ROOT) -> None:
             tempfile.TemporaryFile(dir=place).close()  # now, not after the chapters have run
         if output.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    written = page(executed(joined(), root.resolve(), folder))
+    written = pages(executed(joined(), root.resolve(), folder), output.name)
     with writing(output):
-        write_whole(output, written)
+        for name, text in written.items():
+            write_whole(folder / name, text)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 about.yaml   `title`; `originals` and `limits`, Markdown for the chapters that speak of all families; `steps`, how steps
              of its environments are called; `headline`: the environment that stands for the family, `num_envs` at
-             which the family is told, `rungs` that short tables show
+             which the family is told, `rungs` that short tables show; `page`: a table and a figure of the family's own
+           that stand on the page and not in its supplement
 claims.yaml  `claims` of others, and `targets` of its own, see common/aims.yaml
 chapters/    notebooks that stand in the report among those of chapters/, in the order of their names
 tables, figures, quantities: modules, or folders of modules, whose decorated functions join those of common/
@@ -52,6 +53,12 @@ def targets() -> list[dict]:
         for target in aims()["targets"]
     }
     return [*(target | {"except": replaced[target["target"]]} for target in aims()["targets"]), *own]
+
+
+def page() -> set[str]:
+    """The tables and figures of the page, as in "table:claims"; the others are the supplement's."""
+    own = [about(name).get("page", []) for name in names()]
+    return {*read("common", "page.yaml")["page"], *(one for found in own for one in found)}
 
 
 def headlines() -> dict[str, dict]:

@@ -5,7 +5,6 @@ python -m lockstep.paper.report --table ladder     results/tables/ladder.csv and
 """
 
 import argparse
-import base64
 import functools
 import html
 import os
@@ -17,14 +16,16 @@ from IPython.display import HTML
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
-from lockstep.paper import figures, quantities, tables, typeset
+from lockstep.paper import families, figures, quantities, tables, typeset
 
-EMBEDDED = 150_000  # bytes; a larger file is linked to, so that the page stays below about 2 MB
+ASIDE = '<div class="aside">{}</div><!-- end of aside -->'  # around what is the supplement's
 SHORT = 12  # rows that a table may have without being folded
 
 
 class Report:
     """Tables, figures and numbers for the cells of the chapters. What is shown is also written to a file.
+
+    Of what the chapters show, `families.page` is on the page and the rest in its supplement, under the same headings.
 
     root: the repository that holds results/. folder: where tables/ and figures/ go.
     """
@@ -33,7 +34,7 @@ class Report:
         self.loaded = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
         self.datasets = [dataset for dataset in self.loaded if len(dataset.frame)]  # else its machine was too busy
         self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
-        self.shown: dict[str, list[str]] = {"table": [], "figure": []}
+        self.page, self.shown = families.page(), []
 
     def table(self, name: str) -> HTML:
         """A table under its caption, numbered in the order of appearance."""
@@ -61,20 +62,24 @@ class Report:
         return HTML(f'<figure class="drawing" id="figure-{name}">{box}{caption}</figure>')
 
     def caption(self, kind: str, name: str, words: str, file: str) -> str:
-        self.shown[kind].append(name)
-        number = len(self.shown[kind])
-        link = f'<a class="file" {reference(self.folder, file)}>{file.rpartition(".")[2].upper()}</a>'
-        return f"<figcaption><b>{kind.title()}&nbsp;{number}.</b> {html.escape(words)} {link}</figcaption>"
+        on_page = f"{kind}:{name}" in self.page
+        self.shown.append((kind, name, on_page))
+        number = sum((kind, on_page) == (one[0], one[2]) for one in self.shown)
+        link = f'<a class="file" href="{file}">{file.rpartition(".")[2].upper()}</a>'
+        title = f"{kind.title()}&nbsp;{'' if on_page else 'S'}{number}"
+        return f"<figcaption><b>{title}.</b> {html.escape(words)} {link}</figcaption>"
 
     def show(self, *names: str) -> HTML:
         """Tables and figures by names as in "table:claims", one below the other."""
-        parts = (name.split(":") for name in names)
-        return HTML("\n".join(getattr(self, kind)(name).data for kind, name in parts))
+        shown = ((name, getattr(self, kind)(one).data) for name in names for kind, one in [name.split(":")])
+        return HTML("\n".join(drawn if name in self.page else ASIDE.format(drawn) for name, drawn in shown))
 
     def others(self) -> HTML:
         """The tables and figures that no cell has shown."""
         every = {"figure": figures.every(), "table": tables.every()}
-        return self.show(*(f"{kind}:{name}" for kind in every for name in every[kind] if name not in self.shown[kind]))
+        shown = {f"{kind}:{name}" for kind, name, _ in self.shown}
+        left = [one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in shown]
+        return HTML(ASIDE.format("<h2>Further tables and figures</h2>") + self.show(*left).data if left else "")
 
     def machines(self) -> list[str]:
         """The machines that have measured anything, "here" first, then those with a GPU."""
@@ -103,16 +108,6 @@ def shared() -> Report:
 def write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def reference(folder: Path, file: str) -> str:
-    """The attributes of a link to a file beside the page, the file itself in them if it is not too large."""
-    content = (folder / file).read_bytes()
-    if len(content) > EMBEDDED:
-        return f'href="{file}"'
-    kind = {"csv": "text/csv", "svg": "image/svg+xml"}[file.rpartition(".")[2]]
-    encoded = base64.b64encode(content).decode()
-    return f'download="{Path(file).name}" href="data:{kind};base64,{encoded}"'
 
 
 def inline(drawing: str, name: str, alt: str) -> str:

@@ -1,7 +1,7 @@
 """Sentences on what each machine found, for the abstract and for the chapters that begin with them."""
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities, tables
@@ -48,7 +48,7 @@ def measured(report: Report, machine: str) -> str:
     name = "Here" if machine == "here" else f"On record from *{machine}*"
     single = step("ratio", {"rung": "original", "num_envs": 1}, num_envs=batch)
     vector = step("ratio", {"rung": "gymnasium-vector"}, num_envs=batch)
-    one, fused = step(num_envs=batch), step("cpu_rate", rung="port-cpu-fused", num_envs=batch)
+    one, fused = step(num_envs=batch), step(rung="port-cpu-fused", num_envs=batch)
     parts = []
     if one != NOT_MEASURED:
         parts.append(
@@ -63,20 +63,49 @@ def measured(report: Report, machine: str) -> str:
     return f"{name} ({report.hardware(machine)}), {'; '.join(parts)}." if parts else ""
 
 
+def brief(report: Report) -> str:
+    """The results of one machine in one sentence: of this one, or of the first on record that has any."""
+    for machine in report.machines():
+        item = {"quantity": "checks_held", "select": {"experiment": "correctness"}}
+        checks = [finding for finding in quantities.find(report.datasets, item) if finding.machine == machine]
+        held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
+        parts = [f"{held:,.0f} of {asked:,.0f} comparisons with the originals hold"] if checks else []
+        parts += [f"the ports run at {span}" for span in spans(report, machine, ("port-cpu", "port-cuda-graph"))]
+        parts += seconds_to_solve(report, machine)
+        if parts:
+            words = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+            return f"{placed(machine).capitalize()} ({report.hardware(machine)}) {words}."
+    return "Nothing has been measured yet, neither here nor on record."
+
+
+def seconds_to_solve(report: Report, machine: str) -> list[str]:
+    """The time to solve the environment of the headline, on the fastest device that did."""
+    name, algorithm = families.headline()["environment"], families.headline()["training"]["algorithm"]
+    asked = {"experiment": "learning", "environment": name, "algorithm": algorithm, "variant": "warm"}
+    for device in ("cuda", "cpu"):
+        found = report.on(machine, "nine_in_ten_solved", agent="lockstep", device=device, **asked)
+        if found not in (NOT_MEASURED, short_time(float("inf"))):
+            return [f"an agent solves {name} within {found} in nine of ten seeds"]
+    return []
+
+
+WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on the GPU in a graph"}
+
+
+def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) -> list[str]:
+    """The least and the greatest ratio to the original over all environments, for each way of stepping."""
+    rows, found = tables.frame("family", report.datasets).query("machine == @machine"), []
+    for rung in rungs:
+        ratios = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
+        if len(ratios) > 1:
+            found.append(f"{times(min(ratios))} to {times(max(ratios))} the originals' rate {WAYS[rung]}")
+    return found
+
+
 def over_all(report: Report, machine: str) -> str:
     """One machine's result over all environments, if it ran several, in one sentence."""
-    rows = tables.frame("family", report.datasets).query("machine == @machine")
-
-    def span(rung):
-        found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
-        return " to ".join(map(times, (min(found), max(found)))) if len(found) else ""
-
-    ways = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on the GPU in a graph"}
-    found = [f"{span(rung)} {how}" for rung, how in ways.items() if span(rung)]
-    place = placed(machine)
-    if len(rows) < 2 or not found:
-        return ""
-    return f"Over all environments the port makes so many times the rate of the originals {place}: {', '.join(found)}."
+    found, place = spans(report, machine), placed(machine)
+    return f"The ports run {place} at {', '.join(found)}." if found else ""
 
 
 def of_family(report: Report, machine: str, family: str) -> str:

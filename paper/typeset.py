@@ -163,10 +163,11 @@ class Table:
         return self.function(datasets).reset_index(drop=True)
 
     def seen(self, frame: pd.DataFrame) -> tuple[list[Column], list[list[str]]]:
-        """A frame as a reader sees it: the columns, and the rows of texts."""
+        """A frame as a reader sees it: the columns, without those of which nothing is known, and the rows of texts."""
         columns = list(self.columns) or [text(name, name, kind="long") for name in frame.columns]
-        rows = map(Row, frame.to_dict("records"))
-        return columns, [[column.cell(row) for column in columns] for row in rows]
+        rows = [[column.cell(row) for column in columns] for row in map(Row, frame.to_dict("records"))]
+        known = [j for j, cells in enumerate(zip(*rows, strict=True)) if {*cells} != {DASH}] or range(len(columns))
+        return [columns[j] for j in known], [[row[j] for j in known] for row in rows]
 
 
 def csv(frame: pd.DataFrame) -> str:

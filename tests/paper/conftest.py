@@ -83,6 +83,11 @@ def text(page):
 
 
 @pytest.fixture(scope="session")
+def supplement(page):
+    return (page / "supplement.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
 def empty(pages):
     """The page without results."""
     return (pages["nothing"] / "report.html").read_text(encoding="utf-8")

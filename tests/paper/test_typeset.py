@@ -1,5 +1,6 @@
 import re
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +103,13 @@ def test_each_status_has_a_mark_of_its_own(status, mark):
 
 def test_a_column_that_is_missing_is_an_empty_cell():
     assert NUMBER.cell(typeset.Row(name="a")) == DASH
+
+
+def test_a_column_of_which_nothing_is_known_is_left_out():
+    columns = [typeset.text("name", "name"), typeset.number("rate", "rate", str), typeset.number("GPU", "gpu", str)]
+    table = typeset.Table("rates", "", tuple(columns), lambda datasets: datasets)
+    frame = pd.DataFrame({"name": ["a", "b"], "rate": [1.0, float("nan")], "gpu": [float("nan")] * 2})
+    seen, rows = table.seen(frame)
+    assert [column.heading for column in seen] == ["name", "rate"]
+    assert rows == [["a", "1.0"], ["b", typeset.DASH]]
+    assert [column.heading for column in table.seen(frame[:0])[0]] == ["name", "rate", "GPU"]

@@ -21,7 +21,7 @@ def measured(tmp_path_factory) -> Path:
         for experiment in experiments(copy, environment):
             for ending in ("csv", "json"):
                 (results / environment / f"{experiment}.{ending}").touch()
-    for made in ("ceilings.csv", "ceilings.json", "report.html"):
+    for made in ("ceilings.csv", "ceilings.json", "report.html", "supplement.html"):
         (results / made).touch()
     for made in ("tables", "figures"):
         (results / made).mkdir()

@@ -81,9 +81,9 @@ def snakemake(folder: Path, *arguments: str, **options) -> str:
 
 
 def planned(folder: Path, *arguments: str) -> set[str]:
-    """The outputs that a run would make anew, tables and figures aside."""
+    """The outputs that a run would make anew, but for tables, figures and the supplement."""
     completed = run(folder, "snakemake", "--summary", *arguments)
     assert completed.returncode == 0, completed.stderr
     rows = csv.DictReader(io.StringIO(completed.stdout), delimiter="\t")
     outputs = {row["output_file"] for row in rows if row["plan"] != "no update"}
-    return {output for output in outputs if output.endswith((".csv", ".html"))}
+    return {output for output in outputs if output.endswith((".csv", "report.html"))}
