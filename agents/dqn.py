@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from gymnasium.spaces import Discrete
 from torch.nn.functional import smooth_l1_loss
 
 from lockstep.agents.parts import mlp
@@ -25,7 +26,6 @@ from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
-from lockstep.envs.spaces import Discrete
 
 AT_ONCE = 64  # updates whose rows are drawn, and whose targets are computed, together
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import math
 import signal
 import threading
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import gymnasium
+import numpy as np
 import torch
 
 from lockstep import envs
@@ -23,7 +24,6 @@ from .ranks import Ranks
 
 A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
-PACKAGES = ("torch", "numpy", "gymnasium")
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -130,7 +130,7 @@ def train(
             return
         states = run.ranks.gather(run.state())
         if path is not None:
-            versions = {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)}
+            versions = {package.__name__: str(package.__version__) for package in (torch, np, gymnasium)}
             content = {"algorithm": algorithm.name, "config": described, "states": states}
             checkpoint.save(path, content | {"wall_s": time.perf_counter() - start, "versions": versions})
 
@@ -320,10 +320,3 @@ def _kept(output: str | Path | None) -> str:
 
 def _passed(earlier: int, now: int, every: int) -> bool:
     return now // every > earlier // every
-
-
-def _installed(name: str) -> bool:
-    try:
-        return bool(importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return False

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from gymnasium.spaces import Discrete
 
 from lockstep.agents.run import checkpoint, command_line, contract, log, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
-from lockstep.envs.spaces import Discrete
 
 
 @dataclass(frozen=True)
