@@ -71,6 +71,7 @@ def train(
     init_from: str | Path | None = None,
     check: Callable[[A], bool] | None = None,
     quiet: bool = True,
+    tensorboard: bool = False,
 ) -> A:
     """Runs an algorithm to its end.
 
@@ -83,6 +84,7 @@ def train(
         init_from: a checkpoint, or its folder, whose weights and normaliser a new run begins with.
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
+        tensorboard: the log's rows in an event file in `output` too.
 
     With several processes (torchrun) each calls this; they stop together, and the first alone writes. A process that
     is done calls `run.ranks.close()`.
@@ -97,12 +99,17 @@ def train(
             state, and of another environment the run stops again.
         Interrupted: SIGTERM or Ctrl-C; a checkpoint is written first. A second one ends at once (KeyboardInterrupt).
         ConnectionError: another process has ended.
+        ImportError: TensorBoard is asked for and not installed.
     """
     described = {"environment": environment if isinstance(environment, str) else type(environment).__name__}
     described |= dataclasses.asdict(settings)
     kept = None
     if output is not None:
         require_free(Path(output), resume)
+    if tensorboard:
+        if output is None:
+            raise ValueError("tensorboard=True writes into the output folder, so it needs output=...")
+        log.summary_writer()  # before anything is written
     if resume is not None and init_from is not None:
         raise ValueError("resume and init_from exclude each other: a run that goes on has its weights")
     if resume is not None:
@@ -155,6 +162,7 @@ def train(
             (*log.COLUMNS, *algorithm.COLUMNS),
             resume_after=after,
             quiet=quiet or run.ranks.rank > 0,
+            tensorboard=tensorboard,
         ) as written,
         interruption() as received,
     ):
