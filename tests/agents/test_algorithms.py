@@ -109,6 +109,7 @@ def test_a_run_that_is_to_act_takes_the_weights_of_another(algorithm):
 
 def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, tmp_path):
     run = algorithm("cartpole", of_iterations(algorithm, 1))
+    run.iterate()
     module, obs = run.module(), torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
     before = run.act(obs)
     assert isinstance(module, torch.nn.Module) and 1 < before.float().sum() < 49
