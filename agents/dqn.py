@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from gymnasium.spaces import Discrete
+from torch import nn
 from torch.nn.functional import smooth_l1_loss
 
 from lockstep.agents.parts import mlp
 from lockstep.agents.parts.adam import Adam
+from lockstep.agents.parts.distributions import Categorical
 from lockstep.agents.parts.mlp import MLP
+from lockstep.agents.parts.module import Greedy, sequential
 from lockstep.agents.parts.replay import Replay
 from lockstep.agents.parts.transitions import Transitions
 from lockstep.agents.run import checkpoint, command_line, contract, log, training
@@ -25,7 +29,6 @@ from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
-from lockstep.envs.spaces import Discrete
 
 AT_ONCE = 64  # updates whose rows are drawn, and whose targets are computed, together
 
@@ -234,6 +237,10 @@ class DQN:
 
     def policy(self, greedy: bool = True) -> None:
         """None: no kernel carries it."""
+
+    def module(self) -> Greedy:
+        """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""
+        return Greedy(sequential(self.online.layers, nn.ReLU), Categorical(self.actions))
 
     # ---- state ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import importlib
 import warnings
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -103,7 +104,7 @@ def original(name: str):
     """An environment's `original.py`: make, get_state, set_state.
 
     Raises:
-        ImportError: Gymnasium or PettingZoo is not installed.
+        ImportError: a library that it needs is not installed, such as PettingZoo; names it.
     """
     try:
         return _part(name, "original")
@@ -119,7 +120,7 @@ def make_original(name: str, **params):
 
     Raises:
         ValueError: names an option, its value and what is allowed.
-        ImportError: Gymnasium or PettingZoo is not installed.
+        ImportError: a library that it needs is not installed, such as PettingZoo; names it.
     """
     return original(name).make(**params)
 
@@ -169,13 +170,9 @@ def cuda_available() -> bool:
 def _register():
     """Every environment whose original Gymnasium knows, as lockstep/<its id>.
 
-    `gymnasium.make` gives the original, `gymnasium.make_vec` the port. On a machine without Gymnasium, or without a
-    library that one environment needs, the others work.
+    `gymnasium.make` gives the original, `gymnasium.make_vec` the port. Without a library that one environment needs,
+    the others work.
     """
-    try:
-        import gymnasium
-    except ImportError:
-        return
     for name in names():
         try:
             declared = port(name)

@@ -1,9 +1,10 @@
 """The settings of an environment: experiments/<family>/<environment>.yaml, checked against the experiments' schemas."""
 
 import functools
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import jsonschema
 
 from lockstep.experiments import SCALES, UserError
 from lockstep.reading import nearest, read_yaml
@@ -155,12 +156,6 @@ def parse(file: Path) -> object:
 
 def check(content: object, schema: Mapping, name: str) -> None:
     """ConfigError with the first thing in `content` that the schema does not allow."""
-    try:
-        import jsonschema
-    except ImportError:
-        # A bare machine may lack it; the file was checked where it was written.
-        print(f"{name} is used unchecked: jsonschema is not installed", file=sys.stderr)
-        return
     if content is None:
         raise ConfigError(f"{name} is empty; {', '.join(schema['required'])} are missing")
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))

@@ -6,19 +6,18 @@ Needs no torch, so that the paper reads results without it.
 """
 
 from collections.abc import Mapping, Sequence
-from math import inf, sqrt
+from math import inf
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy  # whose stats are imported when they are first used
 
-from lockstep.experiments.bench.statistics import summarise
+from lockstep.experiments.bench.statistics import resampled, summarise
 from lockstep.experiments.experiment import MEASURED, MISSING
 
 DRAWS = 2000
-CONFIDENCE = (2.5, 97.5)  # percentiles
-Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 PUBLISHED = "published"
 RUN = ["environment", "algorithm", "agent", "variant", "recipe", "settings", "device", "threads", "num_envs", "horizon"]
 RUN += ["epochs", "minibatches", "hidden", "members"]
@@ -41,11 +40,7 @@ class Quartiles(NamedTuple):
 
 def interquartile_mean(scores: np.ndarray, axis: int = -1) -> np.ndarray:
     """The mean of what is left without the lowest and the highest quarter, each rounded down to whole scores."""
-    scores = np.sort(np.asarray(scores, dtype=float), axis=axis)
-    n = scores.shape[axis]
-    if n == 0:
-        raise ValueError("an interquartile mean needs at least one score")
-    return np.take(scores, range(n // 4, n - n // 4), axis=axis).mean(axis=axis)
+    return scipy.stats.trim_mean(scores, 0.25, axis=axis)
 
 
 def stratified_interval(strata: Sequence[Sequence[float]], draws: int = DRAWS, seed: int = 0) -> Interval:
@@ -58,21 +53,17 @@ def stratified_interval(strata: Sequence[Sequence[float]], draws: int = DRAWS, s
     strata = [np.asarray(scores, dtype=float) for scores in strata]
     if not strata or any(scores.size == 0 or not np.isfinite(scores).all() for scores in strata):
         raise ValueError("every task needs finite scores, at least one")
-    rng = np.random.default_rng(seed)
-    drawn = np.concatenate([rng.choice(scores, (draws, scores.size)) for scores in strata], axis=1)
-    low, high = np.percentile(interquartile_mean(drawn), CONFIDENCE)
-    return Interval(float(interquartile_mean(np.concatenate(strata))), float(low), float(high))
+
+    def together(*tasks: np.ndarray, axis: int = -1) -> np.ndarray:
+        return interquartile_mean(np.concatenate(tasks, axis=axis), axis)
+
+    return Interval(float(together(*strata)), *resampled(together, *strata, draws=draws, seed=seed))
 
 
 def wilson(successes: int, trials: int) -> Interval:
-    """The share of successes and Wilson's score interval."""
-    if not 0 <= successes <= trials or trials == 0:
-        raise ValueError(f"{successes} successes of {trials} trials are no share")
-    share, z2 = successes / trials, Z * Z
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = Z / (1 + z2 / trials) * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    # The bounds of none and of all are 0 and 1 but for rounding.
-    return Interval(share, 0.0 if successes == 0 else centre - half, 1.0 if successes == trials else centre + half)
+    """The share of successes and Wilson's score interval; ValueError where it is no share."""
+    found = scipy.stats.binomtest(successes, trials)
+    return Interval(found.statistic, *found.proportion_ci(method="wilson"))
 
 
 def quartiles(values: Sequence[float]) -> Quartiles:

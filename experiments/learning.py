@@ -30,7 +30,6 @@ COLUMNS += ["gpu_memory_mib", "score", "score_sampled", "solved", "parameters", 
 OF_THE_TASK = ("solved", "aim", "above_random", "reference")  # keys of the section; all others are algorithms
 OURS = "lockstep"
 PEERS = {module.TITLE: module for module in (sb3, sb3_adapter, rejax)}
-UNSCORED = "Gymnasium is not installed: not scored in the original"
 CACHES = ("LOCKSTEP_CACHE", "CUPY_CACHE_DIR")  # variables that name the folders of compiled kernels
 ENDLESS = 2**50  # steps, which no run here comes to
 SEED_OF_WARM_UP = 10_000  # of the run before the warm ones; no seed that is measured
@@ -241,10 +240,9 @@ def installed(agent: str) -> str | None:
     return learning_workers.version(module.__name__.rpartition(".")[2], module.PACKAGE)
 
 
-def scored(group: Group, bench: Bench, settings, policies: list[Mapping], **options) -> list[dict]:
-    """score of each policy in the original, or the reason why there is none."""
-    scores = bench.scorer.scores(bench.environment, group.algorithm, settings, policies, **options)
-    return [{"score": score} | ({"reason": UNSCORED} if score is None else {}) for score in scores]
+def scored(group: Group, bench: Bench, settings, policies: list[Mapping], **options) -> list[float]:
+    """The score of each policy in the original."""
+    return bench.scorer.scores(bench.environment, group.algorithm, settings, policies, **options)
 
 
 def curve(group: Group, bench: Bench, settings) -> list[dict]:
@@ -256,8 +254,8 @@ def curve(group: Group, bench: Bench, settings) -> list[dict]:
     points = scored(group, bench, settings, policies, episodes=group.episodes)
     (sampled,) = scored(group, bench, settings, policies[-1:], greedy=False)
     same = {"parameters": run.parameter_count}
-    found = [row | point | same for row, point in zip(rows, points, strict=True)]
-    return [*found, found[-1] | {"part": "final", "score_sampled": sampled["score"]}]
+    found = [row | {"score": point} | same for row, point in zip(rows, points, strict=True)]
+    return [*found, found[-1] | {"part": "final", "score_sampled": sampled}]
 
 
 def final(group: Group, bench: Bench, settings) -> list[dict]:
@@ -270,7 +268,7 @@ def final(group: Group, bench: Bench, settings) -> list[dict]:
     else:
         rows, policies, _ = lockstep.curve(*run, points=1)
         row, policy = rows[-1], policies[-1]
-    return [row | scored(group, bench, settings, [policy])[0]]
+    return [row | {"score": scored(group, bench, settings, [policy])[0]}]
 
 
 def solve(group: Group, bench: Bench, settings) -> list[dict]:
@@ -285,13 +283,9 @@ def solve(group: Group, bench: Bench, settings) -> list[dict]:
             caches = dict.fromkeys(CACHES, empty) if group.variant == "first" else {}
             return learning_workers.ask(OURS, job(group, bench, settings), **caches)
     row, policy, run = lockstep.solve(*run, bench.solved)
-    row |= scored(group, bench, settings, [policy])[0] | {"parameters": run.parameter_count}
-    return [row | {"solved": verdict(row, bench.solved)}]
-
-
-def verdict(row: Mapping, solved: float) -> int | None:
-    """1 where the checks stopped the run and the original confirms it, 0 where not, None where nobody can say."""
-    return None if row["score"] is None else int(row["solved"] and row["score"] >= solved)
+    (score,) = scored(group, bench, settings, [policy])
+    solved = int(row["solved"] and score >= bench.solved)  # the checks stopped the run, and the original confirms it
+    return [row | {"score": score, "solved": solved, "parameters": run.parameter_count}]
 
 
 def rate(group: Group, bench: Bench, settings) -> list[dict]:
@@ -306,8 +300,6 @@ def constant(group: Group, bench: Bench) -> list[dict]:
     """The score of a policy that is not trained: random actions, or what others published."""
     if group.agent == "reference":
         return [{"score": bench.reference["score"], "status": curves.PUBLISHED, "reason": bench.reference["source"]}]
-    if not bench.scorer.present:
-        raise NotMeasured(UNSCORED)
     from lockstep.agents.run import evaluation
 
     return [{"score": float(evaluation.random_policy(bench.environment).returns.mean())}]

@@ -1,13 +1,12 @@
 """Record this machine: run every experiment into results/recorded/<machine>/ and sign it with SHA256SUMS.
 
-Needs no git, Snakemake, Gymnasium or PettingZoo; what needs one is left out where it is missing. Killed runs go on
+Needs no git, Snakemake or PettingZoo; what needs one is left out where it is missing. Killed runs go on
 where they were; finished ones whose code and configuration are unchanged are kept. Where a command may take ten minutes
 only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
 """
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import json
 import math
@@ -168,9 +167,10 @@ def run(
     step = Step(experiment, environment, headline)
     output = folder / (environment or "") / f"{experiment}.csv"
     files = [output, output.with_suffix(".json")]
-    library = library_of(environment) if catalogue.experiments()[experiment].originals else None
-    if library and importlib.util.find_spec(library.lower()) is None:
-        print(f"{experiment} {environment}: left out, {library} is not installed", flush=True)
+    from lockstep.experiments.bench.rungs import no_library  # here, because whoever verifies a folder needs no torch
+
+    if catalogue.experiments()[experiment].originals and (reason := no_library(environment)):
+        print(f"{experiment} {environment}: left out, {reason}", flush=True)
         return False
     wanted = [label for label, _ in groups_of(step, scale, command.devices(None))] if headline else None
     if wanted == []:
@@ -203,13 +203,6 @@ def run(
     if status == command.NOT_FINISHED:
         raise command.OutOfTime(f"{name_of(step)} has begun")
     return True
-
-
-def library_of(environment: str) -> str:
-    """The library whose interface an environment's original has."""
-    from lockstep import envs  # here, because whoever verifies a folder needs no torch
-
-    return "PettingZoo" if envs.port(environment).agents else "Gymnasium"
 
 
 def status_of(program: Sequence[str]) -> int:

@@ -4,7 +4,6 @@ Scoring is not timed. Its processes are started before anything is, and wait whi
 """
 
 import functools
-import importlib.util
 import multiprocessing
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,11 @@ SEED_OF_SAMPLES = 1
 class Scorer:
     """Mean returns of greedy or sampled episodes in the original, episode i from seed 10,000 + i.
 
-    A context manager. `present` is False where Gymnasium is missing: then every score is None.
+    A context manager.
     """
 
     def __init__(self, processes: int | None = None):
         self.processes = processes or provenance.core_count()
-        self.present = importlib.util.find_spec("gymnasium") is not None
 
     def __enter__(self) -> "Scorer":
         # A fork of a process without threads is safe, and has torch at once; macOS allows no fork.
@@ -52,10 +50,8 @@ class Scorer:
         policies: Sequence[Mapping],
         episodes: int = evaluation.EPISODES,
         greedy: bool = True,
-    ) -> list[float | None]:
+    ) -> list[float]:
         """The mean return of each policy, as `policy_of` took it from a run of the configuration."""
-        if not self.present:
-            return [None] * len(policies)
         firsts = range(0, episodes, -(-episodes // self.processes))
         counts = [min(firsts.step, episodes - first) for first in firsts]
         run = environment, algorithm, config

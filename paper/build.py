@@ -10,7 +10,6 @@ image from elsewhere. Equal results give equal bytes.
 
 import argparse
 import errno
-import html
 import os
 import re
 import tempfile
@@ -23,6 +22,9 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import ExecutePreprocessor
+from pybtex.database import Entry, parse_file
+from pybtex.style import template
+from pybtex.style.formatting import unsrt
 from traitlets import default
 from traitlets.config import Config
 
@@ -143,7 +145,7 @@ def with_references(file: str, parts: Mapping[str, str]) -> str:
 
 def with_citations(body: str) -> str:
     """`[@key]` becomes the number of an entry of references.bib; the cited ones are listed at the end."""
-    works, cited = bibliography((FOLDER / "references.bib").read_text(encoding="utf-8")), []
+    works, cited = bibliography(FOLDER / "references.bib"), []
 
     def link(match: re.Match) -> str:
         key = match[1]
@@ -158,25 +160,19 @@ def with_citations(body: str) -> str:
     return body.replace("<!-- references -->", f'<ol class="references">\n{entries}\n</ol>')
 
 
-def bibliography(bibtex: str) -> dict[str, str]:
-    """HTML of each entry of a BibTeX file, by key. Fields stand one on a line, in braces."""
-    works = {}
-    for entry in re.finditer(r"@\w+\{(\w+),\n(.*?)\n\}", bibtex, re.DOTALL):
-        fields = {name: re.sub(r"[{}\\]", "", value) for name, value in re.findall(r"(\w+)\s*=\s*\{(.*)\}", entry[2])}
-        fields = {name: html.escape(value.replace("--", "\N{EN DASH}")) for name, value in fields.items()}
-        place = next((fields[name] for name in ("journal", "booktitle", "howpublished") if name in fields), "")
-        volume = " ".join(filter(None, [fields.get("volume"), fields.get("number") and f"({fields['number']})"]))
-        doi = fields.get("doi")
-        parts = [
-            fields["author"].replace(" and others", " et al.").replace(" and ", "; "),
-            f"<cite>{fields['title']}</cite>",
-            ", ".join(filter(None, [place, volume, fields.get("pages")])),
-            fields["year"],
-            doi and f'<a href="https://doi.org/{doi}">doi:{doi}</a>',
-        ]
-        # A part that ends in an initial, or in "et al.", has its full stop.
-        works[entry[1]] = " ".join(part if part.endswith(".") else f"{part}." for part in filter(None, parts))
-    return works
+class Works(unsrt.Style):
+    """BibTeX's unsrt, but for titles, whose capitals stay as the file has them."""
+
+    def format_title(self, entry: Entry, which_field: str, as_sentence: bool = True) -> template.Node:
+        title = template.field(which_field)
+        return template.sentence[title] if as_sentence else title
+
+
+def bibliography(file: Path) -> dict[str, str]:
+    """HTML of each entry of a BibTeX file, by key."""
+    works = parse_file(file, "bibtex")
+    found = Works().format_bibliography(works, list(works.entries))
+    return {work.key: re.sub(r",? and others\.", " et al.", work.text.render_as("html")) for work in found}
 
 
 def with_contents(body: str) -> str:

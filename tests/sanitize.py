@@ -28,9 +28,9 @@ from lockstep.agents.parts.minibatches import MinibatchOrder
 from lockstep.agents.parts.noise import Noise
 from lockstep.agents.parts.normaliser import ReturnScale
 from lockstep.envs.batch import launch
+from lockstep.envs.batch.port import MODES
 from lockstep.envs.kernels import compile
 from lockstep.envs.policies import HIDDEN
-from lockstep.envs.spaces import MODES
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")

@@ -48,6 +48,7 @@ LIBRARIES = (  # of the tests; modules that import what each needs itself
     "cloudpickle",  # which Gymnasium imports when it is asked for processes
     "pettingzoo",
     "pandas",
+    "scipy",
     "jsonschema",
     "matplotlib",
     "pytest",

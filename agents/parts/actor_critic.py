@@ -12,8 +12,7 @@ from torch import nn
 from lockstep.envs.checks import require_memory
 from lockstep.envs.policies import HIDDEN
 
-from .distributions import Distribution
-from .normaliser import normalised
+from .module import sequential
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 KNOWN = "two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
@@ -165,30 +164,11 @@ class ActorCritic:
     def sequential(self, learner: int = 0) -> tuple[nn.Sequential, nn.Sequential]:
         """Actor and critic of one learner as modules of torch that share its numbers."""
         parts = self.parts(self.parameters)
-        networks = []
-        for network in ("actor", "critic"):
-            layers: list[nn.Module] = []
-            for number in range(len(self.hidden) + 1):
-                weight, bias = (parts[f"{network}.{number}.{kind}"][learner] for kind in ("weight", "bias"))
-                layer = nn.Linear(*reversed(weight.shape), device="meta")
-                layer.weight = nn.Parameter(weight, requires_grad=False)
-                layer.bias = nn.Parameter(bias, requires_grad=False)
-                layers += [layer, nn.Tanh()]
-            networks.append(nn.Sequential(*layers[:-1]))
-        return networks[0], networks[1]
-
-
-class Greedy(nn.Module):
-    """An actor's likeliest actions, from observations [B, n] that it normalises first where its training did."""
-
-    def __init__(self, actor: nn.Sequential, distribution: Distribution, shift=None, scale=None):
-        super().__init__()
-        self.actor, self.distribution = actor, distribution
-        self.register_buffer("shift", None if shift is None else shift.clone())
-        self.register_buffer("scale", None if scale is None else scale.clone())
-
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        x = obs.float()
-        if self.shift is not None:
-            x = normalised(x, self.shift, self.scale)
-        return self.distribution.to_environment(self.distribution.mode(self.actor(x)))
+        actor, critic = (
+            [
+                tuple(parts[f"{network}.{number}.{kind}"][learner] for kind in ("weight", "bias"))
+                for number in range(len(self.hidden) + 1)
+            ]
+            for network in ("actor", "critic")
+        )
+        return sequential(actor, nn.Tanh), sequential(critic, nn.Tanh)

@@ -7,16 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from lockstep.agents.run import contract
-from lockstep.envs.spaces import Box, Discrete
-
-
-class Choices:
-    """A space of several choices, without Gymnasium: of `nvec` options each."""
-
-    def __init__(self, nvec):
-        self.nvec = np.asarray(nvec)
 
 
 class Team:
@@ -52,9 +45,9 @@ class Team:
         self._width = 1 if self._discrete else space.shape[0]  # m
         self.sizes = tuple(getattr(env, "action_sizes", None) or [self._width] * self.agents)
         if self._discrete:
-            self.single_action_space = Choices([int(space.n)] * self.agents)
-        elif hasattr(space, "nvec"):
-            self.single_action_space = Choices(self._used(space.nvec))
+            self.single_action_space = MultiDiscrete([int(space.n)] * self.agents)
+        elif isinstance(space, MultiDiscrete):
+            self.single_action_space = MultiDiscrete(self._used(space.nvec))
         else:
             self.single_action_space = Box(self._used(space.low), self._used(space.high), dtype=space.dtype)
         self._groups = self._grouped(getattr(env, "action_groups", None)) if grouped else None  # [levels, numbers]

@@ -4,7 +4,6 @@ On CUDA each of the three is a captured graph, and between log points the host w
 code runs eagerly, with roll-out and gradient in C++ where a kernel carries the policy.
 """
 
-import copy
 import dataclasses
 import gc
 import math
@@ -14,9 +13,10 @@ import torch
 
 from lockstep import envs
 from lockstep.agents.parts import distributions
-from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic, Greedy
+from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic
 from lockstep.agents.parts.gae import GAE
 from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.module import Greedy
 from lockstep.agents.parts.normaliser import Normaliser, ReturnScale
 from lockstep.agents.parts.team import Team
 from lockstep.agents.run import checkpoint, contract, log
@@ -349,7 +349,7 @@ class PPO:
         return modules(self.networks, member, greedy) if self._portable else None
 
     def module(self, member: int = 0) -> Greedy:
-        """The greedy policy by itself: a module of torch from observations [B, n] to actions, a copy as it is now.
+        """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export.
 
         Raises:
             ValueError: the policy is of several agents together.
@@ -358,7 +358,7 @@ class PPO:
             raise ValueError("the policy is of several agents together: use run.act")
         normaliser = self.normaliser and self.normaliser.of(member)
         bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
-        return Greedy(copy.deepcopy(self.networks.sequential(member)[0]), self.distribution, *bounds)
+        return Greedy(self.networks.sequential(member)[0], self.distribution, *bounds)
 
     # ---- state ------------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,14 @@ class Algorithm(Protocol):
         """The policy as `env.rollout` takes it; None where no kernel carries it."""
         ...
 
+    def module(self) -> torch.nn.Module:
+        """The greedy policy by itself, as it is now: from observations [B, n], any B, to actions; for torch.export.
+
+        Raises:
+            ValueError: the policy is of several agents together.
+        """
+        ...
+
     def weights(self) -> dict:
         """A copy of all that `act` depends on, tensors, also in dicts: a part of `state()` under the same keys."""
         ...

@@ -18,6 +18,8 @@ from lockstep.reading import nearest
 from . import checkpoint, config, evaluation, training
 from .algorithm import Algorithm
 
+WRONG = (ValueError, MemoryError, FloatingPointError, OSError, ImportError)  # whose message says all
+
 
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong with a command line, with the nearest option's name."""
@@ -84,6 +86,7 @@ def main(name: str) -> None:
     )
     parser.add_argument("--stop-at", type=_finite, help="stop once two checks in succession reach this mean return")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--tensorboard", action="store_true", help="the log as an event file in --output too")
     config.add_options(
         parser.add_argument_group(f"settings, which replace the recipe's [{next(iter(algorithm.RECIPES))}'s]"),
         algorithm.Config,
@@ -92,7 +95,9 @@ def main(name: str) -> None:
     environment, recipe, device, episodes, stop_at, quiet = (
         given.pop(option) for option in ("environment", "recipe", "device", "episodes", "stop_at", "quiet")
     )
-    output, resume, init_from = (given.pop(option) for option in ("output", "resume", "init_from"))
+    output, resume, init_from, tensorboard = (
+        given.pop(option) for option in ("output", "resume", "init_from", "tensorboard")
+    )
     try:
         envs.port(environment)  # an unknown name is told before anything else
         if resume is None or recipe is not None:
@@ -105,7 +110,7 @@ def main(name: str) -> None:
         if output is not None:
             training.require_free(output, resume)
         check = training.Checks(environment, stop_at, device) if stop_at is not None else None
-        files = {"output": output, "resume": resume, "init_from": init_from}
+        files = {"output": output, "resume": resume, "init_from": init_from, "tensorboard": tensorboard}
         run = training.train(algorithm, environment, chosen, device, **files, check=check, quiet=quiet)
         if run.ranks.rank == 0 and episodes:
             _tell(run, environment, episodes)
@@ -117,6 +122,7 @@ def main(name: str) -> None:
                 program if size == "1" else f"torchrun --standalone --nproc-per-node {size} -m lockstep.agents.{name}"
             )
             rest = [environment, "--device", device, "--resume", str(error.path)]
+            rest += ["--tensorboard"] * tensorboard
             rest += [] if stop_at is None else ["--stop-at", repr(stop_at)]
             rest += [] if episodes == evaluation.EPISODES else ["--episodes", str(episodes)]
             again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
@@ -124,7 +130,7 @@ def main(name: str) -> None:
         raise SystemExit(128 + error.number) from None
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
-    except (ValueError, MemoryError, FloatingPointError, OSError, envs.kernels.compile.CompilerError) as error:
+    except (*WRONG, envs.kernels.compile.CompilerError) as error:
         raise SystemExit(f"error: {error}") from None
 
 

@@ -10,9 +10,9 @@ from numbers import Integral
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
-from lockstep.envs.spaces import AutoresetMode
 
 ATTRIBUTES = ("num_envs", "device", "single_observation_space", "single_action_space", "reset", "step")
 OF_STEP = ("observations", "reward", "terminated", "truncated", "infos")

@@ -1,9 +1,9 @@
 """The environment of a run, made by its name or taken as it was given."""
 
 import torch
+from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
-from lockstep.envs.spaces import AutoresetMode
 
 from . import contract
 

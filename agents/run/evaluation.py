@@ -41,7 +41,7 @@ def in_original(
 
     Raises:
         ValueError: an unknown environment, or actions of a wrong shape or kind or outside the space; names the first.
-        ImportError: Gymnasium or PettingZoo is not installed.
+        ImportError: a library that the original needs is not installed, such as PettingZoo; names it.
     """
     originals = _originals(environment, integer("episodes", episodes, 1, 2**31 - 1), options)
     try:

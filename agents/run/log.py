@@ -1,4 +1,4 @@
-"""The log of a training: rows of a CSV file, and a bar on a terminal or a plain line now and then elsewhere."""
+"""The log of a training: rows of a CSV file and, if asked for, of TensorBoard; on a terminal a bar, elsewhere lines."""
 
 import csv
 import io
@@ -30,10 +30,12 @@ class Log:
         resume_after: an iteration: a file that is there keeps its rows up to this one, later ones are cut, and so is
             a last line that a kill left unfinished. None begins a new file.
         quiet: nothing on stderr.
+        tensorboard: an event file beside the CSV file too: each column a scalar over environment steps, but for NaN.
 
     Raises:
         ValueError: columns without iteration or env_steps, or a file to resume that is not of these columns.
         OSError: the file cannot be written.
+        ImportError: TensorBoard is not installed.
     """
 
     def __init__(
@@ -43,13 +45,15 @@ class Log:
         columns: Sequence[str] = COLUMNS,
         resume_after: int | None = None,
         quiet: bool = False,
+        tensorboard: bool = False,
     ):
         for needed in ("iteration", "env_steps"):
             if needed not in columns:
                 raise ValueError(f"columns of a log must have {needed!r}, got {', '.join(columns)}")
         self._path = None if path is None else Path(path)
         self._total, self._columns, self._resume_after, self._quiet = total_steps, tuple(columns), resume_after, quiet
-        self._file = self._bar = self._pending = None
+        self._writer = summary_writer() if tensorboard and path is not None else None
+        self._file = self._events = self._bar = self._pending = None
         self._last: dict | None = None  # the newest row, written or not
         self._written, self._line_due, self._line_of = -math.inf, -math.inf, None
 
@@ -67,8 +71,8 @@ class Log:
                 self._write()
             self._show(last=True)
         finally:
-            if self._file is not None:
-                self._file.close()
+            for sink in filter(None, (self._file, self._events)):
+                sink.close()
             if self._bar is not None:
                 self._bar.close()
 
@@ -99,6 +103,11 @@ class Log:
         if self._file is not None:
             self._file.write(_line("" if (v := self._pending.get(name)) is None else v for name in self._columns))
             self._file.flush()
+        if self._events is not None:
+            steps = self._pending["env_steps"]
+            for name, value in self._pending.items():
+                if name != "env_steps" and value is not None and not math.isnan(value):
+                    self._events.add_scalar(name, value, steps)
         self._pending, self._written = None, time.monotonic()
 
     # ---- the file ---------------------------------------------------------------------------------------------------
@@ -109,6 +118,10 @@ class Log:
         partial = self._path.with_name(self._path.name + ".partial")
         partial.write_text(_line(self._columns) + "".join(kept), encoding="utf-8", newline="")
         os.replace(partial, self._path)
+        if self._writer is not None:
+            rows = list(csv.DictReader(kept[-1:], self._columns))
+            later = int(rows[0]["env_steps"]) + 1 if rows else 0  # what was told of such steps no longer counts
+            self._events = self._writer(self._path.parent, purge_step=later, flush_secs=LINE_EVERY_S)
 
     def _kept(self) -> list[str]:
         """Whole lines of the existing file, header left out, up to the iteration resumed after."""
@@ -165,6 +178,15 @@ class Log:
         if row.get("steps_per_s") is not None:
             parts.append(f"{row['steps_per_s']:,.0f} steps/s")
         return ", ".join([*parts, *filter(None, [_episodes(row)])])
+
+
+def summary_writer() -> type:
+    """The writer of TensorBoard's event files; ImportError where the package is missing."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ImportError("tensorboard=True needs TensorBoard: pip install tensorboard") from error
+    return SummaryWriter
 
 
 def _line(cells) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import math
 import signal
 import threading
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import gymnasium
+import numpy as np
 import torch
 
 from lockstep import envs
@@ -23,7 +24,6 @@ from .ranks import Ranks
 
 A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
-PACKAGES = ("torch", "numpy", "gymnasium")
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -71,6 +71,7 @@ def train(
     init_from: str | Path | None = None,
     check: Callable[[A], bool] | None = None,
     quiet: bool = True,
+    tensorboard: bool = False,
 ) -> A:
     """Runs an algorithm to its end.
 
@@ -83,6 +84,7 @@ def train(
         init_from: a checkpoint, or its folder, whose weights and normaliser a new run begins with.
         check: called every `settings.eval_every` steps at iteration ends; the run ends where it answers True.
         quiet: no bar and no lines.
+        tensorboard: the log's rows in an event file in `output` too.
 
     With several processes (torchrun) each calls this; they stop together, and the first alone writes. A process that
     is done calls `run.ranks.close()`.
@@ -97,12 +99,17 @@ def train(
             state, and of another environment the run stops again.
         Interrupted: SIGTERM or Ctrl-C; a checkpoint is written first. A second one ends at once (KeyboardInterrupt).
         ConnectionError: another process has ended.
+        ImportError: TensorBoard is asked for and not installed.
     """
     described = {"environment": environment if isinstance(environment, str) else type(environment).__name__}
     described |= dataclasses.asdict(settings)
     kept = None
     if output is not None:
         require_free(Path(output), resume)
+    if tensorboard:
+        if output is None:
+            raise ValueError("tensorboard=True writes into the output folder, so it needs output=...")
+        log.summary_writer()  # before anything is written
     if resume is not None and init_from is not None:
         raise ValueError("resume and init_from exclude each other: a run that goes on has its weights")
     if resume is not None:
@@ -130,7 +137,7 @@ def train(
             return
         states = run.ranks.gather(run.state())
         if path is not None:
-            versions = {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)}
+            versions = {package.__name__: str(package.__version__) for package in (torch, np, gymnasium)}
             content = {"algorithm": algorithm.name, "config": described, "states": states}
             checkpoint.save(path, content | {"wall_s": time.perf_counter() - start, "versions": versions})
 
@@ -155,6 +162,7 @@ def train(
             (*log.COLUMNS, *algorithm.COLUMNS),
             resume_after=after,
             quiet=quiet or run.ranks.rank > 0,
+            tensorboard=tensorboard,
         ) as written,
         interruption() as received,
     ):
@@ -320,10 +328,3 @@ def _kept(output: str | Path | None) -> str:
 
 def _passed(earlier: int, now: int, every: int) -> bool:
     return now // every > earlier // every
-
-
-def _installed(name: str) -> bool:
-    try:
-        return bool(importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return False

@@ -12,10 +12,9 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
-
-from ..spaces import AutoresetMode
 
 try:
     from stable_baselines3.common.monitor import Monitor

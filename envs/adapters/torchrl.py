@@ -9,10 +9,10 @@ Discrete actions are integers (TorchRL's `Categorical`), not one-hot.
 """
 
 import torch
+from gymnasium.spaces import Discrete
+from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
-
-from ..spaces import AutoresetMode, Discrete
 
 try:
     from tensordict import TensorDict, TensorDictBase

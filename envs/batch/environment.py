@@ -15,17 +15,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from lockstep.reading import nearest
 
 from ..checks import choice, find_device, integer, require_memory
 from ..kernels import structs
 from ..policies import MLP, Linear
-from ..spaces import MODES, AutoresetMode, ClosedEnvironmentError, ResetNeeded, VectorEnv, batch_space
 from .actions import Actions, name_of
 from .buffers import BANKS, Buffers
 from .launch import Form, Kernels
-from .port import Port, shape_of_policy
+from .port import MODES, Port, shape_of_policy
 from .rollout import Rollouts
 from .state import States, array
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from lockstep.reading import nearest
 
 from ..checks import choice, integer
 from ..kernels import compile
 from ..policies import HIDDEN
-from ..spaces import MODES, Box, Discrete, MultiDiscrete
 
+MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}  # of autoreset, as batch.cuh numbers them
 TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
 # Names in a state and in info that are every batch's.
 RESERVED = {"state", "doubles", "integers", "elapsed", "episode", "scenario", "terminated", "truncated", "active"}
@@ -302,19 +303,19 @@ def bounds(space: Space) -> tuple[np.ndarray, np.ndarray, str]:
     Raises:
         ValueError: a space that kernels have no form for; says which they have.
     """
-    kind = type(space).__name__
-    integers = kind == "Box" and not np.issubdtype(space.dtype, np.floating)
-    if kind not in ("Box", "Discrete", "MultiDiscrete") or len(space.shape) > 1 or 0 in space.shape or integers:
+    box = isinstance(space, Box)
+    integers = box and not np.issubdtype(space.dtype, np.floating)
+    if not isinstance(space, Space) or len(space.shape) > 1 or 0 in space.shape or integers:
         raise ValueError(
             f"{space!r:.80} is no action space of a kernel: a Box of floats or MultiDiscrete, of one axis, or Discrete"
         )
     if np.any(np.asarray(getattr(space, "start", 0)) != 0):
         raise ValueError(f"{space!r:.80}: choices must start at 0")
-    if kind == "Box" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if box and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise ValueError(f"{space!r:.80}: a box of actions needs finite bounds, which the random policy draws between")
-    if isinstance(space, Box):
+    if box:
         return np.ravel(space.low), np.ravel(space.high), "f"
-    choices = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
+    choices = np.ravel(space.n if isinstance(space, Discrete) else space.nvec)
     return np.zeros_like(choices), choices - 1, "i"
 
 

@@ -23,7 +23,7 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
         A frame [H, W, 3] uint8 for each: 400 x 600 for CartPole and the MountainCars, else 500 x 500.
 
     Raises:
-        ImportError: pygame or Gymnasium is not installed.
+        ImportError: pygame is not installed.
         ValueError: not integers, or no environment of that index.
     """
     rows = np.atleast_1d(np.arange(env.num_envs) if indices is None else np.asarray(indices))

@@ -1,8 +1,8 @@
 """The space of what both agents see, in every form (README.md, 2.7)."""
 
 import numpy as np
+from gymnasium.spaces import Box
 
-from ..spaces import Box
 from .params import Params
 
 

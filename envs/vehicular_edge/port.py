@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 
 from ..batch import BatchedEnv, Field, Port, World
 from ..checks import choice, integer
-from ..spaces import Box
 from . import action_groups, kernel_tables, observation
 from .decode import decode
 from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes

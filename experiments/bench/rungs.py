@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -133,8 +134,6 @@ def linear(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
 @contextmanager
 def gymnasium_vector(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     """Gymnasium's own vectorised class; the steps its NEXT_STEP mode spends on resets are not counted."""
-    import gymnasium
-
     env = gymnasium.make_vec(
         envs.port(name).gymnasium_id, num_envs=group.num_envs, vectorization_mode="vector_entry_point"
     )
@@ -346,10 +345,10 @@ def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, floa
     return {"cpu": batch + host} if group.device == "cpu" else {"cuda": batch + pool, "cpu": host}
 
 
-def no_library(name: str, settings: Settings) -> str | None:
-    """The library of the original is PettingZoo where an environment has agents, else Gymnasium."""
-    library = "PettingZoo" if envs.port(name).agents else "Gymnasium"
-    return None if importlib.util.find_spec(library.lower()) else f"{library} is not installed"
+def no_library(name: str, settings: Settings | None = None) -> str | None:
+    """An original of several agents has PettingZoo's interface."""
+    missing = envs.port(name).agents and importlib.util.find_spec("pettingzoo") is None
+    return "PettingZoo is not installed" if missing else None
 
 
 def no_indexed(name: str, settings: Settings) -> str | None:
@@ -359,13 +358,9 @@ def no_indexed(name: str, settings: Settings) -> str | None:
 
 
 def no_gymnasium_vector(name: str, settings: Settings) -> str | None:
-    if known := envs.port(name).gymnasium_id:
-        if reason := no_library(name, settings):
-            return reason
-        import gymnasium
-
-        known = gymnasium.spec(known).vector_entry_point
-    return None if known else "Gymnasium has no vectorised class for it"
+    known = envs.port(name).gymnasium_id
+    vectorised = known and gymnasium.spec(known).vector_entry_point
+    return None if vectorised else "Gymnasium has no vectorised class for it"
 
 
 def no_arrays(name: str, settings: Settings) -> str | None:

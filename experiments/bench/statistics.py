@@ -4,12 +4,13 @@ Intervals hold for any distribution: of a median by order statistics (Conover, P
 Statistics, 1999, section 3.2), of a ratio by a percentile bootstrap with a fixed seed.
 """
 
-from collections.abc import Mapping, Sequence
-from math import comb, nan
+from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy  # whose stats are imported when they are first used
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -37,43 +38,38 @@ class Ratio(NamedTuple):
     high: float
 
 
-def median_ranks(n: int) -> tuple[int, int] | None:
-    """The narrowest symmetric pair of ranks (1-based) that holds the median of n values with 95 % confidence.
-
-    None below n = 6, where even smallest and largest hold it less often.
-    """
-    outside, low = 0.0, 0
-    while True:
-        # The median lies below the (low + 1)-th smallest value with probability P(Binomial(n, 1/2) <= low).
-        outside += comb(n, low) / 2**n
-        if 2 * outside > 1 - CONFIDENCE:
-            return (low, n + 1 - low) if low else None
-        low += 1
-
-
 def summarise(values: Sequence[float]) -> Summary:
     """Median, interval, p5 and p95 of the values; the interval is NaN below six values."""
-    values = np.sort(np.asarray(values, dtype=float))
+    values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError(f"values must be finite and at least one, got {values.tolist()}")
-    ranks = median_ranks(values.size)
-    low, high = (values[ranks[0] - 1], values[ranks[1] - 1]) if ranks else (nan, nan)
+    low, high = scipy.stats.quantile_test(values).confidence_interval(CONFIDENCE)
     p5, p95 = np.percentile(values, [5, 95])
     return Summary(float(np.median(values)), float(low), float(high), float(p5), float(p95))
 
 
+def resampled(statistic: Callable, *samples: np.ndarray, draws: int, seed: int = 0) -> tuple[float, float]:
+    """The 95 % percentile bootstrap interval of statistic(*samples, axis=...), each sample drawn from apart.
+
+    It is that of scipy.stats.bootstrap to the bit, which refuses a sample of one value.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [rng.choice(sample, (draws, sample.size)) for sample in samples]
+    low, high = np.percentile(statistic(*drawn, axis=-1), [2.5, 97.5])
+    return float(low), float(high)
+
+
 def ratio(numerator: Sequence[float], denominator: Sequence[float], seed: int = 0) -> Ratio:
     """Median of the one over median of the other; both are resampled, apart, for the interval."""
-    rng = np.random.default_rng(seed)
 
-    def medians(values: np.ndarray) -> np.ndarray:  # [RESAMPLES]
-        return np.median(rng.choice(values, (RESAMPLES, values.size)), axis=1)
+    def of_medians(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.median(a, axis=axis) / np.median(b, axis=axis)
 
     numerator, denominator = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
     if numerator.size == 0 or denominator.size == 0 or not (denominator > 0).all():
         raise ValueError("a ratio needs values on both sides, and a denominator above 0")
-    low, high = np.percentile(medians(numerator) / medians(denominator), [2.5, 97.5])
-    return Ratio(float(np.median(numerator) / np.median(denominator)), float(low), float(high))
+    interval = resampled(of_medians, numerator, denominator, draws=RESAMPLES, seed=seed)
+    return Ratio(float(of_medians(numerator, denominator)), *interval)
 
 
 def with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -168,24 +164,3 @@ def fastest(
         return None
     groups = [group[quantity].to_numpy() for _, group in found.groupby(GROUP, sort=False, dropna=False)]
     return max(groups, key=np.median, default=None)
-
-
-def mean_difference(a: Sequence[float], b: Sequence[float], z: float = 3.29) -> tuple[float, float, float]:
-    """mean(a) - mean(b) of independent samples, and its interval by Welch's standard error (z = 3.29: 99.9 %)."""
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    difference = a.mean() - b.mean()
-    error = z * np.sqrt(a.var(ddof=1) / a.size + b.var(ddof=1) / b.size)
-    return difference, difference - error, difference + error
-
-
-def ks_two_sample(a: Sequence[float], b: Sequence[float]) -> float:
-    """p-value of the two-sample Kolmogorov-Smirnov test, asymptotic (Stephens, 1970); too high under ties."""
-    a, b = np.sort(np.asarray(a, dtype=float)), np.sort(np.asarray(b, dtype=float))
-    values = np.concatenate([a, b])
-    steps = np.searchsorted(a, values, side="right") / a.size - np.searchsorted(b, values, side="right") / b.size
-    root = np.sqrt(a.size * b.size / (a.size + b.size))
-    scaled = (root + 0.12 + 0.11 / root) * np.abs(steps).max()
-    if scaled < 0.2:  # where the series converges slowly and the value is 1 to ten digits
-        return 1.0
-    k = np.arange(1, 101)
-    return float(np.clip(2 * np.sum((-1.0) ** (k - 1) * np.exp(-2 * (k * scaled) ** 2)), 0, 1))

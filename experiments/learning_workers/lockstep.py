@@ -202,10 +202,7 @@ def measure(job: Job) -> list[dict]:
     algorithm = agents.algorithm(job.algorithm)
     config = configuration.replaced(algorithm.Config(), job.settings | {"seed": job.seeds[0]})
     row, _, run = solve(algorithm, job.environment, config, job.device, job.solved, job.started)
-    try:
-        score = float(evaluation.in_original(job.environment, run.act).returns.mean())
-    except ImportError:  # Gymnasium is missing
-        return [row | {"solved": None}]
+    score = float(evaluation.in_original(job.environment, run.act).returns.mean())
     return [row | {"score": score, "solved": int(row["solved"] and score >= job.solved)}]
 
 

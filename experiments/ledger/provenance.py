@@ -18,7 +18,7 @@ from pathlib import Path
 from lockstep.experiments import ROOT
 
 FORMAT = 1
-PACKAGES = ("torch", "numpy", "pandas", "gymnasium", "snakemake", "matplotlib", "nbconvert")
+PACKAGES = ("torch", "numpy", "pandas", "scipy", "gymnasium", "snakemake", "matplotlib", "nbconvert")
 PACKAGE_PREFIXES = ("cupy", "nvidia-cuda-nvrtc")  # cupy-cuda12x, cupy-cuda13x, ...: the one found is named
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

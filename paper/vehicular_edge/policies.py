@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep import paper
+from lockstep.experiments.bench.statistics import resampled
 from lockstep.paper import quantities
 from lockstep.paper.figures import Axes, Figure, grid, label_status
 
@@ -92,9 +93,7 @@ def mean(values: np.ndarray) -> tuple[float, float | None, float | None]:
     """The mean and its 95 % percentile bootstrap interval; none of fewer than FEW values."""
     if len(values) < FEW:
         return float(values.mean()), None, None
-    drawn = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(axis=1)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return float(values.mean()), float(low), float(high)
+    return float(values.mean()), *resampled(np.mean, values, draws=RESAMPLES)
 
 
 def by_map(datasets: list, height: float) -> tuple[Figure, list[tuple[Axes, object, str]]]:

@@ -1,6 +1,9 @@
 """Every algorithm keeps to the protocol that general code asks for."""
 
+import copy
+import csv
 import dataclasses
+import sys
 
 import pytest
 import torch
@@ -9,6 +12,8 @@ import lockstep
 from lockstep import agents, envs
 from lockstep.agents.run import checkpoint, config, log, training
 from lockstep.agents.run.algorithm import Algorithm
+from tests.agents.exports import exported, in_onnx
+from tests.agents.run.test_log import scalars
 
 
 @pytest.fixture(params=agents.names())
@@ -64,6 +69,29 @@ def test_a_run_tells_of_every_column_and_goes_on_from_its_state(algorithm, tmp_p
     assert checkpoint.of_run(tmp_path / "checkpoint.pt", algorithm.name)["states"][0].keys() == run.state().keys()
 
 
+def test_tensorboard_has_every_column_of_the_log(algorithm, tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard", reason="needs TensorBoard: pip install tensorboard")
+    monkeypatch.setattr(log, "ROW_EVERY_S", 0.0)
+    training.train(algorithm, "cartpole", of_iterations(algorithm, 80), output=tmp_path, tensorboard=True)
+    rows = list(csv.DictReader((tmp_path / "progress.csv").open(newline="")))
+    expected = {
+        name: [(int(row["env_steps"]), pytest.approx(float(row[name]))) for row in rows if row[name] not in ("", "nan")]
+        for name in (*log.COLUMNS, *algorithm.COLUMNS)
+        if name != "env_steps"
+    }
+    assert len(rows) == 80 and scalars(tmp_path) == {name: points for name, points in expected.items() if points}
+
+
+def test_without_tensorboard_a_sentence_says_what_to_install(algorithm, tmp_path, monkeypatch):
+    settings = of_iterations(algorithm, 1)
+    with pytest.raises(ValueError, match="tensorboard=True writes into the output folder, so it needs output="):
+        training.train(algorithm, "cartpole", settings, tensorboard=True)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match="tensorboard=True needs TensorBoard: pip install tensorboard"):
+        training.train(algorithm, "cartpole", settings, output=tmp_path / "run", tensorboard=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_is_to_act_takes_the_weights_of_another(algorithm):
     run = algorithm("cartpole", of_iterations(algorithm, 500))
     before = run.weights()
@@ -77,3 +105,16 @@ def test_a_run_that_is_to_act_takes_the_weights_of_another(algorithm):
     key = next(key for key, part in before.items() if isinstance(part, torch.Tensor))
     with pytest.raises(ValueError, match=rf"state\['{key}'\] must be finite"):
         actor.load_weights(run.weights() | {key: before[key] / 0})
+
+
+def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, tmp_path):
+    run = algorithm("cartpole", of_iterations(algorithm, 1))
+    run.iterate()
+    module, obs = run.module(), torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    before = run.act(obs)
+    assert isinstance(module, torch.nn.Module) and 1 < before.float().sum() < 49
+    for act in (module, lambda obs: exported(module, obs, tmp_path), lambda obs: in_onnx(module, obs, tmp_path)):
+        assert torch.equal(act(obs).to(before.dtype), before)
+    kept = copy.deepcopy(module.state_dict())
+    run.load_weights({key: part * 0 for key, part in run.weights().items()})
+    assert kept and same(kept, module.state_dict())

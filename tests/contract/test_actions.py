@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
-from lockstep.envs.spaces import Box
 from tests.contract.batches import DEVICES, NAMES, copies, equal, having, make, one_lane, port, random_step
 
 BOXES = having(lambda declared: isinstance(declared.of("action"), Box))

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 
 from lockstep import envs
 from lockstep.envs import Field, noise
 from lockstep.envs.kernels import compile
-from lockstep.envs.spaces import Box, Discrete
 from tests.contract.batches import SYNTHETIC, folder, make, played, port, random_step, statistics
 from tests.contract.ports.counters.port import WEIGHTS
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 from lockstep import envs
-from lockstep.envs.spaces import Box
 from tests.contract.batches import (
     CARRIED,
     DEVICES,

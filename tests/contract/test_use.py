@@ -10,10 +10,10 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 from lockstep import envs
 from lockstep.envs.checks import available_memory
-from lockstep.envs.spaces import ClosedEnvironmentError, ResetNeeded
 from tests.contract.batches import (
     DEVICES,
     DRAWN,

@@ -6,9 +6,9 @@ Rules without a meaning, for tests of what holds for any environment; `original.
 from dataclasses import dataclass
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 
 from lockstep.envs import Field, Port, World
-from lockstep.envs.spaces import Box, Discrete
 
 AGENTS = ("first", "second")
 WINDS = np.linspace(-0.2, 0.2, 5)  # rad, of each scenario of the pool

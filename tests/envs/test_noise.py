@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.envs import noise
-from lockstep.envs.spaces import Box, Discrete
 
 WORD = st.integers(0, 2**32 - 1)
 SPACES = {

@@ -3,7 +3,6 @@ import json
 import pickle
 import re
 import shutil
-import sys
 
 import pytest
 import yaml
@@ -220,12 +219,6 @@ def test_a_schema_that_is_edited_counts_at_once(folder):
 def test_unknown_scale():
     with pytest.raises(config.ConfigError, match="scale 'fast' is not one of quick, full"):
         config.load("cartpole", "fast")
-
-
-def test_a_machine_without_jsonschema_goes_on_and_says_so(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    assert config.load("cartpole", "quick").seed == 0
-    assert "experiments/classic_control/cartpole.yaml is used unchecked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from lockstep.experiments import correctness, verdicts
-from lockstep.experiments.bench.statistics import ks_two_sample, mean_difference
 
 PLACE = ("distribution", "original-port", "cpu", "float32")
 
@@ -45,19 +44,27 @@ def test_the_report_names_what_failed():
     ]
 
 
+def alike(ours, theirs) -> dict:
+    return verdicts.alike(PLACE, "x", np.array(ours), np.array(theirs))
+
+
 def test_the_interval_of_a_mean_difference():
-    # variances 2/3 * 3/2 = 1 (ddof 1) of three values each: standard error sqrt(1/3 + 1/3)
-    difference, low, high = mean_difference([1, 2, 3], [4, 5, 6], z=2.0)
-    assert difference == -3
-    assert (low, high) == pytest.approx((-3 - 2 * np.sqrt(2 / 3), -3 + 2 * np.sqrt(2 / 3)))
+    # Standard errors sqrt(1/3 + 1/3) with 4 degrees of freedom; Student's table: t = 8.610 for two-sided 99.9 %.
+    found = alike([1, 2, 3], [4, 5, 6])
+    assert found["value"] == -3
+    half = 8.610 * np.sqrt(2 / 3)
+    assert (found["low"], found["high"]) == pytest.approx((-3 - half, -3 + half), rel=1e-4)
 
 
 def test_the_kolmogorov_smirnov_test_keeps_equal_and_rejects_different_distributions():
     random = np.random.default_rng(0)
-    p = [ks_two_sample(random.normal(size=400), random.normal(size=300)) for _ in range(300)]
+    p = [alike(random.normal(size=400), random.normal(size=300))["p_value"] for _ in range(300)]
     assert np.mean(np.array(p) < 0.05) == pytest.approx(0.05, abs=0.04)
-    assert ks_two_sample(random.normal(size=400), random.normal(0.5, size=400)) < 1e-3
-    assert ks_two_sample([1, 2, 3], [1, 2, 3]) == 1.0
+    wider = alike(random.normal(size=400), random.normal(0, 1.6, size=400))  # of which the means tell nothing
+    assert wider["low"] < 0 < wider["high"] and wider["p_value"] < 1e-3 and not wider["passed"]
+    # The smallest of 6!/(3! 3!) = 20 orders on either side: 2 of 20 have the greatest distance.
+    assert alike([1, 2, 3], [4, 5, 6])["p_value"] == pytest.approx(0.1)
+    assert alike([1, 2, 3], [1, 2, 3])["p_value"] == 1.0
 
 
 def test_quick_compares_a_tenth_of_the_states_and_episodes_and_changes_nothing_else():

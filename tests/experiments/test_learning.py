@@ -366,19 +366,6 @@ def test_a_normalised_policy_is_scored_with_its_normaliser(scorer):
     assert scorer.scores("mountain_car", "ppo", run.config, [policy_of(run)], episodes=3) == [expected]
 
 
-def test_without_gymnasium_nothing_is_scored(scorer, monkeypatch):
-    monkeypatch.setattr(scorer, "present", False)
-    bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)
-    curve, final = learning.measure(
-        Group("curve", "ppo", "lockstep", "cpu", TINY, seeds=(0,), points=1, episodes=4), bench
-    )
-    assert (curve["score"], final["score"], final["reason"]) == (None, None, learning.UNSCORED)
-    (random,) = learning.measure(Group("final", None, "random", "cpu", {}), bench)
-    assert (random["status"], random["reason"]) == ("not measured", learning.UNSCORED)
-    (solved,) = learning.measure(Group("solve", "ppo", "lockstep", "cpu", TINY, "warm", (0,)), bench)
-    assert (solved["env_steps"], solved["solved"]) == (256, None)
-
-
 def test_members_at_once_share_the_clock_and_have_scores_of_their_own(scorer):
     ppo_fields = {**TINY, "population": 2, "num_envs": 16, "total_steps": 512}
     bench = Bench("cartpole", "CartPole-v1", 5, None, scorer, set(), 1)

@@ -109,11 +109,11 @@ def test_mistakes_are_answered_in_a_sentence(monkeypatch, capsys, arguments, mes
     assert message in f"{capsys.readouterr().err}{ended.value}"
 
 
-def test_the_bare_machine_needs_no_git_snakemake_gymnasium_or_jsonschema():
+def test_the_bare_machine_needs_no_git_snakemake_or_pettingzoo():
     """The command line starts with those modules blocked and nothing on the path."""
     program = (
         "import runpy, sys\n"
-        "for name in ('snakemake', 'gymnasium', 'pettingzoo', 'jsonschema', 'matplotlib', 'nbconvert'):\n"
+        "for name in ('snakemake', 'pettingzoo', 'matplotlib', 'nbconvert'):\n"
         "    sys.modules[name] = None\n"
         "sys.argv = ['record', '--machine', 'a', '--environments', 'nowhere']\n"
         "runpy.run_module('lockstep.experiments.record', run_name='__main__')\n"
@@ -193,14 +193,6 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
     ]
 
 
-def test_without_gymnasium_correctness_is_left_out_and_nothing_else(started, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    record.run("correctness", "cartpole", "quick", tmp_path, None)
-    record.run("throughput", "cartpole", "quick", tmp_path, None)
-    assert [program[3] for program in started] == ["throughput"]
-    assert "correctness cartpole: left out, Gymnasium is not installed" in capsys.readouterr().out
-
-
 def test_an_experiment_is_left_out_where_the_yaml_does_not_ask_for_it(started, tmp_path, monkeypatch, capsys):
     """CartPole's YAML has a section transfer, Pendulum's none."""
     arguments = ["--machine", "a", "--environments", "cartpole", "pendulum", "--experiments", "transfer"]
@@ -253,6 +245,8 @@ def test_without_pettingzoo_its_environments_are_not_compared_with_originals(
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     record.run("correctness", name, "quick", tmp_path, None)
     assert started == []
+    record.run("throughput", name, "quick", tmp_path, None)
+    assert [program[3] for program in started] == ["throughput"]
     assert f"correctness {name}: left out, PettingZoo is not installed" in capsys.readouterr().out
 
 

@@ -12,7 +12,7 @@ import torch
 from lockstep import envs
 from lockstep.experiments import command, config, throughput
 from lockstep.experiments import run as command_line
-from lockstep.experiments.bench import ladder, rungs, statistics, timing
+from lockstep.experiments.bench import ladder, statistics, timing
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.bench.rungs import RUNGS
 from lockstep.experiments.config import Settings
@@ -400,17 +400,6 @@ def test_other_errors_keep_their_traceback(run, monkeypatch):
     monkeypatch.setattr(throughput, "measure", broken)
     with pytest.raises(ZeroDivisionError):
         run("cartpole", "--rungs", "port-cpu")
-
-
-def test_without_gymnasium_the_originals_are_left_out(run, monkeypatch, capsys):
-    find_spec = rungs.importlib.util.find_spec
-    monkeypatch.setattr(
-        rungs.importlib.util, "find_spec", lambda name: None if name == "gymnasium" else find_spec(name)
-    )
-    measured = run("cartpole", "--devices", "cpu")
-    assert not {"original", "original-all-cores", "gymnasium-vector"} & set(measured)
-    assert "port-cpu" in measured
-    assert "gymnasium-vector: left out, Gymnasium is not installed" in capsys.readouterr().out
 
 
 def test_a_part_does_not_take_the_place_of_a_whole_run(monkeypatch, tmp_path):

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 from lockstep import envs
-from lockstep.envs.spaces import Box
 from lockstep.experiments import command, config, shares, transfer
 from lockstep.experiments import run as command_line
 from lockstep.experiments.bench import timing

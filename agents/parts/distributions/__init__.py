@@ -1,8 +1,7 @@
 """Distributions over actions, and the one for an action space."""
 
 import numpy as np
-
-from lockstep.envs.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from .discrete import Categorical, MultiCategorical
 from .distribution import Distribution
@@ -22,9 +21,8 @@ def of(space) -> Distribution:
         raise ValueError(f"action space {space} must count its actions from 0")
     if isinstance(space, Discrete):
         return Categorical(int(space.n))
-    sizes = np.asarray(getattr(space, "nvec", ()))  # only a MultiDiscrete has it
-    if sizes.ndim == 1 and len(sizes):
-        return MultiCategorical(tuple(sizes.tolist()))
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
+        return MultiCategorical(tuple(space.nvec.tolist()))
     if not isinstance(space, Box) or len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
         raise ValueError(
             f"no policy for action space {space}; it must be Discrete, or a MultiDiscrete or float Box of one axis"

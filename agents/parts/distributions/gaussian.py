@@ -50,7 +50,8 @@ class Gaussian(Distribution):
         return torch.addcmul(-HALF_LN_2PI - free, normal, normal, value=-0.5), free + (0.5 + HALF_LN_2PI)
 
     def to_environment(self, action):
-        return torch.clamp(action, _row(self.low, action.device), _row(self.high, action.device))
+        row = _row.__wrapped__ if torch.compiler.is_compiling() else _row  # a cache would keep an export's fake tensors
+        return torch.clamp(action, row(self.low, action.device), row(self.high, action.device))
 
 
 def _log_prob(normal, log_std):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 
 from ...batch.port import Field, Port
-from ...spaces import Box, Discrete
 from ..bounds import interval
 from ..render import frames
 

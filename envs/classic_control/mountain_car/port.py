@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 
 from ...batch.port import Field, Port
-from ...spaces import Box, Discrete
 from ..bounds import interval
 from ..render import frames
 

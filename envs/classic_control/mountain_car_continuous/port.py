@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ...batch.port import Field, Port
-from ...spaces import Box
 from ..bounds import interval
 from ..mountain_car.port import POSITION_LIMIT, check_positions, observation
 from ..render import frames

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ...batch.port import Field, Port
-from ...spaces import Box
 from ..render import frames
 
 ANGLE_LIMIT = 100.0  # rad; the kernel's sine holds up to there

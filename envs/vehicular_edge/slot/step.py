@@ -7,9 +7,9 @@ the default sizes, few live at once: a step of a thousand environments needs 0.2
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ... import noise
-from ...spaces import Box
 from ..params import DRIFTS, Params, state_shapes
 from .numbering import Array
 from .operations import Decision, cost, noma, offloading, over, queue_update, reported

@@ -198,3 +198,45 @@ def test_other_columns_may_be_chosen_with_iteration_and_steps(tmp_path):
     assert path.read_text() == "iteration,env_steps,score\n1,2,3.5\n"
     with pytest.raises(ValueError, match="must have 'env_steps', got iteration, score"):
         Log(path, 100, columns=("iteration", "score"))
+
+
+def scalars(folder) -> dict[str, list[tuple[int, float]]]:
+    """Steps and values of each curve of TensorBoard, read by its own reader."""
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="needs TensorBoard: pip install tensorboard"
+    )
+    events = accumulator.EventAccumulator(str(folder)).Reload()
+    return {name: [(point.step, point.value) for point in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def test_tensorboard_has_the_rows_of_the_file_without_what_is_no_number(tmp_path, clock):
+    pytest.importorskip("tensorboard")
+    with Log(tmp_path / "progress.csv", 1000, tensorboard=True) as progress:
+        for iteration in range(1, 9):
+            clock.ms = 60 * iteration  # so every other row is due
+            value = math.nan if iteration == 3 else 0.5 * iteration
+            progress.row({"iteration": iteration, "env_steps": 8 * iteration, "episode_return": value, "wall_s": None})
+    assert iterations(tmp_path / "progress.csv") == [1, 3, 5, 7, 8]
+    assert scalars(tmp_path) == {
+        "iteration": [(8, 1), (24, 3), (40, 5), (56, 7), (64, 8)],
+        "episode_return": [(8, 0.5), (40, 2.5), (56, 3.5), (64, 4.0)],
+    }
+
+
+@pytest.mark.parametrize(("after", "steps"), [(2, [8, 16, 40]), (0, [40])])
+def test_tensorboard_forgets_what_a_resumed_run_does_again(tmp_path, clock, after, steps):
+    pytest.importorskip("tensorboard")
+    for first, resume_after in ((1, None), (5, after)):
+        with Log(tmp_path / "progress.csv", 1000, resume_after=resume_after, tensorboard=True) as progress:
+            for iteration in range(first, 5 if first == 1 else 6):
+                clock.ms += 1000
+                progress.row({"iteration": iteration, "env_steps": 8 * iteration})
+    assert scalars(tmp_path) == {"iteration": [(step, step / 8) for step in steps]}
+
+
+def test_without_a_file_there_is_no_tensorboard_either(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    with Log(None, 1000, quiet=True, tensorboard=True) as progress:
+        progress.row({"iteration": 1, "env_steps": 1000})
+    assert not list(tmp_path.iterdir())

@@ -361,6 +361,7 @@ def test_an_interrupted_run_without_a_folder_says_that_nothing_was_kept():
         (["cartpole", "--output", "README.md"], "output='README.md' is a file; it must be a folder"),
         (["cartpole", "--recipe", ""], "recipe='' must be one of"),
         (["cartpole", "--precision", "tf32"], "precision='tf32' needs device='cuda'"),
+        (["cartpole", "--tensorboard"], "tensorboard=True writes into the output folder, so it needs output="),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(monkeypatch, capsys, arguments, said):

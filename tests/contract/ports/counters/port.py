@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from lockstep.envs import Field, Port, World
 from lockstep.envs.checks import integer
-from lockstep.envs.spaces import Box
 
 WEIGHTS = (0.5, 0.75, 1.25, 0.625)  # by scenario
 

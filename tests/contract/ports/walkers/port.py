@@ -7,9 +7,9 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+from gymnasium.spaces import Box, MultiDiscrete
 
 from lockstep.envs import BatchedEnv, Field, Port
-from lockstep.envs.spaces import Box, MultiDiscrete
 
 
 @dataclass(frozen=True)

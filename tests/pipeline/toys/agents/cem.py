@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from gymnasium.spaces import Discrete
+from torch import nn
 
+from lockstep.agents.parts import distributions
+from lockstep.agents.parts.module import Greedy, sequential
 from lockstep.agents.run import checkpoint, command_line, contract, log, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
-from lockstep.envs.spaces import Discrete
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,9 @@ class CEM:
 
     def policy(self, greedy: bool = True) -> None:
         """None: no kernel carries it."""
+
+    def module(self) -> Greedy:
+        return Greedy(sequential([(self.mean[:-1].t(), self.mean[-1])], nn.Identity), distributions.of(self.space))
 
     def weights(self) -> dict:
         return {"mean": self.mean.clone(), "deviation": self.deviation.clone()}

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ...batch.port import Field, Port, World
 from ...checks import integer
-from ...spaces import Box
 
 AGENTS = ("north", "south")
 OBSERVED = 11  # numbers of an observation
