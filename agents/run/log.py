@@ -1,6 +1,7 @@
 """The log of a training: rows of a CSV file, and a bar on a terminal or a plain line now and then elsewhere."""
 
 import csv
+import importlib.util
 import io
 import math
 import numbers
@@ -139,7 +140,7 @@ class Log:
         row = self._last
         if row is None or self._quiet:
             return
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
             self._show_bar(row)
             return
         now = time.monotonic()

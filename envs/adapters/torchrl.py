@@ -11,15 +11,14 @@ Discrete actions are integers (TorchRL's `Categorical`), not one-hot.
 import torch
 
 from lockstep import envs
+from lockstep.extras import extra
 
 from ..spaces import AutoresetMode, Discrete
 
-try:
+with extra("torchrl", of="lockstep.envs.adapters.torchrl"):
     from tensordict import TensorDict, TensorDictBase
     from torchrl.data import Bounded, Categorical, Composite, TensorSpec, Unbounded
     from torchrl.envs import EnvBase
-except ModuleNotFoundError as error:
-    raise ImportError(f"lockstep.envs.adapters.torchrl needs {error.name}: pip install torchrl") from error
 
 
 def make(name: str, num_envs: int, device="cpu", check_actions: bool = False, **options) -> "TorchRLEnv":
