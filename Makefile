@@ -1,7 +1,7 @@
-# Each target first sets up .venv: once, and again where that was interrupted or pyproject.toml has changed.
+# Each target first sets up .venv: once, and again where that was interrupted or requirements.lock has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-all sanitize record lint peers
+.PHONY: help report test test-all sanitize record lint lock peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,6 +27,8 @@ help:
 	@echo 'make test-all run these and the exhaustive ones'
 	@echo 'make sanitize run every GPU kernel once under compute-sanitizer, on a GPU; ARGS=--only cartpole'
 	@echo 'make lint     check the style of the code'
+	@echo 'make lock     resolve pyproject.toml anew into requirements.lock and environment.yml, with uv'
+	@echo '              ARGS=--upgrade for the newest versions'
 	@echo 'make record   measure at full scale into results/recorded/<machine>/'
 	@echo '              MACHINE=<machine>'
 	@echo 'make peers    set up the libraries that the port is compared with, some 2 GB'
@@ -54,6 +56,12 @@ record: $(READY)
 	@test -n '$(MACHINE)' || $(call fail,give this machine a name: make record MACHINE=xeon-2core)
 	$(RUN) -m lockstep.experiments.record --machine '$(MACHINE)' --scale $(or $(SCALE),full) $(ARGS)
 
+UV ?= uv
+lock:
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet pyproject.toml --output-file requirements.lock $(ARGS)
+	@{ sed '/- pip:/q' environment.yml; sed -n 's/^[a-z0-9].*==/      - &/p' requirements.lock; } >environment.yml.new
+	@mv environment.yml.new environment.yml
+
 # Each peer has an environment of its own; one that cannot be installed takes no other down with it, and its log
 # tells the experiments why. NO_TRAIN: PufferLib without its learner.
 WORKERS := experiments/peer_workers experiments/learning_workers
@@ -69,15 +77,9 @@ $(PEERS): $(VENV)-peers/%/ready: %.txt
 	@NO_TRAIN=1 $(@D)/bin/python -m pip install --requirement $< >$(@D)/install.log 2>&1 && touch $@ \
 	    || echo 'Note: $* is left out, since it does not install here; $(@D)/install.log says why.'
 
-# Without a GPU: torch's CPU build where pip sees one, and of CUDA only NVRTC, to compile the kernels.
-# With one: torch's standard build, which brings the CUDA libraries, NVRTC among them.
+# Without a GPU: torch's CPU build where pip sees one. With one: its standard build, which brings the CUDA libraries.
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
-ifeq ($(HAS_GPU),)
-EXTRAS := test,lint,render,sb3,torchrl,nvrtc
-else
-EXTRAS := test,lint,render,sb3,torchrl
-endif
-TORCH := $(shell sed -n 's/^ *"torch==\(.*\)",$$/\1/p' pyproject.toml)
+TORCH := $(shell sed -n 's/^torch==//p' requirements.lock)
 NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \
     libraries, which a machine without an NVIDIA GPU does not use. README.md says how to get the small one.
 
@@ -89,15 +91,16 @@ BASE := $(PYTHON)
 .PHONY: $(READY)
 endif
 
-$(READY): pyproject.toml
+$(READY): requirements.lock pyproject.toml
 	@for program in $${CXX:-c++ g++ clang++}; do command -v "$$program" >/dev/null && exit 0; done; \
 	    $(call fail,no C++ compiler found; install one (Debian: apt install g++) or name one in CXX)
 	$(CHECK_PYTHON)
-	@echo 'Setting up $(VENV): some 100 packages, a few minutes.'
+	@echo 'Setting up $(VENV): some 140 packages, a few minutes.'
 	@$(RUN) -m pip --version >/dev/null 2>&1 || '$(PYTHON)' -m venv --clear $(VENV)
 	@test -n '$(HAS_GPU)' || test "$$(uname -s)" != Linux \
 	    || $(RUN) -c 'from importlib.metadata import version as v; assert v("torch").startswith("$(TORCH)")' 2>/dev/null \
 	    || $(RUN) -m pip install 'torch==$(TORCH)+cpu' 2>/dev/null \
 	    || echo '$(NO_CPU_BUILD)'
-	$(RUN) -m pip install --editable '.[$(EXTRAS)]'
+	$(RUN) -m pip install --requirement requirements.lock
+	$(RUN) -m pip install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -71,7 +71,7 @@ for name in ENVIRONMENTS:
 rule experiment:
     """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     input:
-        packages="environment.yml",
+        packages="requirements.lock",
     output:
         rows="results/{place}.csv",
         provenance="results/{place}.json",
@@ -105,7 +105,7 @@ rule report:
         recorded=RECORDED,
         sources=sources.of("lockstep.paper.build"),
         paper=PAPER,
-        packages="environment.yml",
+        packages="requirements.lock",
     output:
         page="results/report.html",
         supplement="results/supplement.html",

@@ -14,7 +14,7 @@ rule figure:
         recorded=RECORDED,
         sources=sources.of("lockstep.paper.report"),
         paper=PAPER,
-        packages="environment.yml",
+        packages="requirements.lock",
     output:
         multiext("results/figures/{name}", ".svg", ".png"),
     log:

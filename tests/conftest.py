@@ -25,6 +25,18 @@ SHARED = ("contract/", "agents/", "experiments/", "envs/test_policies.py", "envs
 SIBLINGS = {"acrobot", "mountain_car", "mountain_car_continuous"}
 
 
+@pytest.fixture(params=["CUDA 13", "CUDA 12"])
+def either_nvrtc(request, monkeypatch):
+    """NVRTC of two versions of CUDA, of which `compile` is given one."""
+    from lockstep.envs.kernels import compile
+    from tests import nvrtc12
+
+    major = int(request.param.removeprefix("CUDA "))
+    if major == 12:
+        monkeypatch.setattr(compile, "nvrtc", lambda: nvrtc12)
+    assert compile.nvrtc().getVersion()[0] == major
+
+
 def pytest_collection_finish():
     gc.freeze()  # no collection of garbage looks through all that was imported and collected
 

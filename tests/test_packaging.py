@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import lockstep
 from tests.pipeline.copies import copy_of_the_code
@@ -20,40 +23,78 @@ from tests.pipeline.copies import copy_of_the_code
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-PINS = PROJECT["dependencies"] + [pin for extra in EXTRAS.values() for pin in extra]
+BOUNDS = [bound for part in (PROJECT["dependencies"], *EXTRAS.values()) for bound in part]
+LOCK = re.findall(r"^[^#\s].*", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+OF_CUDA = "nvidia|cuda|triton"  # names of packages that torch's standard build needs
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 FOLDERS = ("agents", "envs", "experiments", "paper")  # lockstep.agents and so on
+# What the modules of a folder may import as they are imported; what they need for more is imported within `extra`.
+NEEDED = {
+    "lockstep": [],
+    "agents": [],
+    "envs": [],
+    "experiments": ["paper", "cuda13"],
+    "paper": ["paper"],
+    "tests": ["test", "paper", "edge", "nvrtc", "sb3", "torchrl", "render"],
+}
 # Where a module is not called what its package is.
-PACKAGE_OF = {"cupy": "cupy-cuda13x", "pil": "pillow", "pygame": "pygame-ce", "yaml": "PyYAML"}
+PACKAGE_OF = {"pil": "pillow", "pygame": "pygame-ce", "yaml": "pyyaml"}
 # Peers have environments of their own: gymnax.py runs with what gymnax.txt beside it lists.
 PEERS = {file.with_suffix(".py"): file.read_text().split() for file in (ROOT / "experiments").rglob("*.txt")}
 # Files that need more, by path: nothing else may import what is only there.
 OPTIONAL = {
-    "envs/adapters/sb3.py": EXTRAS["sb3"],
-    "envs/adapters/torchrl.py": EXTRAS["torchrl"],
-    "envs/classic_control/render.py": EXTRAS["render"],
+    "agents/run/log.py": EXTRAS["paper"],  # a bar, where it is installed
+    "envs/kernels/compile.py": EXTRAS["nvrtc"],  # its own sentence says so
     "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
     "paper/classic_control/animation.py": EXTRAS["render"],
     "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
-ADAPTED = EXTRAS["sb3"] + EXTRAS["torchrl"] + EXTRAS["render"]
 
 
-# ---- pins: one list for pip, the same for conda, each exact, with all that is imported ------------------------------
+# ---- what is needed: lower bounds for users, one exact environment for the paper ------------------------------------
 
 
-def name(pin: str) -> str:
-    return pin.partition("==")[0].lower()
+def name(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
 
 
-@pytest.mark.parametrize("pin", PINS)
-def test_pins_are_exact(pin):
-    assert re.fullmatch(r"[A-Za-z0-9-]+==\d+(\.\d+)+", pin)
+def names(requirements: Iterable[str]) -> set[str]:
+    """Of packages; CuPy has one for each version of CUDA."""
+    return {re.sub(r"-cuda\d+x$", "", name(requirement)) for requirement in requirements}
 
 
-def test_conda_installs_the_same_pins():
+def test_few_packages_are_needed_to_use_environments_and_agents():
+    assert names(PROJECT["dependencies"]) == {"gymnasium", "numpy", "pyyaml", "torch"}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_what_users_install_is_bounded_from_below(bound):
+    of_another_cuda = ["<"] * (name(bound) in ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime"))  # CuPy would not find it
+    assert sorted(one.operator for one in Requirement(bound).specifier) == [*of_another_cuda, ">="]
+
+
+def test_the_lock_is_exact_and_has_whatever_the_paper_needs():
+    pins = dict(re.fullmatch(r"([a-z0-9.-]+)==(\d+(?:\.\d+)*(?:\.post\d+)?)", line).groups() for line in LOCK)
+    extras = [extra for key, extra in EXTRAS.items() if "12" not in key]  # of CUDA 13 and 12 one is installed
+    for bound in (bound for part in (PROJECT["dependencies"], *extras) for bound in part):
+        assert pins[name(bound)] in Requirement(bound).specifier, bound
+    assert len(pins) == len(LOCK)
+
+
+def test_the_lock_leaves_cuda_to_torch_but_for_what_compiles_kernels():
+    of_cuda = {name(line) for line in LOCK if re.match(OF_CUDA, line)}
+    assert of_cuda == {"cuda-pathfinder", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc-cu12"}
+
+
+def test_the_lock_has_whatever_its_packages_need():
+    needed = [Requirement(one) for line in LOCK for one in metadata.requires(name(line)) or ()]
+    needed = {canonicalize_name(one.name) for one in needed if not one.marker or one.marker.evaluate({"extra": ""})}
+    assert {one for one in needed if not re.match(OF_CUDA, one)} - names(LOCK) == set()
+
+
+def test_conda_installs_what_is_locked():
     *own, pip = CONDA["dependencies"]
-    assert sorted(pip["pip"]) == sorted(PINS)
+    assert pip["pip"] == LOCK
     assert {entry.partition("=")[0] for entry in own} == {"python", "pip", "cxx-compiler", "make"}
     assert CONDA["channels"] == ["conda-forge", "nodefaults"]
 
@@ -73,34 +114,43 @@ def test_the_licence_is_apache_2_in_full():
     assert len(words) == 1581
 
 
-def imports(code: str) -> set[str]:
+def imports(nodes: Iterable[ast.AST]) -> set[str]:
     """The modules that code imports by their full names."""
-    nodes = list(ast.walk(ast.parse(code)))
+    nodes = list(nodes)
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return found | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
 
 
-def imported_packages(file: Path) -> set[str]:
-    packages = {module.partition(".")[0] for module in imports(file.read_text())}
-    packages -= {"lockstep", "tests"} | sys.stdlib_module_names
-    return {PACKAGE_OF.get(package.lower(), package.replace("_", "-")).lower() for package in packages}
+def packages(nodes: Iterable[ast.AST]) -> set[str]:
+    """The packages that code imports, neither ours nor Python's."""
+    modules = {module.partition(".")[0] for module in imports(nodes)}
+    modules -= {"lockstep", "tests"} | sys.stdlib_module_names
+    return {PACKAGE_OF.get(module.lower(), canonicalize_name(module)) for module in modules}
 
 
-@pytest.mark.parametrize(
-    ("folders", "pins"),
-    [
-        (["lockstep", *FOLDERS], PROJECT["dependencies"]),
-        (["tests"], PROJECT["dependencies"] + EXTRAS["test"] + ADAPTED),
-    ],
-)
-def test_whatever_is_imported_is_pinned(folders, pins):
-    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
-    assert files
-    unpinned = {}
-    for file in files:
-        path = file.relative_to(ROOT).as_posix()
-        unpinned[path] = imported_packages(file) - {name(pin) for pin in pins + OPTIONAL.get(path, [])}
-    assert {file: packages for file, packages in unpinned.items() if packages} == {}
+def within_extras(tree: ast.AST) -> Iterator[tuple[set[str], ast.With]]:
+    """Blocks `with extra(..., of=...)` and the extras that they name."""
+    for node in ast.walk(tree):
+        call = node.items[0].context_expr if isinstance(node, ast.With) else None
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "extra":
+            yield {word.value for word in call.args}, node
+
+
+@pytest.mark.parametrize("folder", NEEDED)
+def test_whatever_is_imported_is_named_in_what_the_folder_needs(folder):
+    own = PROJECT["dependencies"] + [bound for extra in NEEDED[folder] for bound in EXTRAS[extra]]
+    unnamed = {}
+    for file in (ROOT / folder).rglob("*.py"):
+        path, tree = file.relative_to(ROOT).as_posix(), ast.parse(file.read_text())
+        within = []
+        for extras, block in within_extras(tree):
+            brought = packages(ast.walk(block))
+            assert brought and all(brought <= names(EXTRAS[extra]) for extra in extras), path
+            within += ast.walk(block)
+        free = packages(node for node in ast.walk(tree) if node not in within)
+        unnamed[path] = free - names(own + OPTIONAL.get(path, []))
+    assert unnamed
+    assert {file: found for file, found in unnamed.items() if found} == {}
 
 
 # ---- names: a user's own envs/ or agents/ must never be taken for ours, nor ours for it -----------------------------
@@ -128,7 +178,7 @@ def codes() -> Iterator[tuple[str, str]]:
 
 
 def test_nothing_imports_the_folders_by_a_name_of_their_own():
-    found = [(path, module) for path, code in codes() for module in imports(code)]
+    found = [(path, module) for path, code in codes() for module in imports(ast.walk(ast.parse(code)))]
     assert {Path(path).suffix for path, module in found if module.startswith("lockstep.")} == {".py", ".ipynb", ".md"}
     assert [place for place in found if place[1].partition(".")[0] in FOLDERS] == []
 
@@ -162,15 +212,23 @@ def wheel(copy, tmp_path_factory) -> Path:
 
 
 def environment(folder: Path, *wheels: Path) -> Path:
-    """The Python of a virtual environment that has these wheels alone, beside what we have installed."""
+    """The Python of a virtual environment that has these wheels, and the packages that we need with what those need."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     own = folder / "bin" / "python"
     if wheels:
         pip = [sys.executable, "-m", "pip", "--python", str(own), "install", "--no-deps", "--no-index"]
         subprocess.run([*pip, *map(str, wheels)], check=True, capture_output=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    installed = [path for path in sys.path if path.endswith("-packages")]  # of which no .pth is read: nothing editable
-    (site / "ours.pth").write_text("\n".join(installed))
+    found, waiting = set(), [*PROJECT["dependencies"]]
+    while waiting:
+        package = name(waiting.pop())
+        if package not in found:
+            found.add(package)
+            needed = map(Requirement, metadata.requires(package) or ())
+            waiting += [str(one) for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
+            for top in {file.parts[0] for file in metadata.files(package)} - {"..", "__pycache__"}:
+                if not (site / top).exists():
+                    (site / top).symlink_to(metadata.distribution(package).locate_file(top))
     return own
 
 
@@ -216,21 +274,71 @@ import lockstep
 print(lockstep.__file__)
 print(lockstep.__version__)
 print(*lockstep.names())
-for name, num_envs in (("cartpole", 4), ("vehicular_edge", 2)):
-    env = lockstep.make(name, num_envs=num_envs)
-    obs, info = env.reset(seed=0)
-    obs, reward, terminated, truncated, info = env.step(env.random_actions()[0])
-    print(*obs.shape)
+env = lockstep.make("cartpole", num_envs=4)
+obs, info = env.reset(seed=0)
+obs, reward, terminated, truncated, info = env.step(env.random_actions()[0])
+print(*obs.shape)
+original = lockstep.make_original("cartpole")
+print(*original.reset(seed=0)[0].shape)
 """
 
 
 @pytest.mark.slow
 def test_what_was_installed_makes_and_steps_environments(installed, tmp_path):
-    file, version, names, cartpole, edge = told(installed, tmp_path, SCRIPT)
+    file, version, names, port, original = told(installed, tmp_path, SCRIPT)
     assert Path(file).is_relative_to(installed.parents[1])
     assert version == lockstep.__version__
     assert names.split() == lockstep.names()
-    assert (cartpole, edge) == ("4 4", "2 2 1025")
+    assert (port, original) == ("4 4", "4")
+
+
+LACKING = {  # what needs an extra, and the sentence that says so
+    "lockstep.make('vehicular_edge', num_envs=2)": "drawing scenarios needs threadpoolctl: {edge}",
+    "lockstep.make_original('vehicular_edge')": "the original of 'vehicular_edge' needs pettingzoo: {edge}",
+    "import_module('lockstep.envs.vehicular_edge.scenario.traces')": "reading traffic needs pandas: {edge}",
+    "import_module('lockstep.envs.adapters.sb3')": "lockstep.envs.adapters.sb3 needs stable_baselines3: {sb3}",
+    "import_module('lockstep.envs.adapters.torchrl')": "lockstep.envs.adapters.torchrl needs tensordict: {torchrl}",
+    "(env := lockstep.make('cartpole', num_envs=2)).reset(), env.render()": "rendering needs pygame: {render}",
+    "compile.cupy()": "device='cuda' needs cupy: {cuda13} or {cuda12}",
+    "compile.nvrtc()": "NVRTC is not available (No module named 'cupy'): {nvrtc}, or with a GPU 'lockstep[cuda13]'",
+}
+COMMANDS = {extra: f"pip install 'lockstep[{extra}]'" for extra in EXTRAS}
+SENTENCES = {code: sentence.format(**COMMANDS) for code, sentence in LACKING.items()}
+
+
+@pytest.mark.slow
+def test_what_was_installed_names_the_extra_that_something_needs(installed, tmp_path):
+    lines = ["from importlib import import_module", "import lockstep", "from lockstep.envs.kernels import compile"]
+    for code in SENTENCES:
+        lines += ["try:", f"    {code}", "except (ImportError, compile.CompilerError) as error:", "    print(error)"]
+    assert told(installed, tmp_path, "\n".join(lines)) == [*SENTENCES.values()]
+
+
+IMPORTS = """
+import importlib
+from pathlib import Path
+
+import lockstep
+
+(package,) = lockstep.__path__
+for file in sorted(file for folder in ("envs", "agents") for file in Path(package, folder).rglob("*.py")):
+    path = file.relative_to(package).with_suffix("")
+    module = ".".join(["lockstep", *path.parts]).removesuffix(".__init__")
+    if path.name != "__main__":
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            print(f"{module}: {error}")
+"""
+
+
+@pytest.mark.slow
+def test_what_was_installed_imports_all_but_what_needs_an_extra(installed, tmp_path):
+    lines = told(installed, tmp_path, IMPORTS)
+    said = {module: message for module, _, message in (line.partition(": ") for line in lines)}
+    assert {"lockstep.envs.adapters.sb3", "lockstep.envs.vehicular_edge.scenario.traces"} <= said.keys()
+    ending = rf"needs \w+: pip install 'lockstep\[({'|'.join(EXTRAS)})\]'$"
+    assert [message for message in said.values() if not re.search(ending, message)] == []
 
 
 @pytest.mark.slow

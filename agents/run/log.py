@@ -1,6 +1,7 @@
 """The log of a training: rows of a CSV file and, if asked for, of TensorBoard; on a terminal a bar, elsewhere lines."""
 
 import csv
+import importlib.util
 import io
 import math
 import numbers
@@ -152,7 +153,7 @@ class Log:
         row = self._last
         if row is None or self._quiet:
             return
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
             self._show_bar(row)
             return
         now = time.monotonic()

@@ -15,12 +15,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
+from lockstep.extras import extra
 
-try:
+with extra("sb3", of="lockstep.envs.adapters.sb3"):
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
-except ModuleNotFoundError as error:
-    raise ImportError(f"lockstep.envs.adapters.sb3 needs {error.name}: pip install stable-baselines3") from error
 
 
 def make(name: str, num_envs: int, **options) -> "SB3VecEnv":

@@ -13,13 +13,12 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
+from lockstep.extras import extra
 
-try:
+with extra("torchrl", of="lockstep.envs.adapters.torchrl"):
     from tensordict import TensorDict, TensorDictBase
     from torchrl.data import Bounded, Categorical, Composite, TensorSpec, Unbounded
     from torchrl.envs import EnvBase
-except ModuleNotFoundError as error:
-    raise ImportError(f"lockstep.envs.adapters.torchrl needs {error.name}: pip install torchrl") from error
 
 
 def make(name: str, num_envs: int, device="cpu", check_actions: bool = False, **options) -> "TorchRLEnv":

@@ -201,8 +201,7 @@ def cuda(
     CPU. `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but
     the one named `without`.
     """
-    import cupy
-
+    cupy = compile.cupy()
     arguments = (_by_value(batch), _by_value(call))
     card = cupy.cuda.Device(device.index)
     target = f"sm_{card.compute_capability}"
@@ -237,8 +236,7 @@ class _Stream:
 
 def constant(text: str, name: str, device: torch.device) -> int:
     """The value of an 8-byte integer constant of a unit compiled for a GPU."""
-    import cupy
-
+    cupy = compile.cupy()
     card = cupy.cuda.Device(device.index)
     with card:
         module = compile.cuda_module(text, f"sm_{card.compute_capability}")

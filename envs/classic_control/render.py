@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lockstep import envs
+from lockstep.extras import extra
 
 
 def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
@@ -46,10 +47,8 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
 @contextlib.contextmanager
 def _headless() -> Iterator[None]:
     """A display without a screen for as long as this lasts, or the display that is open."""
-    try:
+    with extra("render", of="rendering"):
         import pygame
-    except ModuleNotFoundError as error:
-        raise ImportError(f"rendering needs {error.name}: pip install pygame-ce") from error
     if pygame.display.get_init():
         yield
         return

@@ -20,7 +20,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
+
+from lockstep.extras import extra
 
 ENVS = Path(__file__).resolve().parent.parent
 KERNELS = ENVS / "kernels"
@@ -231,9 +234,7 @@ def cuda_module(text: str, target: str):
 
     CuPy would compile the text itself, but with flush-to-zero, which changes bits.
     """
-    import cupy
-
-    return cupy.RawModule(path=str(cubin_file(text, target)))
+    return cupy().RawModule(path=str(cubin_file(text, target)))
 
 
 def cubin_file(text: str, target: str) -> Path:
@@ -260,6 +261,17 @@ def entry_points(text: str, target: str = TARGETS[-1]) -> set[str]:
     return {name.decode() for name in re.findall(rb"\0\.text\.(\w+)", cubin_file(text, target).read_bytes())}
 
 
+def cupy() -> ModuleType:
+    """CuPy, which loads and launches kernels.
+
+    Raises:
+        ImportError: names the extras that bring it.
+    """
+    with extra("cuda13", "cuda12", of="device='cuda'"):
+        import cupy
+    return cupy
+
+
 def nvrtc():
     """CuPy's NVRTC binding, which needs no GPU.
 
@@ -271,7 +283,8 @@ def nvrtc():
 
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
-        raise CompilerError(f"NVRTC is not available ({error}); install cupy-cuda13x and nvidia-cuda-nvrtc") from error
+        fix = "pip install 'lockstep[nvrtc]', or with a GPU 'lockstep[cuda13]'"
+        raise CompilerError(f"NVRTC is not available ({error}): {fix}") from error
     return nvrtc
 
 

@@ -20,6 +20,7 @@ from lockstep.experiments import ROOT
 FORMAT = 1
 PACKAGES = ("torch", "numpy", "pandas", "scipy", "gymnasium", "snakemake", "matplotlib", "nbconvert")
 PACKAGE_PREFIXES = ("cupy", "nvidia-cuda-nvrtc")  # cupy-cuda12x, cupy-cuda13x, ...: the one found is named
+LOCK = "requirements.lock"  # of all packages that the paper needs; whether they are installed, `packages` tells
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -38,7 +39,12 @@ def changed(sources: Mapping[str, str], root: Path = ROOT) -> list[str]:
 
 
 def is_file_with(path: Path, digest: str) -> bool:
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    return digest_of(path) == digest
+
+
+def digest_of(path: Path) -> str | None:
+    """sha256 of a file; None where it is missing."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def collect(
@@ -75,6 +81,7 @@ def collect(
         "wall_s": wall_s,
         "cpu_s": cpu_s,
         "packages": packages(),
+        "lock": digest_of(ROOT / LOCK),
         "threads": threads(),
         "timing": dict(timing or {}),
         "seed": config.get("seed"),

@@ -254,6 +254,7 @@ def kernels_of(name: str, mode: str, word: str) -> set[str]:
     return always | {f"step_{kind}" for kind in types} | rollouts
 
 
+@pytest.mark.usefixtures("either_nvrtc")
 @pytest.mark.parametrize(
     ("name", "target"),
     [

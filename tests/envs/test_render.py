@@ -117,4 +117,4 @@ except ImportError as error:
 
 def test_without_pygame_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", WITHOUT_PYGAME], capture_output=True, text=True, check=True)
-    assert done.stdout == "rendering needs pygame: pip install pygame-ce\n"
+    assert done.stdout == "rendering needs pygame: pip install 'lockstep[render]'\n"

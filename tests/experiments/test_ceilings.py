@@ -69,6 +69,7 @@ def test_work_on_threads_is_done_once_each_at_the_same_time():
     assert sorted(done) == [1, 2]
 
 
+@pytest.mark.usefixtures("either_nvrtc")
 @pytest.mark.parametrize("target", compile.TARGETS)
 def test_gpu_kernels_compile_without_spills(target):
     rows = compile.resources(f"#define CHAINS {ceilings.CHAINS['cuda']}\n{ceilings.SOURCE.read_text()}", target)

@@ -17,7 +17,7 @@ from lockstep.experiments.ledger import provenance
 
 KEYS = {
     *("format", "experiment", "environment", "scale", "command", "commit", "dirty", "started", "finished"),
-    *("wall_s", "cpu_s", "sources", "config", "machine", "packages", "threads", "timing", "seed"),
+    *("wall_s", "cpu_s", "sources", "config", "machine", "packages", "lock", "threads", "timing", "seed"),
 }
 MACHINE = {
     *("label", "cpu", "cores", "memory_gib", "gpu", "gpu_memory_gib", "driver", "cuda", "os", "compiler"),
@@ -124,6 +124,11 @@ def test_hashes_are_sha256(tmp_path):
     (tmp_path / "abc").write_text("abc")
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert provenance.hashes(["abc"], tmp_path) == {"abc": digest}
+
+
+def test_the_lock_is_named_by_its_hash():
+    sha256sum = subprocess.run(["sha256sum", ROOT / "requirements.lock"], capture_output=True, text=True, check=True)
+    assert collected()["lock"] == sha256sum.stdout.split()[0]
 
 
 def test_changed_sources_are_those_edited_or_gone(tmp_path):

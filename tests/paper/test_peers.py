@@ -1,7 +1,6 @@
 """Peers in the paper: small rows written by hand, and what is said of the libraries' features."""
 
 import re
-import tomllib
 
 import pytest
 
@@ -102,10 +101,10 @@ def test_every_library_has_every_feature_s_entry(entry):
 
 
 def test_features_were_looked_up_in_the_versions_that_are_measured():
-    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    ours = (ROOT / "requirements.lock").read_text()
     for name in peer_workers.names():
         peer = peer_workers.worker(name)
         file = peer_workers.requirements(name)
-        pins = dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text() if file else "\n".join(ours), re.MULTILINE))
+        pins = dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text() if file else ours, re.MULTILINE))
         if peer.TITLE != peers.OURS:
             assert DECLARED["libraries"][peer.TITLE]["version"] == pins[peer.PACKAGES[0]]

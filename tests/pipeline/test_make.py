@@ -21,13 +21,13 @@ case "$*" in
 "-m pip --version") test ! -e without_pip ;;
 "-m venv --clear "*) rm -rf "$4" without_pip; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
 "-m pip install torch=="*+cpu) test -e cpu_build_visible && touch torch_installed ;;
-"-m pip install --requirement "*) test ! -e "$(basename "$5" .txt)_breaks" || { echo "URLError: no way"; exit 1; } ;;
+"-m pip install --requirement "*.txt) test ! -e "$(basename "$5" .txt)_breaks" || { echo "URLError: no"; exit 1; } ;;
 "-m pip install "*) test ! -e interrupted ;;
 esac
 """
 NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp", "basename")
 TORCH = "-m pip install torch==2.13.0+cpu"
-ALL = "-m pip install --editable .[test,lint,render,sb3,torchrl,nvrtc]"
+ALL = ["-m pip install --requirement requirements.lock", "-m pip install --no-deps --no-build-isolation --editable ."]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def tree(tmp_path):
     """A folder with a space in its name: the Makefile, the pins, and a path with little on it."""
     tree = tmp_path / "a folder"
     (tree / "bin").mkdir(parents=True)
-    for file in ("Makefile", "pyproject.toml"):
+    for file in ("Makefile", "pyproject.toml", "requirements.lock", "environment.yml"):
         shutil.copy(ROOT / file, tree)
     for program in NEEDED:
         (tree / "bin" / program).symlink_to(shutil.which(program))
@@ -84,14 +84,14 @@ def test_without_a_target_make_names_all_of_them(tree):
 )
 def test_the_first_run_sets_up_and_the_second_does_not(tree, target, command):
     assert make(tree, *target)[0] == 0
-    assert asked(tree) == ["-m venv --clear .venv", TORCH, ALL, command]
+    assert asked(tree) == ["-m venv --clear .venv", TORCH, *ALL, command]
     assert make(tree, *target)[0] == 0
     assert asked(tree) == [command]
 
 
 def test_lint_checks_python_snakefile_and_workflow(tree):
     assert make(tree, "lint")[0] == 0
-    assert asked(tree)[3:] == [
+    assert asked(tree)[4:] == [
         "-m ruff check .",
         "-m ruff format --check .",
         "-m snakefmt --check Snakefile rules",
@@ -102,18 +102,18 @@ def test_lint_checks_python_snakefile_and_workflow(tree):
 def test_changed_pins_are_installed_over_the_old_ones_but_torch_is_kept(tree):
     make(tree, "test")
     asked(tree)
-    os.utime(tree / "pyproject.toml", (2**31, 2**31))
+    os.utime(tree / "requirements.lock", (2**31, 2**31))
     assert make(tree, "test")[0] == 0
-    assert asked(tree)[0] == ALL
+    assert asked(tree)[:2] == ALL
 
 
 def test_an_interrupted_set_up_is_repeated_without_torch(tree):
     (tree / "interrupted").touch()
     assert make(tree, "test")[0] != 0
-    assert asked(tree) == ["-m venv --clear .venv", TORCH, ALL]
+    assert asked(tree) == ["-m venv --clear .venv", TORCH, ALL[0]]
     (tree / "interrupted").unlink()
     assert make(tree, "test")[0] == 0
-    assert asked(tree)[0] == ALL
+    assert asked(tree)[:2] == ALL
 
 
 def test_a_virtual_environment_without_pip_is_made_anew(tree):
@@ -135,7 +135,7 @@ def test_a_virtual_environment_that_lost_its_python_is_made_anew(tree):
 
 def test_with_a_gpu_torch_is_the_standard_build_and_brings_nvrtc(tree):
     assert make(tree, "test", gpu="yes")[0] == 0
-    assert asked(tree)[:2] == ["-m venv --clear .venv", "-m pip install --editable .[test,lint,render,sb3,torchrl]"]
+    assert asked(tree)[:3] == ["-m venv --clear .venv", *ALL]
 
 
 def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):
@@ -143,7 +143,7 @@ def test_a_missing_cpu_build_of_torch_is_said_and_the_standard_one_taken(tree):
     status, text = make(tree, "test")
     assert status == 0
     assert "Note: pip sees no CPU build of torch 2.13.0" in text
-    assert asked(tree)[:3] == ["-m venv --clear .venv", TORCH, ALL]
+    assert asked(tree)[:4] == ["-m venv --clear .venv", TORCH, *ALL]
 
 
 def without(file):
@@ -183,6 +183,25 @@ def test_record_asks_for_a_name(tree):
     status, text = make(tree, "record")
     assert status != 0
     assert "error: give this machine a name: make record MACHINE=xeon-2core" in text
+
+
+UV = """#!/bin/sh
+echo "$UV_CUSTOM_COMPILE_COMMAND: $*" >> asked
+printf '# by %s\\nnumpy==9.9\\n    # via torch\\ntorch==8.8\\n' "$UV_CUSTOM_COMPILE_COMMAND" > requirements.lock
+"""
+
+
+def test_lock_writes_the_pins_of_pip_and_conda(tree):
+    uv = tree / "bin" / "uv"
+    uv.write_text(UV)
+    uv.chmod(0o755)
+    (tree / "bin" / "mv").symlink_to(shutil.which("mv"))
+    before = (tree / "environment.yml").read_text().partition("  - pip:\n")
+    assert make(tree, "lock", "ARGS=--upgrade")[0] == 0
+    options = "pip compile --quiet pyproject.toml --output-file requirements.lock --upgrade"
+    assert asked(tree) == [f"make lock: {options}"]
+    after = "".join(before[:2]) + "      - numpy==9.9\n      - torch==8.8\n"
+    assert (tree / "environment.yml").read_text() == after
 
 
 # ---- Peers ----
@@ -233,7 +252,7 @@ def test_a_peer_that_does_not_install_leaves_the_others_and_a_log(peers):
     assert "Note: one is left out, since it does not install here; .venv-peers/one/install.log says why." in text
     assert asked(peers) == [*set_up("one"), *set_up("two")]
     assert not (peers / ".venv-peers" / "one" / "ready").exists()
-    assert (peers / ".venv-peers" / "one" / "install.log").read_text() == "URLError: no way\n"
+    assert (peers / ".venv-peers" / "one" / "install.log").read_text() == "URLError: no\n"
     assert (peers / ".venv-peers" / "two" / "ready").exists()
     (peers / "one_breaks").unlink()
     assert make(peers, "peers")[0] == 0

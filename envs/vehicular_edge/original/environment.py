@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
-from pettingzoo import ParallelEnv
 
+from lockstep.extras import extra
 from lockstep.reading import nearest
 
 from ...checks import choice, integer
@@ -22,6 +22,9 @@ from .episode import Episode
 from .nodes import Network, column
 from .observe import observe
 from .scales import Scales
+
+with extra("edge", of="the original of 'vehicular_edge'"):
+    from pettingzoo import ParallelEnv
 
 
 class VehicularEdge(ParallelEnv):

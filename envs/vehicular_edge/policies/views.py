@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from ... import noise
+from ...kernels import compile
 from ..params import BITS, Params
 from ..slot.numbering import Array
 from ..slot.tables import Tables, tables
@@ -123,8 +124,4 @@ def view_of_port(env, packed: Tables | None = None) -> View:
 
 def namespace(env) -> ModuleType:
     """NumPy or CuPy, where the port's tensors are."""
-    if env.device.type != "cuda":
-        return np
-    import cupy
-
-    return cupy
+    return compile.cupy() if env.device.type == "cuda" else np

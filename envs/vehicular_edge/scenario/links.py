@@ -6,7 +6,8 @@ Plain functions of arrays; leading axes are free unless a shape says otherwise.
 import functools
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+
+from lockstep.extras import extra
 
 
 def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -61,7 +62,9 @@ def one_thread():
 
 
 @functools.cache
-def _linear_algebra() -> ThreadpoolController:
+def _linear_algebra():
+    with extra("edge", of="drawing scenarios"):
+        from threadpoolctl import ThreadpoolController
     return ThreadpoolController()  # looks through all libraries that are loaded, NumPy's among them
 
 

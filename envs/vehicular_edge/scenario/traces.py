@@ -14,11 +14,15 @@ from xml.etree import ElementTree
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import pandas as pd
+
+from lockstep.extras import extra
 
 from ..params import Params
 from . import gcj02
 from .records import Records
+
+with extra("edge", of="reading traffic"):
+    import pandas as pd
 
 FOOT_M = 0.3048
 CLOCK = "%Y-%m-%d %H:%M:%S"

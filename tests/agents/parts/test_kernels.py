@@ -12,6 +12,7 @@ from lockstep.envs.kernels import compile, structs
 NAMES = {"noise", "order", "advantage", "advantage_of_valid", "returns", "returns_of_valid"}
 
 
+@pytest.mark.usefixtures("either_nvrtc")
 @pytest.mark.parametrize("target", compile.TARGETS)
 def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(target):
     rows = compile.resources(kernels.unit("cuda"), target)

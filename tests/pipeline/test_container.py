@@ -1,0 +1,66 @@
+"""Dockerfile and workflow: what they start from, copy and run is there."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+
+from tests.pipeline.copies import ROOT
+
+PYTHONS = SpecifierSet(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"])
+TEXT = re.sub(r"\\\n|^#.*\n", " ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+INSTRUCTIONS = [(word, rest) for word, _, rest in (line.strip().partition(" ") for line in TEXT.splitlines())]
+# What the workflow's only command runs, and the container.
+CI = [words for words in map(shlex.split, (ROOT / ".ci" / "run").read_text().splitlines()) if words[:1] == ["make"]]
+CONTAINER = [
+    command
+    for word, rest in INSTRUCTIONS
+    if word in ("RUN", "CMD")
+    for part in rest.split("&&")
+    if (command := re.findall(r"[^\s\[\]\",]+", part))[0] == "make"
+]
+
+
+def of(instruction: str) -> list[str]:
+    return [rest for word, rest in INSTRUCTIONS if word == instruction]
+
+
+def test_the_container_starts_from_a_python_that_is_new_enough():
+    (image,) = of("FROM")
+    assert re.fullmatch(r"python:3\.\d+-slim-bookworm", image)
+    assert image.split(":")[1].split("-")[0] in PYTHONS
+
+
+def test_the_container_has_a_compiler_and_all_that_git_keeps():
+    assert any({"apt-get", "install", "g++", "make"} <= {*rest.split()} for rest in of("RUN"))
+    assert of("COPY") == [". ."]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    made = re.findall(r"^/([\w.-]+)/$", (ROOT / ".gitignore").read_text(), re.MULTILINE)
+    assert {*made, "results/*", "!results/recorded"} <= {*ignored}
+    assert not [line for line in ignored if (ROOT / line).exists() and line not in (*made, ".git")]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("command", CI + CONTAINER, ids=" ".join)
+def test_every_make_command_has_its_target(command):
+    done = subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_container_sets_up_and_reports():
+    assert CONTAINER == [["make", ".venv/ready"], ["make", "report"]]
+
+
+def test_the_workflow_runs_what_ci_runs():
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
+    assert [words[1] for words in CI] == ["test-all", "lint", "report"]
+    (python,) = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
+    assert python in PYTHONS
+    (page,) = [step["with"]["path"] for step in job["steps"] if "upload-artifact" in step.get("uses", "")]
+    assert f'"{page}"' in (ROOT / "Snakefile").read_text()
