@@ -35,7 +35,7 @@ NEEDED = {
     "envs": [],
     "experiments": ["paper", "cuda13"],
     "paper": ["paper"],
-    "tests": ["test", "paper", "edge", "nvrtc", "sb3", "torchrl", "render"],
+    "tests": ["test", "paper", "edge", "nvrtc", "sb3", "torchrl", "render", "export", "tensorboard"],
 }
 # Where a module is not called what its package is.
 PACKAGE_OF = {"pil": "pillow", "pygame": "pygame-ce", "yaml": "pyyaml"}
