@@ -1,32 +1,38 @@
-"""Fills the generated parts of README.md from recorded results.
+"""Fills the generated parts of README.md and of the pages in docs/ from recorded results.
 
     python -m lockstep.paper.readme            rewrite them, and results/recorded/headline.svg
     python -m lockstep.paper.readme --check    fail if they are not what the recorded results say
 
-A generated part lies between `<!-- generated: headline -->` and `<!-- end generated -->`.
+A generated part lies between `<!-- generated: environments -->` and `<!-- end generated -->`.
 """
 
 import argparse
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from lockstep import paper
+from lockstep import envs, paper
 from lockstep.experiments import ROOT, UserError, command
-from lockstep.paper import families, figures, quantities, rung, tables, typeset
+from lockstep.experiments.ledger import sources
+from lockstep.paper import families, figures, quantities, rung, tables
 from lockstep.paper.common.learning import OURS
+from lockstep.paper.common.tables.correctness import held
+from lockstep.paper.common.tables.learning import lasting, learner, median, named
+from lockstep.paper.common.tables.transfer import DEVICES
+from lockstep.paper.tables import STATUS, worded_status
+from lockstep.paper.typeset import DASH, SPACE, Column, Row, count, markdown, missing, number, seconds, si, text, times
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
-FIGURE = Path("results", "recorded", "headline.svg")
-ABSENT = "not measured yet"
+FIGURE, DRAWING = Path("results", "recorded", "headline.svg"), "family"
+ABSENT = "On recorded machines: not measured yet. `make report` measures yours.\n"
 COSTS = {"wall time": "wall_s", "CPU time": "cpu_s"}
 
 
 def recorded(root: Path) -> list:
-    """The recorded datasets, all as "recorded": else every edit of a kernel would make the README stale."""
+    """The recorded datasets, all as "recorded": else every edit of a kernel would make the pages stale."""
     return [
         dataclasses.replace(dataset, status=paper.RECORDED)
         for dataset in paper.load(root)
@@ -34,44 +40,98 @@ def recorded(root: Path) -> list:
     ]
 
 
-def headline(datasets: list) -> str:
-    """The table and the figure; one sentence where nothing is recorded."""
-    batch = families.headline()["num_envs"]
-    if not quantities.of(datasets, {}):
-        return f"Environment steps per second on recorded machines: {ABSENT}. `make report` measures yours.\n"
-    words = (
-        f"Environment steps per second with {batch:,} environments; in brackets, how many times "
-        "the rate of the original on the same machine."
-    )
-    drawing = f"![{figures.every()['ladder'].alt}]({FIGURE.as_posix()})"
-    ladder = ladder_table(datasets, families.headline())
-    return "\n\n".join(filter(None, [words, ladder, drawing, family_table(datasets)])) + "\n"
+# The parts of README.md.
 
 
-def of_family(family: str) -> Callable[[list], str]:
-    """The same table of the environment that stands for a family."""
-    about = families.about(family)
-    asked, steps = about["headline"], about.get("steps", "steps")
-
-    def part(datasets: list) -> str:
-        if not quantities.of(datasets, {"environment": asked["environment"]}):
-            return f"{about['title']} on recorded machines: {ABSENT}.\n"
-        words = (
-            f"{steps.capitalize()} per second of {asked['num_envs']:,} environments together; in brackets, how many "
-            "times the rate of the original on the same machine."
-        )
-        return f"{words}\n\n{ladder_table(datasets, asked)}\n"
-
-    return part
+def picture(datasets: list) -> str:
+    """The headline figure under its alternative text."""
+    drawn = f"![{figures.every()[DRAWING].alt}]({FIGURE.as_posix()})\n"
+    return drawn if quantities.of(datasets, {}) else ABSENT
 
 
-def family_table(datasets: list) -> str:
-    """Markdown under its caption: a row per environment and recorded machine, without columns that hold nothing.
+def environments(datasets: list) -> str:
+    """A row per environment and recorded machine: speed, and what was verified."""
+    speed, checks = measured("family", datasets), measured("agreement", datasets)
+    if speed.empty and checks.empty:
+        return ABSENT
+    frame = speed.merge(checks, "outer", ["environment", "machine", "status"], suffixes=("", "_of_checks"))
+    frame["date"] = frame["date"].fillna(frame["date_of_checks"])
+    for name in ("held", "checks"):
+        levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
+        frame[name] = frame.reindex(columns=levels).sum(axis="columns")
+    columns = [
+        Column("environment", lambda row: sheet(row["environment"])),
+        Column("original", lambda row: original(row["environment"])),
+        number("its steps/s", "original_rate", si),
+        faster("here, on a CPU", "port-cpu"),
+        faster("here, on a GPU", "port-cuda-graph"),
+        number("states verified", "cases", count),
+        Column("checks held", held, "number"),
+    ]
+    return with_source(columns, frame)
 
-    Nothing where only one environment is recorded.
-    """
-    frame = measured("family", datasets)
-    return captioned("family", frame) if frame["environment"].nunique() >= 2 else ""
+
+def sheet(environment: str) -> str:
+    """An environment's name, linked to its spec sheet."""
+    folder = sources.environments().get(environment)
+    return f"[{environment}]({folder.relative_to(ROOT).as_posix()}/README.md)" if folder else environment
+
+
+def original(environment: str) -> str:
+    """Where an environment's original comes from."""
+    known = envs.port(environment).gymnasium_id if environment in sources.environments() else None
+    return known or "written here"
+
+
+def faster(heading: str, name: str) -> Column:
+    """A rung's rate with its ratio to the original."""
+
+    def cell(row) -> str:
+        if missing(row[f"{name}_rate"]):
+            return DASH
+        ratio = row[f"{name}_ratio"]
+        return si(row[f"{name}_rate"]) + ("" if missing(ratio) else f"{SPACE}({times(ratio)})")
+
+    return Column(heading, cell, "number")
+
+
+def solve(datasets: list) -> str:
+    """The time to solve a task in a process that has trained before, beside other libraries."""
+    frame = measured("time_to_solve", datasets)
+    frame = frame[frame["variant"] == "warm"] if len(frame) else frame
+    columns = [
+        text("environment", "environment"),
+        Column("agent", named),
+        Column("algorithm", learner),
+        Column("device", lambda row: DEVICES.get(row["device"], DASH)),
+        Column("seeds solved", lambda row: f"{count(row['solved'])} of {count(row['seeds'])}", "number"),
+        Column("time", lambda row: median(row, "wall_s", lasting), "number"),
+    ]
+    return with_source(columns, frame) if len(frame) else ABSENT
+
+
+def minutes(datasets: list) -> str:
+    """What the long run took on each recorded machine, and what the short one is given."""
+    frame = tables.frame("cost", datasets)
+    rows = frame[(frame["experiment"] == "all") & (frame["scale"] == "full")].itertuples()
+    took = "".join(f" At full scale they took {seconds(row.wall_s)} on {row.machine}." for row in rows)
+    budget = seconds(families.aims()["budgets"]["quick"])
+    return f"The measurements of `make report` have a budget of {budget} on a quiet machine.{took}\n"
+
+
+# The parts of docs/.
+
+
+def rates(datasets: list) -> str:
+    """Rates of all environments, then every way to run the one that stands for a family."""
+    parts = [captioned("family", measured("family", datasets))]
+    for family, asked in families.headlines().items():
+        if quantities.of(datasets, {"environment": asked["environment"]}):
+            about = families.about(family)
+            words = f"{about.get('steps', 'steps').capitalize()} per second of {asked['num_envs']:,} environments"
+            ladder = ladder_table(datasets, asked)
+            parts.append(f"**{about['title']}.** {words}; in brackets, over the original.\n\n{ladder}")
+    return "\n\n".join(parts) + "\n" if len(parts) > 1 else ABSENT
 
 
 def learning(datasets: list) -> str:
@@ -82,7 +142,23 @@ def learning(datasets: list) -> str:
         frame = frame[frame[column] == kept] if len(frame) else frame
         if len(frame):
             shown.append(captioned(name, frame))
-    return "\n\n".join(shown or [f"Training on recorded machines: {ABSENT}."]) + "\n"
+    return "\n\n".join(shown) + "\n" if shown else ABSENT
+
+
+def cost(datasets: list) -> str:
+    """Time of all experiments together on each recorded machine, by scale."""
+    frame = tables.frame("cost", datasets)
+    whole = frame["experiment"] == "all"
+    if not whole.any():
+        return ABSENT
+    of = frame[~whole].groupby(["machine", "scale"], dropna=False, sort=False)["experiment"].agg(", ".join)
+    sums = frame[whole].merge(of.rename("of").reset_index(), on=["machine", "scale"])
+    columns = [text(name, name) for name in ("machine", "scale")] + [text("experiments", "of")]
+    columns += [number(name, column, seconds) for name, column in COSTS.items()]
+    return without_empty(columns, sums)
+
+
+# What they share.
 
 
 def measured(name: str, datasets: list) -> pd.DataFrame:
@@ -92,98 +168,97 @@ def measured(name: str, datasets: list) -> pd.DataFrame:
 
 
 def captioned(name: str, frame: pd.DataFrame) -> str:
-    """Rows of a table as Markdown under its caption, without columns that hold nothing."""
+    """Rows of a table as Markdown under its caption."""
     about = tables.every()[name]
-    columns, rows = about.seen(frame)
-    full = [j for j in range(len(columns)) if any(row[j] != typeset.DASH for row in rows)]
-    shown = typeset.markdown([columns[j] for j in full], [[row[j] for j in full] for row in rows])
-    return f"{about.caption}\n\n{shown.rstrip()}"
+    return f"{about.caption}\n\n{without_empty(about.columns, frame)}".rstrip()
+
+
+def without_empty(columns: Sequence[Column], frame: pd.DataFrame) -> str:
+    """Rows as Markdown, without columns that hold nothing."""
+    rows = [[column.cell(row) for column in columns] for row in map(Row, frame.to_dict("records"))]
+    full = [j for j in range(len(columns)) if any(row[j] != DASH for row in rows)]
+    return markdown([columns[j] for j in full], [[row[j] for j in full] for row in rows])
+
+
+def with_source(columns: Sequence[Column], frame: pd.DataFrame) -> str:
+    """without_empty, with a column that says where rows come from; a sentence where all come from one place."""
+    said = {worded_status(row) for row in frame.to_dict("records")}
+    if len(said) > 1:
+        return without_empty([*columns, STATUS], frame)
+    return f"{without_empty(columns, frame)}\nStatus: {said.pop()}.\n"
 
 
 def ladder_table(datasets: list, asked: Mapping) -> str:
-    """Markdown: a row per rung of an environment, a column per recorded machine, ratios within each.
+    """Markdown: a row per rung of an environment that a machine has measured, a column per recorded machine.
 
     asked: the headline of a family, which names the environment and its rungs.
     """
     ladder = tables.frame("ladder", datasets)
     runs = quantities.of(datasets, {"environment": asked["environment"]})
     machines = {paper.machine(run): paper.date(run) for run in runs}
-    columns = [typeset.text("environment", "environment"), typeset.text("rung", "rung")]
-    columns += [typeset.text(f"{name}, {day}", name, kind="number") for name, day in machines.items()]
+    columns = [text("environment", "environment"), text("run as", "rung")]
+    columns += [text(f"{name}, {day}", name, kind="number") for name, day in machines.items()]
     rows = []
     for name in asked["rungs"]:
-        row = typeset.Row(environment=asked["environment"], rung=rung(name).label)
+        figures_of = {}
         for machine in machines:
             select = {"environment": asked["environment"], "machine": machine, "rung": name}
             found = quantities.matching(ladder, select)
-            found = found[~found["incomplete"].astype(bool)]
-            row[machine] = figure(found, any_other=name in set(ladder["rung"]))
-        rows.append([column.cell(row) for column in columns])
-    return typeset.markdown(columns, rows).rstrip()
+            figures_of[machine] = figure(found[~found["incomplete"].astype(bool)])
+        if set(figures_of.values()) != {DASH}:
+            row = Row(environment=asked["environment"], rung=rung(name).label, **figures_of)
+            rows.append([column.cell(row) for column in columns])
+    return markdown(columns, rows).rstrip()
 
 
-def figure(found, any_other: bool) -> str:
-    """The fastest of the rows with its ratio to the original; words where there are none."""
+def figure(found: pd.DataFrame) -> str:
+    """The fastest of the rows with its ratio to the original; a dash where there are none."""
     if not len(found):
-        return typeset.DASH if any_other else ABSENT
+        return DASH
     best = found.loc[found["rate"].idxmax()]
-    ratio = "" if best["rung"] == "original" or typeset.missing(best["ratio"]) else f" ({typeset.times(best['ratio'])})"
-    return typeset.si(best["rate"]) + ratio
+    ratio = "" if best["rung"] == "original" or missing(best["ratio"]) else f" ({times(best['ratio'])})"
+    return si(best["rate"]) + ratio
 
 
-def cost(datasets: list) -> str:
-    """Time of all experiments together on each recorded machine, by scale."""
-    frame = tables.frame("cost", datasets)
-    whole = frame["experiment"] == "all"
-    if not whole.any():
-        return f"On recorded machines: {ABSENT}.\n"
-    of = frame[~whole].groupby(["machine", "scale"], dropna=False, sort=False)["experiment"].agg(", ".join)
-    sums = frame[whole].merge(of.rename("of").reset_index(), on=["machine", "scale"])
-    columns = [typeset.text(name, name) for name in ("machine", "scale")] + [typeset.text("experiments", "of")]
-    columns += [typeset.number(name, column, typeset.seconds) for name, column in COSTS.items()]
-    rows = [[column.cell(typeset.Row(row)) for column in columns] for row in sums.to_dict("records")]
-    return typeset.markdown(columns, rows)
+PARTS = {part.__name__: part for part in (solve, picture, environments, minutes, rates, learning, cost)}
 
 
-PARTS = {"headline": headline, "cost": cost, "learning": learning}
-PARTS |= {family: of_family(family) for family in families.headlines()}
-
-
-def filled(text: str, datasets: list) -> str:
+def filled(text: str, datasets: list, page: str = "README.md") -> str:
     """The text with its generated parts made anew; UserError for one that is unknown or has no end."""
     opened = re.findall(r"<!-- generated: (\w+) -->", text)
     unknown = [name for name in opened if name not in PARTS]
     if unknown:
-        raise UserError(f"README.md asks for a generated part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    if len(PART.findall(text)) != len(opened) or not opened:
-        raise UserError("README.md needs <!-- generated: headline -->, and <!-- end generated --> after each such line")
+        raise UserError(f"{page} asks for a generated part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    if len(PART.findall(text)) != len(opened):
+        raise UserError(f"{page} needs <!-- end generated --> after each line <!-- generated: ... -->")
     return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]](datasets)}\n{part[3]}", text)
 
 
-def drawing(datasets: list) -> str | None:
-    """The headline figure as SVG; None where nothing is recorded."""
-    return figures.svg(figures.draw("ladder", datasets)) if quantities.of(datasets, {}) else None
+def made(root: Path) -> dict[Path, str | None]:
+    """What README.md, the pages of docs/ and the headline figure should hold; None of a figure of nothing."""
+    datasets, found = recorded(root), {}
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        found[page] = filled(page.read_text(encoding="utf-8"), datasets, page.relative_to(root).as_posix())
+    drawn = quantities.of(datasets, {})
+    return found | {root / FIGURE: figures.svg(figures.draw(DRAWING, datasets)) if drawn else None}
 
 
 def stale(root: Path = ROOT) -> list[str]:
     """The files that `python -m lockstep.paper.readme` would change."""
-    datasets, readme, figure = recorded(root), root / "README.md", root / FIGURE
-    text, shown = readme.read_text(encoding="utf-8"), drawing(datasets)
-    changed = ["README.md"] if filled(text, datasets) != text else []
-    if shown != (figure.read_text(encoding="utf-8") if figure.exists() else None):
-        changed.append(FIGURE.as_posix())
-    return changed
+
+    def now(file: Path) -> str | None:
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    return [file.relative_to(root).as_posix() for file, text in made(root).items() if text != now(file)]
 
 
 def update(root: Path = ROOT) -> None:
-    """Rewrite README.md and the headline figure."""
-    datasets, readme, figure = recorded(root), root / "README.md", root / FIGURE
-    readme.write_text(filled(readme.read_text(encoding="utf-8"), datasets), encoding="utf-8")
-    shown = drawing(datasets)
-    if shown is None:
-        figure.unlink(missing_ok=True)
-    else:
-        figure.write_text(shown, encoding="utf-8")
+    """Rewrite the pages and the headline figure."""
+    for file, content in made(root).items():
+        if content is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_text(content, encoding="utf-8")
 
 
 def main() -> None:

@@ -52,14 +52,14 @@ def measured(report: Report, machine: str) -> str:
     parts = []
     if one != NOT_MEASURED:
         parts.append(
-            f"the port on the CPU makes {one} with {batch:,} environments and one call per step, on "
+            f"the port on the CPU runs at {one} with {batch:,} environments and one call per step, on "
             f"{step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's own vectorised class)"
             + (f" and {fused} fused" if fused != NOT_MEASURED else "")
         )
     ways = {"in a CUDA graph": step(rung="port-cuda-graph"), "fused": step(rung="port-cuda-fused")}
     on_gpu = [f"{rate} {way}" for way, rate in ways.items() if rate != NOT_MEASURED]
     if on_gpu:
-        parts.append(f"the port on the GPU makes, at the best size, {' and '.join(on_gpu)}")
+        parts.append(f"the port on the GPU runs, at the best size, at {' and '.join(on_gpu)}")
     return f"{name} ({report.hardware(machine)}), {'; '.join(parts)}." if parts else ""
 
 
@@ -128,7 +128,7 @@ def of_family(report: Report, machine: str, family: str) -> str:
     ratios = f"{over('original', 'port-cpu')} the original"
     if "original-indexed" in about["headline"]["rungs"]:
         ratios += f", {over('original-indexed', 'port-cpu')} the indexed one"
-    found = f"{about['title']} {where}: at the best size the port on the CPU makes {steps('port-cpu')} ({ratios})"
+    found = f"{about['title']} {where}: at the best size the port on the CPU runs at {steps('port-cpu')} ({ratios})"
     if steps("port-cuda-graph") != NOT_MEASURED:
         graph = "port-cuda-graph"
         found += f", and on the GPU {steps(graph)} ({over('original', graph)}) in a CUDA graph"
@@ -151,8 +151,10 @@ def trained(report: Report, machine: str) -> str:
         slowest = on("nine_in_ten_solved", variant="warm", device=device)
         reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
         parts = [
-            f"training makes {rate} from end to end" if rate != NOT_MEASURED else "",
-            f"at least {ratio} the rate of Stable-Baselines3 in equal work" if ratio != NOT_MEASURED else "",
+            f"training runs at {rate} from end to end" if rate != NOT_MEASURED else "",
+            f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs"
+            if ratio != NOT_MEASURED
+            else "",
             f"{environment} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
             f"nine in ten within {slowest}" if reached else "",
         ]

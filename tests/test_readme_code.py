@@ -1,4 +1,4 @@
-"""The Python in README.md runs as it stands, and so does what the READMEs of envs/ say of the vehicular edge."""
+"""The Python in README.md and in docs/ runs as it stands, and so does what envs/ says of the vehicular edge."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,8 @@ def blocks(document):
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
-BLOCKS = blocks("README.md")
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+BLOCKS = [(page, block) for page in PAGES for block in blocks(page)]
 
 
 @pytest.fixture
@@ -34,16 +35,16 @@ def traffic(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("traffic")
-@pytest.mark.parametrize("block", BLOCKS, ids=[block.splitlines()[0] for block in BLOCKS])
-def test_the_code_runs(block):
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[page for page, _ in BLOCKS])
+def test_the_code_runs(page, block):
     for library in LIBRARIES:
         if f"from {library}" in block:
             pytest.importorskip(library, reason=f"needs {library}")
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, page, "exec"), {})
 
 
 def test_each_library_with_an_adapter_has_code():
-    assert all(any(f"from {library}" in block for block in BLOCKS) for library in LIBRARIES)
+    assert all(any(f"from {library}" in block for _, block in BLOCKS) for library in LIBRARIES)
 
 
 @pytest.mark.slow

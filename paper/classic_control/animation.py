@@ -1,4 +1,4 @@
-"""The animation in README.md: each task under a policy written by hand, stepped by its port, drawn by Gymnasium.
+"""The animation in docs/use.md: each task under a policy written by hand, stepped by its port, drawn by Gymnasium.
 
 python -m lockstep.paper.classic_control.animation            rewrite animation.gif
 python -m lockstep.paper.classic_control.animation --check    fail if it does not show what the code does

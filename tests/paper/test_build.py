@@ -113,7 +113,7 @@ def test_the_text_holds_generated_figures(text):
 
 
 def test_the_sameness_proof_says_what_is_not_judged(text):
-    section = text[text.index(">The same environment, proved</h2>") :]
+    section = text[text.index(">The same environment, verified</h2>") :]
     assert "Checks that hold: 4 of 5 here." in section
     assert "not judged: 1 here." in section
     assert "113 (99 \u2013 146)" in section[: section.index('id="figure-correctness"')]

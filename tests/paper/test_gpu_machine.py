@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lockstep import paper
-from lockstep.experiments import ROOT, config, throughput
+from lockstep.experiments import config, throughput
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.ledger import checksums, provenance
 from lockstep.paper import families, figures, readme, sentences, tables, typeset
@@ -33,7 +33,6 @@ def tree(tmp_path_factory):
     for file in sorted((root / "results" / "recorded" / MACHINE).glob("cartpole/*.csv")):
         rows = [row for row in file.read_text().splitlines(keepends=True) if ",cuda," not in row]
         write(root, file.stem, "".join(rows), json.loads(file.with_suffix(".json").read_text()))
-    (root / "README.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
     return root
 
 
@@ -166,7 +165,7 @@ def test_the_abstract_tells_of_the_machine_with_a_gpu(report):
     abstract = [sentences.told(report, say) for say in says]
     abstract.append(sentences.told(report, sentences.of_family, "vehicular_edge"))
     assert all(MACHINE in said and BARE not in said and paper.NOT_MEASURED not in said for said in abstract)
-    assert "in a CUDA graph" in abstract[0] and "on the GPU, training makes" in abstract[2]
+    assert "in a CUDA graph" in abstract[0] and "on the GPU, training runs at" in abstract[2]
 
 
 def test_each_missed_aim_is_named_in_a_line_of_its_own(report):
@@ -181,8 +180,8 @@ def test_compile_time_and_memory_of_training_are_told(datasets):
     assert typeset.DASH not in {row["GPU memory, MiB"] for row in rows}
 
 
-def test_the_readme_gives_both_machines_a_column(tree):
-    text = readme.filled((tree / "README.md").read_text(encoding="utf-8"), readme.recorded(tree))
-    assert re.search(rf"\| environment \| rung \| {MACHINE}, [\d-]+ \| {BARE}, [\d-]+ \|", text)
+def test_the_recorded_rates_give_both_machines_a_column(tree):
+    text = readme.rates(readme.recorded(tree))
+    assert re.search(rf"\| environment \| run as \| {MACHINE}, [\d-]+ \| {BARE}, [\d-]+ \|", text)
     line = next(line for line in text.splitlines() if "| port on GPU, CUDA graph |" in line and "cartpole" in line)
     assert re.search(r"[\d.]+\sG \([\d,]+×\) \| – \|$", line)

@@ -342,10 +342,10 @@ def test_a_page_without_learning_says_so(empty):
     assert "No training has been measured yet." in empty[empty.index(">Learning</h2>") :]
 
 
-def test_the_readme_has_what_training_reaches_and_how_long_it_takes(datasets):
+def test_the_recorded_results_have_what_training_reaches_and_how_long_it_takes(datasets):
     words = readme.learning(datasets)
     final = next(line for line in words.splitlines() if "| Lockstep |" in line and "| 490 |" in line)
     assert f"| 131{SPACE}k |" in final
     assert sum("| warm |" in line for line in words.splitlines()) == 2  # ours and that of Stable-Baselines3
     assert "| first |" not in words and "random policy" not in words
-    assert readme.learning([]) == "Training on recorded machines: not measured yet.\n"
+    assert readme.learning([]) == readme.ABSENT

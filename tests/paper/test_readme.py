@@ -4,12 +4,15 @@ from lockstep.experiments import ROOT, UserError
 from lockstep.paper import readme
 from tests.paper import handwritten
 
-TEXT = "# Title\n\n<!-- generated: headline -->\nold\n<!-- end generated -->\n\nMore.\n"
+TEXT = "# Title\n\n<!-- generated: picture -->\nold\n<!-- end generated -->\n\nMore.\n"
+PAGE = "<!-- generated: environments -->\n<!-- end generated -->\n<!-- generated: rates -->\n<!-- end generated -->\n"
 
 
 @pytest.fixture
 def tree(tmp_path):
     (tmp_path / "README.md").write_text(TEXT)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results.md").write_text(PAGE)
     (tmp_path / "results" / "recorded").mkdir(parents=True)
     return tmp_path
 
@@ -18,53 +21,103 @@ def test_the_readme_of_this_tree_says_what_is_recorded():
     assert readme.stale(ROOT) == [], "run python -m lockstep.paper.readme"
 
 
+def test_every_part_stands_on_one_page_of_this_tree():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert sorted(part[1] for page in pages for part in readme.PART.findall(page.read_text())) == sorted(readme.PARTS)
+
+
 def test_nothing_recorded(tree):
     readme.update(tree)
-    text = (tree / "README.md").read_text()
-    assert "not measured yet" in text
-    assert "|" not in text
-    assert "headline.svg" not in text
+    for page in ("README.md", "docs/results.md"):
+        text = (tree / page).read_text()
+        assert "not measured yet" in text
+        assert "|" not in text
+        assert "headline.svg" not in text
     assert not (tree / readme.FIGURE).exists()
+    assert all("|" not in part([]) for part in readme.PARTS.values())
 
 
 def test_recorded_figures_fill_in_and_nothing_else_changes(tree):
-    handwritten.here(tree)  # the reader's own results are no part of the README
+    handwritten.here(tree)  # the reader's own results are no part of the pages
     handwritten.big(tree)
-    assert readme.stale(tree) == ["README.md", "results/recorded/headline.svg"]
+    assert readme.stale(tree) == ["README.md", "docs/results.md", "results/recorded/headline.svg"]
     readme.update(tree)
-    text = (tree / "README.md").read_text()
+    front, text = ((tree / page).read_text() for page in ("README.md", "docs/results.md"))
+    assert front.startswith("# Title\n\n<!-- generated: picture -->\n\n![")
+    assert front.endswith("](results/recorded/headline.svg)\n\n<!-- end generated -->\n\nMore.\n")
     assert "| cartpole | original, one process | 50.0 |" in text
     assert "| cartpole | port on GPU, CUDA graph | 1.00\u00a0M (20,000\u00d7) |" in text
-    assert "| cartpole | port on CPU, fused | not measured yet |" in text
-    assert text.startswith("# Title\n\n<!-- generated: headline -->\n")
-    assert text.endswith("<!-- end generated -->\n\nMore.\n")
+    assert "port on CPU" not in text and "here, on a CPU" not in text and "not measured" not in text  # nobody ran it
     assert readme.stale(tree) == []
+
+
+def row(tree, environment: str) -> str:
+    """The line of an environment in the table of environments, without its link."""
+    text = readme.environments(readme.recorded(tree)).replace("\u00a0", " ")
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| [{environment}]("))
+    return line.partition(") ")[2]
+
+
+def test_an_environment_has_its_speed_and_what_was_verified(tree):
+    handwritten.big(tree)
+    handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
+    # Three of differences and one of flags hold, that of returns does not; told rows are not judged.
+    assert row(tree, "cartpole") == "| CartPole-v1 | 50.0 | 1.00 M (20,000\u00d7) | 1,000,000 | 4 of 5 |"
+    text = readme.environments(readme.recorded(tree))
+    assert "| environment | original | its steps/s | here, on a GPU | states verified | checks held |" in text
+    assert text.endswith("\n\nStatus: recorded on big, 2026-01-02.\n")
+    checked = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
+    handwritten.write(tree, "other", "throughput", checked, handwritten.BIG, environment="vehicular_edge")
+    assert row(tree, "cartpole").endswith("| 4 of 5 | recorded on big, 2026-01-02 |")
+    assert row(tree, "vehicular_edge").startswith("| written here | 10.0 | 1.00 k (100\u00d7) | \u2013 |")
+    assert "Status:" not in readme.environments(readme.recorded(tree))
+
+
+def test_checks_without_rates_have_a_row(tree):
+    handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
+    assert row(tree, "cartpole") == "| CartPole-v1 | 1,000,000 | 4 of 5 |"
+
+
+def test_the_time_to_solve_is_that_of_a_warm_start(tree):
+    assert "not measured yet" in readme.solve([])
+    setting = {"environment": "cartpole", "part": "solve", "algorithm": "ppo", "recipe": "solve", "device": "cpu"}
+    setting |= {"threads": 1, "num_envs": 64, "horizon": 32, "members": 1, "status": "measured", "solved": 1}
+    rows = [
+        setting | {"agent": agent, "variant": variant, "seed": seed, "wall_s": wall_s, "env_steps": 1000}
+        for agent, variant, wall_s in (("lockstep", "warm", 0.25), ("lockstep", "cold", 3.0), ("sb3", "warm", 4.0))
+        for seed in range(2)
+    ]
+    rows[-1] |= {"solved": 0, "version": "2.0"}
+    rows[-2] |= {"version": "2.0"}
+    handwritten.write(tree, "big", "learning", rows, handwritten.BIG)
+    told = readme.solve(readme.recorded(tree)).replace("\u00a0", " ").splitlines()
+    assert told[0] == "| environment | agent | algorithm | device | seeds solved | time |"
+    assert told[2] == "| cartpole | Lockstep | PPO | CPU | 2 of 2 | 250 ms [250 ms, 250 ms] |"
+    assert told[3].startswith("| cartpole | Stable-Baselines3 2.0 | PPO | CPU | 1 of 2 |")
+    assert told[4:] == ["", "Status: recorded on big, 2026-01-02."]
 
 
 def test_several_environments_have_a_table_of_one_line_each(tree):
     handwritten.big(tree)
     other = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
     handwritten.write(tree, "big", "throughput", other, handwritten.BIG, environment="pendulum")
-    readme.update(tree)
-    text = (tree / "README.md").read_text()
+    text = readme.rates(readme.recorded(tree))
     assert "| recorded on big, 2026-01-02 | cartpole | 8,192 | 50.0 | \u2013 | 1.00\u00a0M | 1.00\u00a0M |" in text
     assert (
         "| recorded on big, 2026-01-02 | pendulum | 8,192 | 10.0 | 1.00\u00a0k (100\u00d7) | \u2013 | 1.00\u00a0k |"
         in text
     )
-    assert "vector class |" not in text.partition("All environments")[2]  # nobody ran it
-    assert "| pendulum | original" not in text  # the headline is of one environment
+    assert "vector class |" not in text  # nobody ran it
+    assert "| pendulum | original" not in text  # the ladder is of one environment
 
 
-def test_the_environment_with_a_large_state_has_a_part_of_its_own(tree):
-    part = "<!-- generated: vehicular_edge -->\n<!-- end generated -->\n"
-    assert "on recorded machines: not measured yet" in readme.filled(part, [])
+def test_the_environment_with_a_large_state_has_a_ladder_of_its_own(tree):
     handwritten.edge(tree, "tiny")
-    text = readme.filled(part, readme.recorded(tree))
-    assert "Slots per second of 1,024 environments together" in text
+    text = readme.rates(readme.recorded(tree))
+    assert "**Vehicular edge computing.** Slots per second of 1,024 environments" in text
     assert "| vehicular_edge | original, indexed | 80.0 (1.60\u00d7) |" in text
     assert "| vehicular_edge | port on CPU, call per step | 36.0\u00a0k (720\u00d7) |" in text
-    assert "| vehicular_edge | port on GPU, fused | not measured yet |" in text
+    assert "port on GPU" not in text and "Classic control" not in text
 
 
 def test_an_edit_of_the_code_leaves_the_readme_as_it_is(tree):
@@ -90,9 +143,8 @@ def test_the_figure_goes_with_the_results(tree):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- generated: footline -->\n<!-- end generated -->", "'footline'; there are headline"),
-        ("<!-- generated: headline -->\n", "after each such line"),
-        ("nothing", "needs <!-- generated: headline -->"),
+        ("<!-- generated: footline -->\n<!-- end generated -->", "'footline'; there are solve"),
+        ("<!-- generated: picture -->\n", "needs <!-- end generated --> after each line"),
     ],
 )
 def test_marks_that_cannot_be_filled_are_errors(text, message):
@@ -110,12 +162,22 @@ def test_what_the_recordings_took_and_of_what(tree):
     assert "| big | quick | ceilings, throughput | 2 min 00 s | 3 min 00 s |" in text
 
 
+def test_the_minutes_are_those_of_the_full_scale(tree):
+    budget = readme.minutes([]).replace("\u00a0", " ")
+    assert budget == "The measurements of `make report` have a budget of 9 min 00 s on a quiet machine.\n"
+    handwritten.big(tree)  # at quick scale
+    assert "big" not in readme.minutes(readme.recorded(tree))
+    handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG, scale="full", wall_s=600.0)
+    assert readme.minutes(readme.recorded(tree)).endswith(
+        " At full scale they took 10\u00a0min\u00a000\u00a0s on big.\n"
+    )
+
+
 def test_a_rung_of_which_the_size_that_is_told_is_missing_has_no_figure(tree):
     """One thread of two is there, which is not the fastest that there will be."""
     rows = handwritten.rates("original", 50, 1) + handwritten.rates("port-cpu", 1000)
     about = {"rung": "port-cpu", "num_envs": handwritten.B, "threads": 2, "policy": "random"}
     handwritten.write(tree, "big", "throughput", rows, handwritten.BIG, missing=["both"], missing_groups=[about])
-    readme.update(tree)
-    text = (tree / "README.md").read_text()
+    text = readme.rates(readme.recorded(tree))
     assert "| cartpole | original, one process | 50.0 |" in text
-    assert "| cartpole | port on CPU, call per step | \u2013 |" in text
+    assert "port on CPU" not in text

@@ -31,13 +31,13 @@ import gymnasium, lockstep
 from lockstep import agents
 from lockstep.agents import recipes
 from lockstep.experiments import catalogue
-from lockstep.paper import build, families, figures, quantities, readme, tables
+from lockstep.paper import build, families, figures, quantities, tables
 
 print(*lockstep.names())
 print(*(name for name in gymnasium.registry if name.startswith("lockstep/")))
 print(*agents.names(), agents.algorithm("cem").__name__)
 print(*recipes.load("ferries"), *catalogue.experiments_of("ferries"))
-print(families.of("ferries"), *families.names(), *readme.PARTS)
+print(families.of("ferries"), *families.names())
 print(*tables.every(), *figures.every(), *quantities.every())
 print(*(cell.source.splitlines()[0] for cell in build.joined().cells if cell.source.startswith("## ")), sep="|")
 print(*(cell.source.replace("\\n", " ") for cell in build.joined().cells))
@@ -73,7 +73,7 @@ def test_they_are_in_every_list(toys, tmp_path):
     assert "lockstep/CartPole-v1" in registered.split() and "ferries" not in registered.lower()
     assert "cem" in algorithms.split() and algorithms.endswith(" CEM")
     assert experiments.split() == ["ppo", "cem", "compilation", "correctness", "learning", "throughput"]
-    assert families.split().count("harbour") == 3
+    assert families.split().count("harbour") == 2
     assert {"crossings", "wakes", "harbour_claims", "ferry_rate"} <= set(shown.split())
     chapters = headings.split("|")
     assert chapters.index("## Harbours") == chapters.index("## Learning") - 2  # before vehicular edge computing
@@ -195,6 +195,9 @@ def test_readme_tells_of_them_once_they_are_recorded(results_of_toys, tmp_path):
     checksums.sign(machine, sorted(machine.glob("ferries/*.*")))
     output(copy, "lockstep.paper.readme")
     output(copy, "lockstep.paper.readme", "--check")
-    told = [line.split(" | ") for line in (copy / "README.md").read_text().splitlines() if "| ferries |" in line]
+    front, results = ((copy / page).read_text().splitlines() for page in ("README.md", "docs/results.md"))
+    (row,) = (line for line in front if line.startswith("| [ferries](envs/harbour/ferries/README.md) |"))
+    assert "| written here |" in row and "| recorded on toy, " in row
+    told = [line.split(" | ") for line in results if "| ferries |" in line]
     assert ["recorded on toy" in line[0] for line in told].count(True) == 1  # of rates
     assert {line[3] for line in told if line[0] == "| ferries"} == {"CEM", "PPO"}

@@ -1,4 +1,4 @@
-"""The proof of sameness."""
+"""Checks of sameness."""
 
 from lockstep.paper import quantities
 from lockstep.paper.common.quantities.correctness import cases, divergence
@@ -91,7 +91,7 @@ def held(row, level: str = "") -> str:
 
 
 @table(
-    "Every check of the sameness proof.",
+    "Every check of sameness.",
     *RUN,
     text("level", "level", merge=True),
     text("pair", "pair", merge=True),

@@ -158,7 +158,7 @@ def learning_final(datasets):
     "succession; a seed is solved if a hundred episodes in Gymnasium then reach it too. The checks are inside the "
     "clock. Warm: from making the trainer, in a process that has trained before. Cold: from the start of the process, "
     "kernels compiled before. First: nothing compiled yet. In brackets Wilson's interval of the share, and quartiles; "
-    "a seed that was not solved counts as one that takes for ever.",
+    "unsolved seeds count as \N{INFINITY}.",
     *RUN,
     AGENT,
     ALGORITHM,

@@ -16,8 +16,8 @@ def test_the_animation_in_this_tree_shows_what_the_code_does():
     assert not animation.stale(ROOT), "run python -m lockstep.paper.classic_control.animation"
 
 
-def test_the_readme_shows_it_and_it_is_no_burden():
-    assert f"]({animation.FILE.as_posix()})" in (ROOT / "README.md").read_text()
+def test_the_page_on_environments_shows_it_and_it_is_no_burden():
+    assert f"](../{animation.FILE.as_posix()})" in (ROOT / "docs" / "use.md").read_text()
     assert (ROOT / animation.FILE).stat().st_size < 1.5e6
     with Image.open(ROOT / animation.FILE) as gif:
         assert gif.n_frames == animation.STEPS
