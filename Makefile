@@ -1,7 +1,7 @@
 # Each target first sets up .venv: once, and again where that was interrupted or requirements.lock has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-all sanitize record lint lock peers
+.PHONY: help report figures test test-all sanitize record lint lock peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,6 +23,7 @@ endef
 help:
 	@echo 'make report   measure on this machine and write results/report.html'
 	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
+	@echo 'make figures  write it from what has been measured so far and what is on record'
 	@echo 'make test     run the tests'
 	@echo 'make test-all run these and the exhaustive ones'
 	@echo 'make sanitize run every GPU kernel once under compute-sanitizer, on a GPU; ARGS=--only cartpole'
@@ -36,6 +37,9 @@ help:
 
 report: $(READY)
 	$(RUN) -m snakemake --cores all $(if $(SCALE),--config scale=$(SCALE)) $(ARGS)
+
+figures: $(READY)
+	$(RUN) -m lockstep.paper.build $(ARGS)
 
 test: $(READY)
 	$(PYTEST) -m 'not slow' $(ARGS)

@@ -107,10 +107,10 @@ rule report:
         paper=PAPER,
         packages="requirements.lock",
     output:
-        page="results/report.html",
-        supplement="results/supplement.html",
-        tables=directory("results/tables"),
-        figures=directory("results/figures"),
+        page=report("results/report.html", category="Paper"),
+        supplement=report("results/supplement.html", category="Paper"),
+        tables=report(directory("results/tables"), patterns=["{table}.csv"], category="Tables"),
+        figures=report(directory("results/figures"), patterns=["{figure}.svg"], category="Figures"),
     log:
         "results/logs/report.log",
     benchmark:

@@ -65,7 +65,9 @@ def asked(tree) -> list[str]:
 def test_without_a_target_make_names_all_of_them(tree):
     status, text = make(tree)
     assert status == 0
-    assert all(f"make {target}" in text for target in ("report", "test", "sanitize", "lint", "record", "peers"))
+    assert all(
+        f"make {target}" in text for target in ("report", "figures", "test", "sanitize", "lint", "record", "peers")
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,7 @@ def test_without_a_target_make_names_all_of_them(tree):
             ["report", "SCALE=full", "ARGS=--dry-run"],
             "-m snakemake --cores all --config scale=full --dry-run",
         ),
+        (["figures"], "-m lockstep.paper.build"),
         (["test"], "-m pytest --numprocesses logical --maxprocesses 8 -m not slow"),
         (["sanitize", "ARGS=--only cartpole"], "-m tests.sanitize --only cartpole"),
         (["record", "MACHINE=desk"], "-m lockstep.experiments.record --machine desk --scale full"),
