@@ -124,6 +124,8 @@ def minutes(datasets: list) -> str:
 
 def rates(datasets: list) -> str:
     """Rates of all environments, then every way to run the one that stands for a family."""
+    if not quantities.of(datasets, {}):
+        return ABSENT
     parts = [captioned("family", measured("family", datasets))]
     for family, asked in families.headlines().items():
         if quantities.of(datasets, {"environment": asked["environment"]}):
@@ -131,7 +133,7 @@ def rates(datasets: list) -> str:
             words = f"{about.get('steps', 'steps').capitalize()} per second of {asked['num_envs']:,} environments"
             ladder = ladder_table(datasets, asked)
             parts.append(f"**{about['title']}.** {words}; in brackets, over the original.\n\n{ladder}")
-    return "\n\n".join(parts) + "\n" if len(parts) > 1 else ABSENT
+    return "\n\n".join(parts) + "\n"
 
 
 def learning(datasets: list) -> str:
@@ -170,7 +172,8 @@ def measured(name: str, datasets: list) -> pd.DataFrame:
 def captioned(name: str, frame: pd.DataFrame) -> str:
     """Rows of a table as Markdown under its caption."""
     about = tables.every()[name]
-    return f"{about.caption}\n\n{without_empty(about.columns, frame)}".rstrip()
+    columns = [column for column in about.columns if column.heading != STATUS.heading]
+    return f"{about.caption}\n\n{with_source(columns, frame)}".rstrip()
 
 
 def without_empty(columns: Sequence[Column], frame: pd.DataFrame) -> str:
