@@ -98,7 +98,8 @@ def faster(heading: str, name: str) -> Column:
 def solve(datasets: list) -> str:
     """The time to solve a task in a process that has trained before, beside other libraries."""
     frame = measured("time_to_solve", datasets)
-    frame = frame[frame["variant"] == "warm"] if len(frame) else frame
+    if "solved" in frame:  # else no machine has measured it
+        frame = frame[(frame["variant"] == "warm") & frame["solved"].notna()]
     columns = [
         text("environment", "environment"),
         Column("agent", named),
@@ -107,7 +108,7 @@ def solve(datasets: list) -> str:
         Column("seeds solved", lambda row: f"{count(row['solved'])} of {count(row['seeds'])}", "number"),
         Column("time", lambda row: median(row, "wall_s", lasting), "number"),
     ]
-    return with_source(columns, frame) if len(frame) else ABSENT
+    return with_source(columns, frame) if len(frame) and "solved" in frame else ABSENT
 
 
 def minutes(datasets: list) -> str:

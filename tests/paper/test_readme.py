@@ -89,7 +89,10 @@ def test_the_time_to_solve_is_that_of_a_warm_start(tree):
     ]
     rows[-1] |= {"solved": 0, "version": "2.0"}
     rows[-2] |= {"version": "2.0"}
-    handwritten.write(tree, "big", "learning", rows, handwritten.BIG)
+    absent = {"agent": "rejax", "variant": "warm", "status": "not measured", "solved": "", "reason": "not installed"}
+    handwritten.write(tree, "big", "learning", [setting | absent], handwritten.BIG)
+    assert readme.solve(readme.recorded(tree)) == readme.ABSENT
+    handwritten.write(tree, "big", "learning", [*rows, setting | absent], handwritten.BIG)
     told = readme.solve(readme.recorded(tree)).replace("\u00a0", " ").splitlines()
     assert told[0] == "| environment | agent | algorithm | device | seeds solved | time |"
     assert told[2] == "| cartpole | Lockstep | PPO | CPU | 2 of 2 | 250 ms [250 ms, 250 ms] |"
