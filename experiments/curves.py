@@ -137,7 +137,7 @@ def solve_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run: seeds, solved, share with share_low and share_high; quartiles of steps and of seconds.
 
     Columns of the quartiles: env_steps_lower, env_steps_median, env_steps_upper, and the same for wall_s. A seed
-    that was not solved counts as one that takes for ever, so that failing cannot make a median shorter.
+    that was not solved counts as infinite, so that failing cannot make a median shorter.
     """
     found = []
     for run, rows in runs(frame, "solve"):

@@ -98,7 +98,8 @@ def faster(heading: str, name: str) -> Column:
 def solve(datasets: list) -> str:
     """The time to solve a task in a process that has trained before, beside other libraries."""
     frame = measured("time_to_solve", datasets)
-    frame = frame[frame["variant"] == "warm"] if len(frame) else frame
+    if "solved" in frame:  # else no machine has measured it
+        frame = frame[(frame["variant"] == "warm") & frame["solved"].notna()]
     columns = [
         text("environment", "environment"),
         Column("agent", named),
@@ -107,7 +108,7 @@ def solve(datasets: list) -> str:
         Column("seeds solved", lambda row: f"{count(row['solved'])} of {count(row['seeds'])}", "number"),
         Column("time", lambda row: median(row, "wall_s", lasting), "number"),
     ]
-    return with_source(columns, frame) if len(frame) else ABSENT
+    return with_source(columns, frame) if len(frame) and "solved" in frame else ABSENT
 
 
 def minutes(datasets: list) -> str:
@@ -124,6 +125,8 @@ def minutes(datasets: list) -> str:
 
 def rates(datasets: list) -> str:
     """Rates of all environments, then every way to run the one that stands for a family."""
+    if not quantities.of(datasets, {}):
+        return ABSENT
     parts = [captioned("family", measured("family", datasets))]
     for family, asked in families.headlines().items():
         if quantities.of(datasets, {"environment": asked["environment"]}):
@@ -131,7 +134,7 @@ def rates(datasets: list) -> str:
             words = f"{about.get('steps', 'steps').capitalize()} per second of {asked['num_envs']:,} environments"
             ladder = ladder_table(datasets, asked)
             parts.append(f"**{about['title']}.** {words}; in brackets, over the original.\n\n{ladder}")
-    return "\n\n".join(parts) + "\n" if len(parts) > 1 else ABSENT
+    return "\n\n".join(parts) + "\n"
 
 
 def learning(datasets: list) -> str:
@@ -170,7 +173,8 @@ def measured(name: str, datasets: list) -> pd.DataFrame:
 def captioned(name: str, frame: pd.DataFrame) -> str:
     """Rows of a table as Markdown under its caption."""
     about = tables.every()[name]
-    return f"{about.caption}\n\n{without_empty(about.columns, frame)}".rstrip()
+    columns = [column for column in about.columns if column.heading != STATUS.heading]
+    return f"{about.caption}\n\n{with_source(columns, frame)}".rstrip()
 
 
 def without_empty(columns: Sequence[Column], frame: pd.DataFrame) -> str:

@@ -69,7 +69,7 @@ def name(row: dict) -> str:
 
 
 @figure(
-    "All environments, each at the batch size at which it is told: live environment steps per second on each machine, "
+    "All environments, each at one batch size: live environment steps per second on each machine, "
     "from the original to fused steps, with as many threads as are fastest.",
     "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for "
     "the original and for each of the main ways to run the port. The table of the family holds the same numbers.",
