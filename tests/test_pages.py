@@ -9,7 +9,6 @@ from lockstep.paper import readme
 from tests.test_packaging import ROOT, files_of
 
 PAGES = [file.relative_to(ROOT).as_posix() for file in files_of(".md")]
-ELSEWHERE = {"CONTRIBUTING.md"}  # comes with the description of the package
 
 
 def anchors(page: Path) -> set[str]:
@@ -27,7 +26,7 @@ def test_links_arrive(page):
     for link in links:
         path, _, anchor = link.partition("#")
         there = (ROOT / page).parent / path if path else ROOT / page
-        if path not in ELSEWHERE and (not there.exists() or (anchor and anchor not in anchors(there))):
+        if not there.exists() or (anchor and anchor not in anchors(there)):
             lost.append(link)
     assert lost == []
 
