@@ -70,9 +70,9 @@ RUNGS = {
     ),
     "port-cuda": Rung("port on GPU, launch per step", "#009E73", "o", "the same kernel, one step per launch"),
     "port-cuda-sync": Rung("port on GPU, synchronised", "#44AA99", "^", "launch, then wait, at every step"),
-    "port-cuda-constant": Rung("port on GPU, the note's loop", "#999933", "v", "the same, the action always 1"),
+    "port-cuda-constant": Rung("port on GPU, constant action", "#999933", "v", "the same, the action always 1"),
     "port-cuda-no-reset": Rung(
-        "port on GPU, the note's loop, no resets", "#DDCC77", "v", "the same without resets; it counts what has ended"
+        "port on GPU, constant action, no resets", "#DDCC77", "v", "the same without resets; it counts what has ended"
     ),
     "port-cuda-graph": Rung("port on GPU, CUDA graph", "#117733", "s", "policy and step without the host"),
     "port-cuda-scenarios": Rung(
