@@ -205,6 +205,10 @@ class DQN:
         return self.iteration * self.config.num_envs * self.config.horizon
 
     @property
+    def learns(self) -> bool:
+        return self.env_steps >= self.config.learning_starts
+
+    @property
     def parameter_count(self) -> int:
         return self.online.parameters.numel()
 

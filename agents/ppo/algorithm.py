@@ -266,6 +266,10 @@ class PPO:
         return self.iteration * self.config.num_envs * self.config.horizon
 
     @property
+    def learns(self) -> bool:
+        return True
+
+    @property
     def parameter_count(self) -> int:
         """Numbers of all networks that are trained, without padding."""
         return sum(leaf.numel() for leaf in self.networks.leaves.values())

@@ -42,6 +42,11 @@ class Algorithm(Protocol):
         ...
 
     @property
+    def learns(self) -> bool:
+        """False as long as iterations only gather what is to be learnt from, as they fill a replay."""
+        ...
+
+    @property
     def parameter_count(self) -> int:
         """Numbers that are trained."""
         ...

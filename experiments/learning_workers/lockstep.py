@@ -133,7 +133,7 @@ def rates(
     with start.running():
         run = algorithm(environment, config, device)  # compiles and captures
         run.iterate()
-    while run.env_steps < getattr(config, "learning_starts", 0):
+    while not run.learns:
         run.iterate()
     phases = Phases(run, device)
 

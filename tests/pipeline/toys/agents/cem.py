@@ -105,6 +105,10 @@ class CEM:
         return self.iteration * self.config.num_envs * self.config.length
 
     @property
+    def learns(self) -> bool:
+        return True
+
+    @property
     def parameter_count(self) -> int:
         return self.mean.numel()
 
