@@ -246,4 +246,4 @@ def test_batches_work_on_a_machine_without_pettingzoo():
     for name, total in zip(NAMES, totals, strict=True):
         batch = played(name, seed=3, autoreset_mode="NextStep")
         assert float(total) == float(batch.state()["state"].double().sum())
-    assert told == "the original of 'vehicular_edge' needs pettingzoo: pip install pettingzoo"
+    assert told == "the original of 'vehicular_edge' needs pettingzoo: pip install 'lockstep[edge]'"
