@@ -78,7 +78,7 @@ def sheet(environment: str) -> str:
 
 
 def original(environment: str) -> str:
-    """Where an environment's original comes from."""
+    """The origin of an environment's original."""
     known = envs.port(environment).gymnasium_id if environment in sources.environments() else None
     return known or "written here"
 
@@ -112,7 +112,7 @@ def solve(datasets: list) -> str:
 
 
 def minutes(datasets: list) -> str:
-    """What the long run took on each recorded machine, and what the short one is given."""
+    """The minutes that the long run took on each recorded machine, and those that the short one is given."""
     frame = tables.frame("cost", datasets)
     rows = frame[(frame["experiment"] == "all") & (frame["scale"] == "full")].itertuples()
     took = "".join(f" At full scale they took {seconds(row.wall_s)} on {row.machine}." for row in rows)
@@ -239,7 +239,7 @@ def filled(text: str, datasets: list, page: str = "README.md") -> str:
 
 
 def made(root: Path) -> dict[Path, str | None]:
-    """What README.md, the pages of docs/ and the headline figure should hold; None of a figure of nothing."""
+    """The contents that README.md, docs/ and the headline figure should have; None of a figure of nothing."""
     datasets, found = recorded(root), {}
     for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         found[page] = filled(page.read_text(encoding="utf-8"), datasets, page.relative_to(root).as_posix())
