@@ -63,8 +63,8 @@ class Report:
 
     def caption(self, kind: str, name: str, words: str, file: str) -> str:
         on_page = f"{kind}:{name}" in self.page
-        self.shown.append((kind, name, on_page))
-        number = sum((kind, on_page) == (one[0], one[2]) for one in self.shown)
+        self.shown.append(f"{kind}:{name}")
+        number = sum(one.startswith(f"{kind}:") and (one in self.page) == on_page for one in self.shown)
         link = f'<a class="file" href="{file}">{file.rpartition(".")[2].upper()}</a>'
         title = f"{kind.title()}&nbsp;{'' if on_page else 'S'}{number}"
         return f"<figcaption><b>{title}.</b> {html.escape(words)} {link}</figcaption>"
@@ -77,8 +77,7 @@ class Report:
     def others(self) -> HTML:
         """The tables and figures that no cell has shown."""
         every = {"figure": figures.every(), "table": tables.every()}
-        shown = {f"{kind}:{name}" for kind, name, _ in self.shown}
-        left = [one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in shown]
+        left = [one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown]
         return HTML(ASIDE.format("<h2>Further tables and figures</h2>") + self.show(*left).data if left else "")
 
     def machines(self) -> list[str]:
