@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from lockstep.experiments import SCALES, catalogue
+from lockstep.experiments import SCALES, catalogue, left
 from lockstep.experiments import config as settings
 from lockstep.experiments.ledger import fingerprint, sources
 
@@ -34,11 +34,16 @@ RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256S
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
 GPUS = 1 if shutil.which("nvidia-smi") else 0
 
+# What is timed takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
+SHARE = max(1, (workflow.cores or 1) // max(1, len(ENVIRONMENTS)))
+side_by_side = lambda wildcards: not GPUS and not catalogue.timed(wildcards.place)
+
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
 
 
 fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
+left.Left(logger, lambda: workflow.dag, SCALE, workflow.cores or 1)
 
 
 wildcard_constraints:
@@ -69,7 +74,6 @@ for name in ENVIRONMENTS:
 
 
 rule experiment:
-    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     input:
         packages="requirements.lock",
     output:
@@ -81,16 +85,19 @@ rule experiment:
         "results/benchmarks/{place}.tsv"
     conda:
         "environment.yml"
-    threads: lambda wildcards: workflow.cores if catalogue.timed(wildcards.place) else 1
+    threads: lambda wildcards: SHARE if side_by_side(wildcards) else workflow.cores
     resources:
-        gpu=lambda wildcards: GPUS if catalogue.timed(wildcards.place) else 0,
+        gpu=GPUS,
     params:
         asked=lambda wildcards: [word for word in catalogue.asked(wildcards.place) if word],
         scale=SCALE,
         code=lambda wildcards: fingerprint_of(*catalogue.asked(wildcards.place)),
         settings=lambda wildcards: str(fingerprint.section_of(*catalogue.asked(wildcards.place), SCALE)),
+    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
+    message:
+        "results/{wildcards.place}.csv"
     shell:
-        "python -m lockstep.experiments.run {params.asked} --scale {params.scale}"
+        "python -m lockstep.experiments.run {params.asked} --scale {params.scale} --cores {threads}"
         " --output {output.rows} 2>&1 | tee {log}"
 
 
@@ -98,7 +105,6 @@ rule experiment:
 
 
 rule report:
-    """Tables, figures and prose, from what was measured here and what is on record."""
     input:
         rows=expand("results/{place}.csv", place=PLACES),
         provenance=expand("results/{place}.json", place=PLACES),
@@ -117,6 +123,9 @@ rule report:
         "results/benchmarks/report.tsv"
     conda:
         "environment.yml"
+    """Tables, figures and prose, from what was measured here and what is on record."""
+    message:
+        "results/report.html"
     shell:
         "python -m lockstep.paper.build --output {output.page} 2>&1 | tee {log}"
 

@@ -43,6 +43,12 @@ def moment(text: str) -> float:
     return time.monotonic() + 60 * minutes
 
 
+def count(text: str) -> int:
+    if not re.fullmatch("[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
 def output_path(experiment: str, environment: str | None) -> Path:
     """results/<environment>/<experiment>.csv, or results/<experiment>.csv for a machine's own."""
     return Path("results", *([environment] if environment else []), f"{experiment}.csv")

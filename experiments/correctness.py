@@ -35,6 +35,7 @@ def plan(request: Request) -> Plan:
         envs.make_original(name).close()
     except ImportError as error:
         raise UserError(str(error)) from error
+    originals.allot(request.options.cores)
     settings = request.settings.plain()
     if request.scale == "quick":
         settings["correctness"] = fewer(settings["correctness"])
@@ -98,5 +99,6 @@ EXPERIMENT = Experiment(
     report,
     verdict=lambda frame: failed(frame).empty,
     failure="the port differs from its original (above)",
+    timed=False,
     originals=True,
 )

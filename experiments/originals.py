@@ -14,13 +14,26 @@ from lockstep.experiments.ledger import provenance
 
 PARTS = 4  # of a task for each core, so that no core waits long for the last one
 DRAWN = 200  # random actions at a time
+_allotted: int | None = None  # cores; None: all
 OUTCOME = ("observation", "reward", "terminated", "truncated", "episode over")  # of a step
+
+
+def allot(number: int | None) -> None:
+    """So many cores for the work of this process, all by default; on one it starts no others."""
+    global _allotted
+    dismiss()
+    _allotted = number
+
+
+def cores() -> int:
+    """The cores that work is shared out over."""
+    return min(_allotted or provenance.core_count(), provenance.core_count())
 
 
 @functools.cache
 def workers():
     """A process for each core; they last as long as this one, since each takes seconds to import torch."""
-    pool = multiprocessing.get_context("spawn").Pool(provenance.core_count())
+    pool = multiprocessing.get_context("spawn").Pool(cores())
     atexit.register(pool.terminate)
     return pool
 
@@ -36,11 +49,15 @@ def dismiss():
 def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[[], dict[str, np.ndarray]]:
     """Starts task(*parts, **same) on parts of the cases; what it returns waits for the joined results.
 
+    On one core the task runs here, when its results are asked for.
+
     Args:
         task: gives arrays [n, ...] by name.
         index, cases: arrays [n, ...], or mappings of them.
     """
-    parts = np.array_split(np.arange(len(index)), min(PARTS * provenance.core_count(), len(index)))
+    if cores() == 1:
+        return functools.cache(functools.partial(task, index, *cases, **same))
+    parts = np.array_split(np.arange(len(index)), min(PARTS * cores(), len(index)))
     shares = [[taken(case, slice(part[0], part[-1] + 1)) for case in (index, *cases)] for part in parts]
     started = workers().starmap_async(_call, [(task, share, same) for share in shares], chunksize=1)
 

@@ -47,6 +47,9 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     arguments.add_argument("--output", type=command.csv_path, help=f"where the rows go (default: {default})")
     arguments.add_argument("--devices", nargs="+", choices=command.DEVICES, help="default: all that are present")
     arguments.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
+    arguments.add_argument(
+        "--cores", type=command.count, help="to share out over what is not timed (default: all there are)"
+    )
     command.add_minutes(arguments)
     arguments.add_argument(
         "--strict-minutes",

@@ -10,7 +10,6 @@ import pandas as pd
 from lockstep.experiments import experiment, originals
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
-from lockstep.experiments.ledger import provenance
 from lockstep.experiments.vehicular_edge.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
 
 COLUMNS = [
@@ -78,7 +77,7 @@ def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Ep
 
     sizes = asked.total_steps, asked.pool, group.scenarios
     runs = [Run(group.traffic, group.trained_on, seed, group.device, *sizes) for seed in range(asked.seeds)]
-    parallel = group.device == "cpu" and min(len(runs), provenance.core_count()) > 1
+    parallel = group.device == "cpu" and min(len(runs), originals.cores()) > 1
     found = originals.workers().imap(trained_beside_others, runs) if parallel else map(trained, runs)
     for seed, played in enumerate(found):
         for policy, scenario, episode in played:
@@ -93,7 +92,7 @@ def of_policy(group: Group, seed: int) -> Iterator[tuple[int, Episode]]:
         params = () if group.penalty_weight == 1.0 else (("penalty_weight", group.penalty_weight),)
         indices = range(UNSEEN, UNSEEN + group.scenarios)
         jobs = [Job(group.traffic, index, group.policy, seed, params) for index in indices]
-        parallel = len(jobs) >= MANY and provenance.core_count() > 1
+        parallel = len(jobs) >= MANY and originals.cores() > 1
         yield from zip(indices, originals.workers().imap(play, jobs) if parallel else map(play, jobs), strict=True)
 
 
@@ -144,8 +143,9 @@ def report(frame: pd.DataFrame, *_) -> str:
 
 def plan(request: Request) -> Plan:
     name, settings = request.environment, request.settings
+    originals.allot(request.options.cores)
     todo = by_label(groups(settings, request.devices))
     return Plan(todo, each(lambda group: measure(name, group, settings)), config=request.asked())
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report)
+EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False)
