@@ -97,7 +97,7 @@ def measure(name: str, request: Request) -> None:
         planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
         left = [label for label in plan.order or plan.groups if label not in journal]
         with leaving(experiment, journal, planned, plan.method):
-            measure_groups(plan, left, journal, planned, options)
+            measure_groups(plan, left, journal, planned, options, " ".join(filter(None, place[:2])))
     if not journal.groups:
         raise UserError("nothing was measured: none of what was asked for can run here")
     frame = journal.frame()
@@ -107,6 +107,7 @@ def measure(name: str, request: Request) -> None:
     missing = [fields for label, fields in planned.items() if label not in journal]
     quiet = results.undisturbed(frame, {"busy": busy})
     if len(quiet):
+        print(f"{' '.join(filter(None, place[:2]))}: {output}")
         print(experiment.report(quiet, request.settings, missing + [one["fields"] for one in busy]))
     for one in busy:
         print(f"{one['group']}: left out, the machine was busy: it had {one['had']:.0%} of the cores it could use")
@@ -114,8 +115,13 @@ def measure(name: str, request: Request) -> None:
         sys.exit(f"{name}: {experiment.failure}")
 
 
-def measure_groups(plan: Plan, left: list[str], journal: Journal, planned: dict, options: argparse.Namespace) -> None:
-    """Put the groups that are left into the journal; one that is left out is no longer planned."""
+def measure_groups(
+    plan: Plan, left: list[str], journal: Journal, planned: dict, options: argparse.Namespace, place: str
+) -> None:
+    """Put the groups that are left into the journal; one that is left out is no longer planned.
+
+    place: before each line of progress, since several experiments may run side by side.
+    """
     measured = options.strict_minutes
 
     def predicted_s(label: str) -> float:
@@ -123,7 +129,7 @@ def measure_groups(plan: Plan, left: list[str], journal: Journal, planned: dict,
         return plan.seconds.get(label, 0.0) if measured else 0.0
 
     with plan.measuring([plan.groups[label] for label in left]) as rows_of:
-        for label in command.progress(left, str, options.deadline, predicted_s):
+        for label in command.progress(left, f"{place}: {{}}".format, options.deadline, predicted_s):
             try:
                 journal.add(label, rows_of(plan.groups[label]))
                 measured = True

@@ -48,15 +48,17 @@ def groups(rung_name: str, rung: Rung, settings: Settings) -> list[Group]:
 
 
 def planned(name: str, settings: Settings, present: list[str], rungs_asked: list[str] | None = None) -> list[Group]:
-    """All groups of the rungs that can run on the devices present; says which cannot."""
-    found = []
+    """All groups of the rungs that can run on the devices present; says which cannot, a line for each reason."""
+    found, left_out = [], {}
     for rung_name in command.chosen("rung", RUNGS, rungs_asked):
         rung, device = RUNGS[rung_name], RUNGS[rung_name].device
         reason = rung.missing(name, settings) if device in present else f"{device} is not among the devices"
         if reason:
-            print(f"{rung_name}: left out, {reason}")
+            left_out.setdefault(reason, []).append(rung_name)
         else:
             found += groups(rung_name, rung, settings)
+    for reason, rungs in left_out.items():
+        print(f"{', '.join(rungs)}: left out, {reason}")
     return found
 
 

@@ -297,8 +297,11 @@ def test_an_episode_that_is_apart_may_end_differently(tasks_of):
 
 def test_episodes_of_originals_repeat_in_whatever_process_they_are_played():
     seeds, task = np.arange(5), Task("acrobot", 0)
-    shared, here = originals.on_all_cores(originals.episodes, seeds, game=task)(), originals.episodes(seeds, game=task)
-    originals.dismiss()
+    shared = originals.on_all_cores(originals.episodes, seeds, game=task)()
+    originals.allot(1)
+    here = originals.on_all_cores(originals.episodes, seeds, game=task)()
+    assert originals.workers.cache_info().currsize == 0  # none but this one
+    originals.allot(None)
     assert shared.keys() == here.keys() == {"length", "return"}
     for name, values in shared.items():
         np.testing.assert_array_equal(values, here[name])
