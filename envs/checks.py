@@ -72,3 +72,18 @@ def choice(field: str, value, allowed):
     if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
         raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
     return value
+
+
+def places(indices, count: int) -> list[int]:
+    """Environments of a batch of `count` that are to be rendered: those of some indices, of None all.
+
+    Raises:
+        ValueError: not integers, or no environment of that index.
+    """
+    rows = np.atleast_1d(np.arange(count) if indices is None else np.asarray(indices))
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"indices must be one integer or a list of integers, got {indices!r:.60}")
+    for i in rows.tolist():
+        if not 0 <= i < count:
+            raise ValueError(f"no environment {i} to render: the batch has 0 .. {count - 1}")
+    return rows.tolist()

@@ -46,9 +46,9 @@ OPTIONAL = {
     "agents/run/log.py": EXTRAS["paper"],  # a bar, where it is installed
     "envs/kernels/compile.py": EXTRAS["nvrtc"],  # its own sentence says so
     "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
-    "paper/classic_control/animation.py": EXTRAS["render"],
     "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
+OPTIONAL |= {file.relative_to(ROOT).as_posix(): EXTRAS["render"] for file in ROOT.glob("paper/**/animation.py")}
 
 
 # ---- what is needed: lower bounds for users, one exact environment for the paper ------------------------------------

@@ -10,6 +10,8 @@ import numpy as np
 from lockstep import envs
 from lockstep.extras import extra
 
+from ..checks import places
+
 
 def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -> list[np.ndarray]:
     """Pictures of environments of a batch as Gymnasium draws them; the batch is only read.
@@ -27,18 +29,13 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
         ImportError: pygame is not installed.
         ValueError: not integers, or no environment of that index.
     """
-    rows = np.atleast_1d(np.arange(env.num_envs) if indices is None else np.asarray(indices))
-    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise ValueError(f"indices must be one integer or a list of integers, got {indices!r:.60}")
-    for i in rows.tolist():
-        if not 0 <= i < env.num_envs:
-            raise ValueError(f"no environment {i} to render: the batch has 0 .. {env.num_envs - 1}")
+    rows = places(indices, env.num_envs)
     original = envs.original(env.name)
     drawn = []
     with _headless():
         renderer = original.make(render_mode="rgb_array", **dataclasses.asdict(env.params))
         renderer.reset()
-        for state in env.states(rows.tolist()).tolist():
+        for state in env.states(rows).tolist():
             original.set_state(renderer, state)
             drawn.append(renderer.render())
     return drawn  # renderer.close() would end all of pygame, windows of the caller's included

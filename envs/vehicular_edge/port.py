@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 
 from ..batch import BatchedEnv, Field, Port, World
 from ..checks import choice, integer
-from . import action_groups, kernel_tables, observation
+from . import action_groups, kernel_tables, observation, render
 from .decode import decode
 from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
@@ -244,5 +244,6 @@ PORT = Port(
     decode=decode,
     builds=builds,
     batched=VehicularEdgeBatch,
+    render=render.frames,
     exact=False,  # logarithms and powers are a library's
 )

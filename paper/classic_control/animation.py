@@ -4,8 +4,6 @@ python -m lockstep.paper.classic_control.animation            rewrite animation.
 python -m lockstep.paper.classic_control.animation --check    fail if it does not show what the code does
 """
 
-import argparse
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,16 +14,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from lockstep import envs
 from lockstep.envs.classic_control import render
-from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments import command
+from lockstep.paper.animation import Animation
 
-MODULE = "lockstep.paper.classic_control.animation"
-FILE = Path("paper", "classic_control", "animation.gif")
-STEPS, FRAME_MS = 200, 40
+STEPS = 200
 SEED = 250  # its pendulum starts hanging down
 HEIGHT, GAP, LABEL = 132, 6, 20  # pixels: of a panel, between two, of the line with its title
-COLOURS = 64
-SAMPLES = 10  # pictures that the colours are chosen from
-VISIBLE, ROUNDING = 32, 1e-3  # of 255 levels of a colour; of the pixels of a picture
 
 
 def balance(obs: torch.Tensor) -> torch.Tensor:
@@ -95,52 +89,13 @@ def pictures() -> list[Image.Image]:
     return drawn
 
 
-def gif(drawn: list[Image.Image]) -> bytes:
-    """The pictures in few colours, common to all of them."""
-    some = drawn[:: max(1, len(drawn) // SAMPLES)]
-    palette = Image.fromarray(np.vstack([np.asarray(picture) for picture in some])).quantize(
-        COLOURS, Image.Quantize.MAXCOVERAGE
-    )
-    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in drawn]
-    file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=others, duration=FRAME_MS, loop=0)
-    return file.getvalue()
-
-
-def differing(one: bytes, other: bytes) -> float:
-    """The largest share of pixels, over the pictures, that two GIFs show in another colour; 1 where sizes differ."""
-    with Image.open(io.BytesIO(one)) as first, Image.open(io.BytesIO(other)) as second:
-        if (first.size, first.n_frames) != (second.size, second.n_frames):
-            return 1.0
-        shares = []
-        for k in range(first.n_frames):
-            first.seek(k)
-            second.seek(k)
-            pixels = (np.asarray(image.convert("RGB"), dtype=int) for image in (first, second))
-            shares.append(np.mean(np.abs(next(pixels) - next(pixels)).max(axis=2) > VISIBLE))
-        return max(shares)
-
-
-def stale(root: Path = ROOT) -> bool:
-    """True where the file shows something else than the code does; a few pixels may be another machine's rounding."""
-    file = root / FILE
-    return not file.exists() or differing(file.read_bytes(), gif(pictures())) > ROUNDING
-
-
-def update(root: Path = ROOT) -> None:
-    """Rewrite the file, unless it shows the same."""
-    if stale(root):
-        (root / FILE).write_bytes(gif(pictures()))
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.split("\n")[0])
-    arguments.add_argument("--check", action="store_true", help="change nothing, fail if anything would change")
-    if not arguments.parse_args().check:
-        update()
-    elif stale():
-        raise UserError(f"{FILE.as_posix()} does not show what the code does; run python -m {MODULE}")
-
+ANIMATION = Animation(
+    module="lockstep.paper.classic_control.animation",
+    file=Path("paper", "classic_control", "animation.gif"),
+    pictures=pictures,
+    frame_ms=40,
+    colours=64,
+)
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(lambda: ANIMATION.main(__doc__))

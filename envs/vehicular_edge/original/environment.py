@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from gymnasium import logger
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 
@@ -14,7 +15,7 @@ from lockstep.reading import nearest
 
 from ...checks import choice, integer
 from ...noise import RESET, philox
-from .. import observation
+from .. import observation, render
 from ..params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes
 from ..scenario import draw, pool_of
 from .checks import check_range, numbers
@@ -37,22 +38,30 @@ class VehicularEdge(ParallelEnv):
         indexed: keep lists of what a node was assigned, and means, instead of looking for them whenever they are
             needed. Changes no bit of any result.
         signed: actions lie in [-1, 1].
+        render_mode: None, or "rgb_array" for `render`.
 
     Raises:
         ValueError: an action of the wrong shape, not finite or out of range; sizes of scenario and params differ, or a
             scenario holds what has no meaning.
     """
 
-    metadata = {"name": "vehicular_edge", "render_modes": [], "is_parallelizable": True}
-    render_mode = None
+    metadata = {"name": "vehicular_edge", "render_modes": ["rgb_array"], "is_parallelizable": True}
 
-    def __init__(self, scenario, params: Params | None = None, indexed: bool = False, signed: bool = False):
+    def __init__(
+        self,
+        scenario,
+        params: Params | None = None,
+        indexed: bool = False,
+        signed: bool = False,
+        render_mode: str | None = None,
+    ):
         pool = pool_of(scenario)
         self.params = p = params or pool[0].params
         self.scenarios = [one.under(p, f"scenario {n}").check(f"scenario {n}") for n, one in enumerate(pool)]
         choice("indexed", indexed, (True, False))
         choice("signed", signed, (True, False))
         self.indexed, self.signed = indexed, signed
+        self.render_mode = choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         self.possible_agents = list(AGENTS)
         self.agents = []
         actions = Box(-1.0 if signed else 0.0, 1.0, (p.action_length,), np.float32)
@@ -109,6 +118,22 @@ class VehicularEdge(ParallelEnv):
         for agent in AGENTS:
             self._check_vector(agent, actions[agent])
         return self._play(actions)
+
+    def render(self) -> np.ndarray | None:
+        """A picture [640, 960, 3] uint8 of where the episode is, with the links that the last step used.
+
+        Without a render_mode there is a warning and no picture, as in Gymnasium.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        if self.render_mode is None:
+            return logger.warn("render() draws nothing: no render_mode was given, such as render_mode='rgb_array'")
+        shapes, used = queue_shapes(self.params), None
+        queues = {name: column(self.episode.queues[name], "backlog").reshape(shapes[name]) for name in shapes}
+        if self.episode.outcome is not None:
+            used = [self.record[name] for name in ("rate_v2v", "rate_v2i")]
+        return render.picture(self.episode.scenario, self.t, queues, used)
 
     def step_decoded(self, target, share):
         """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] >= 0, not yet divided."""
@@ -268,6 +293,7 @@ def make(
     seed: int = 264,
     indexed: bool = False,
     signed: bool = False,
+    render_mode: str | None = None,
     **params,
 ) -> VehicularEdge:
     """The original on a scenario that is drawn, or on given ones.
@@ -279,7 +305,7 @@ def make(
         scenario: a `scenario.Scenario`, the path of a scenario file, or a list of them; traffic, index and seed then
             play no part.
         index, seed: of the drawing, see `scenario.draw`; those of `envs.make` are 0, 1, ... and `scenario_seed`.
-        indexed, signed: as in `VehicularEdge`.
+        indexed, signed, render_mode: as in `VehicularEdge`.
         **params: single fields of `params.Params`.
 
     Raises:
@@ -297,4 +323,4 @@ def make(
         pool = pool_of(scenario)
         if preset is not None:
             params = {name: name in PRESETS[preset] for name in SWITCHES} | params
-    return VehicularEdge(pool, dataclasses.replace(pool[0].params, **params), indexed, signed)
+    return VehicularEdge(pool, dataclasses.replace(pool[0].params, **params), indexed, signed, render_mode)

@@ -13,7 +13,6 @@ from torchrl.envs import RewardSum, StepCounter, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 
 from lockstep.envs.adapters import torchrl
-from tests.contract.test_gymnasium import TEAMS
 from tests.envs.batches import EACH_KIND
 
 
@@ -188,7 +187,6 @@ def test_what_it_cannot_wrap_is_refused_and_a_batch_stays_on_its_device():
             lambda: torchrl.TorchRLEnv(envs.make("cartpole", 2, autoreset_mode="NextStep")),
             "autoreset_mode='NextStep' must be 'Disabled'",
         ),
-        *((lambda name=name: torchrl.make(name, 2), r"has agents \(offloading, allocation\)") for name in TEAMS),
     ]
     for call, message in table:
         with pytest.raises(ValueError, match=message):
