@@ -72,7 +72,7 @@ def measure_with_every_policy(name, rung):
     settings = settings_of(name)
     for policy in RUNGS[rung].policies:
         if policy != "fixed" or "fixed_policy" in settings.throughput:
-            check_rows(name, group(rung, BATCH.get(name, 256), policy=policy), settings)
+            check_rows(name, group(rung, BATCH.get(name, 32), policy=policy), settings)
 
 
 @pytest.fixture
