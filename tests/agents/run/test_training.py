@@ -401,7 +401,7 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
     assert scores["greedy"] > scores["sampled"] > 2 * scores["random"]
     # A finished run that is resumed has nothing to do; its settings and its folder are known.
     assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--quiet") == (0, out, "")
-    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path), "--quiet") == (0, out, "")
+    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path), "--episodes", "0") == (0, "", "")
     status, _, _ = main(monkeypatch, capsys, *arguments)
     assert status.endswith("already holds a checkpoint; resume it, or choose another folder")
     status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--gamma", "0.9")
@@ -410,6 +410,7 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
 
 def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):
     arguments = ("cartpole", "--total-steps", "204800", "--stop-at", "9", "--eval-every", "2048", "--quiet")
+    arguments += ("--hidden", "16", "16")
     status, out, _ = main(monkeypatch, capsys, *arguments, "--episodes", "3")
     assert status == 0 and out.startswith("4,096 steps; mean return of 3 episodes in the original:\n")
     assert main(monkeypatch, capsys, *arguments, "--episodes", "0") == (0, "", "")
