@@ -1,5 +1,6 @@
 """Rules for all tests: no GPU, no GPU tests; and hypothesis draws the same examples in each run."""
 
+import contextlib
 import gc
 import os
 
@@ -42,7 +43,8 @@ def either_nvrtc(request, monkeypatch):
 
 
 def pytest_collection_finish():
-    compile_headers()
+    with contextlib.suppress(OSError, RuntimeError):  # no compiler, or nothing can be written: whoever needs it says so
+        compile_headers()
     gc.freeze()  # no collection of garbage looks through all that was imported and collected
 
 
