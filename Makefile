@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
-PYTEST := $(RUN) -m pytest --numprocesses logical --maxprocesses 8
+PYTEST := $(RUN) -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
 fail = { echo 'error: $(1)' >&2; exit 1; }
 

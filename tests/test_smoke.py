@@ -25,13 +25,14 @@ def test_every_probe_that_needs_no_gpu_finds_things_right(name):
     assert smoke.PROBES[name].run("cpu")
 
 
-def test_the_command_line_gives_each_probe_a_line_and_what_needs_a_gpu_another():
+def test_the_command_line_gives_each_probe_a_line_and_what_needs_a_gpu_another(monkeypatch, capsys):
     names = ["versions", "graph"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.smoke", "--device", "cpu", "--only", *names], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    *lines, summary = done.stdout.splitlines()
+    monkeypatch.setattr(sys, "argv", ["smoke", "--device", "cpu", "--only", *names])
+    with pytest.raises(SystemExit) as ended:
+        smoke.main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (0, "")
+    *lines, summary = out.splitlines()
     assert [line.split()[0] for line in lines] == names
     assert " ok " in lines[0] and f"torch {torch.__version__}" in lines[0]
     assert lines[1].endswith("needs a GPU")
@@ -62,7 +63,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_probe_that_goes_wrong_has_its_line_and_harms_no_other(jobs, tmp_path, capsys):
     start = time.monotonic()
     (tmp_path / "kept").mkdir()
@@ -107,7 +108,7 @@ def runs(process: int) -> bool:
     ("options", "begun"),
     [
         (["--only", "versions", "cubin", "struct", "unsigned", "--jobs", "2"], 2),
-        (["--only", "eager"], 1),  # alone
+        pytest.param(["--only", "eager"], 1, marks=pytest.mark.slow),  # alone
     ],
 )
 def test_ctrl_c_ends_what_runs_and_begins_nothing_else(options, begun, tmp_path):

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import math
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lockstep.agents import dqn
 from lockstep.agents.dqn import DQN, Config
 from lockstep.agents.parts import transitions
-from lockstep.agents.run import checkpoint, training
+from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import replaced
 from tests.agents.worlds import Clock, World, first_is_right
 
@@ -533,12 +532,11 @@ def test_on_a_gpu_it_learns_and_goes_on():
 # ---- as a command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_and_plays_in_the_original(tmp_path):
-    command = [sys.executable, "-m", "lockstep.agents.dqn", "cartpole", "--seed", "1", "--total-steps", "1280"]
-    command += ["--episodes", "2", "--output", str(tmp_path), "--quiet", "--hidden", "16"]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.startswith("1,280 steps; mean return of 2 episodes in the original:")
+def test_the_command_trains_and_plays_in_the_original(tmp_path, monkeypatch, capsys):
+    arguments = ["cartpole", "--seed", "1", "--total-steps", "1280", "--episodes", "2", "--output", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["dqn", *arguments, "--quiet", "--hidden", "16"])
+    command_line.main("dqn")
+    assert capsys.readouterr().out.startswith("1,280 steps; mean return of 2 episodes in the original:")
     assert dqn.load(tmp_path).env_steps == 1280
 
 

@@ -52,8 +52,16 @@ def train(name: str, folder: Path, stop: int | None = None, **options):
     return ppo.train(environment, config, output=folder / name, check=check, **options)
 
 
+def resume(folder: Path):
+    torch.set_num_threads(1)
+    for name in RUNS:
+        run = train(name, folder, resume=folder / name / "checkpoint.pt")
+    run.ranks.close()
+
+
 def in_ranks(what: str, folder: Path):
-    """The work of each of the processes of torchrun."""
+    """The work of each of several processes."""
+    torch.set_num_threads(1)
     if what == "equal":
         for name in RUNS:
             run = train(name, folder, stop=3)
@@ -70,10 +78,4 @@ def in_ranks(what: str, folder: Path):
 
 if __name__ == "__main__":
     what, folder = sys.argv[1], Path(sys.argv[2])
-    torch.set_num_threads(1)
-    if what == "resume":
-        for name in RUNS:
-            run = train(name, folder, resume=folder / name / "checkpoint.pt")
-        run.ranks.close()
-    else:
-        in_ranks(what, folder)
+    resume(folder) if what == "resume" else in_ranks(what, folder)

@@ -1,10 +1,7 @@
 """Environments as Gymnasium and PettingZoo see them: spaces, ids, wrappers, their own checkers, and SyncVectorEnv."""
 
 import functools
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -16,9 +13,8 @@ from gymnasium.vector.utils import batch_space
 
 from lockstep import envs
 from lockstep.experiments import config
-from tests.contract.batches import KNOWN, NAMES, NAMES_AND_MODES, equal, having, make, played, port, random_step
+from tests.contract.batches import KNOWN, NAMES_AND_MODES, equal, having, make, port, random_step
 
-ROOT = Path(__file__).parents[2]
 TEAMS = [name for name in envs.names() if port(name).agents]
 PLAYED = 4  # environments that Gymnasium plays along
 ENDLESS = {"pendulum"}  # never terminates
@@ -222,28 +218,3 @@ def test_first_states_after_an_autoreset_are_drawn_like_gymnasiums(name):
         ranks = [np.searchsorted(sample, points, side="right") / 1000 for sample in (one, other)]
         if np.ptp(points) > 0:
             assert np.abs(ranks[0] - ranks[1]).max() < 1.95 * np.sqrt(2 / 1000)
-
-
-# ---- without PettingZoo ---------------------------------------------------------------------------------------------
-
-WITHOUT = """
-import sys
-sys.modules["pettingzoo"] = None
-from tests.contract.batches import NAMES, played
-from lockstep import envs
-for name in NAMES:
-    print(float(played(name, seed=3, autoreset_mode="NextStep").state()["state"].double().sum()))
-try:
-    envs.make_original("vehicular_edge")
-except ImportError as error:
-    print(error)
-"""
-
-
-def test_batches_work_on_a_machine_without_pettingzoo():
-    result = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, cwd=ROOT, check=True)
-    *totals, told = result.stdout.splitlines()
-    for name, total in zip(NAMES, totals, strict=True):
-        batch = played(name, seed=3, autoreset_mode="NextStep")
-        assert float(total) == float(batch.state()["state"].double().sum())
-    assert told == "the original of 'vehicular_edge' needs pettingzoo: pip install 'lockstep[edge]'"

@@ -255,6 +255,7 @@ def kernels_of(name: str, mode: str, word: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("either_nvrtc")
+@pytest.mark.parametrize("either_nvrtc", ["CUDA 13", pytest.param("CUDA 12", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(
     ("name", "target"),
     [

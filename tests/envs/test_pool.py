@@ -1,17 +1,14 @@
 """The threads behind a port on the CPU."""
 
-import subprocess
+import multiprocessing
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from lockstep import envs
-
-ROOT = Path(__file__).parents[2]
 
 
 def played(threads: int, seed: int, steps: int = 200):
@@ -37,30 +34,22 @@ def test_two_python_threads_can_step_two_batches_at_once():
     assert torch.equal(found[2], played(1, 2))
 
 
-FORK = """
-import os
-from lockstep import envs
-env = envs.make("cartpole", 5000, threads=2)
-env.reset()
-env.rollout(10)
-child = os.fork()
-env.rollout(10)
-total = float(env.state()["state"].double().sum())
-if child == 0:
-    print(total, flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print(total)
-"""
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork on Windows")
 def test_a_forked_child_has_threads_of_its_own():
-    result = subprocess.run(
-        [sys.executable, "-c", FORK], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
-    )
-    first, second = result.stdout.split()
-    assert first == second
+    env = envs.make("cartpole", 5000, threads=2)
+    env.reset()
+    env.rollout(10)
+
+    def total() -> float:
+        env.rollout(10)
+        return float(env.state()["state"].double().sum())
+
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: sender.send(total()))
+    child.start()
+    assert receiver.poll(60) and receiver.recv() == total()
+    child.join()
 
 
 def test_waiting_threads_sleep():

@@ -1,9 +1,7 @@
 import json
 import math
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments import UserError, command
 from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
 
 COLUMNS = ["name", "value", "note"]
@@ -245,13 +243,10 @@ def test_a_partial_file_cut_anywhere_gives_the_groups_that_were_complete(sizes, 
     assert found == dict(list(groups.items())[:complete])
 
 
-WRITER = """
-import pathlib, sys
-from lockstep.experiments.ledger import results
-made = results.Journal(pathlib.Path(sys.argv[1]), ["group", "row"], "ceilings", None, "quick", {})
-for number in range(len(made.groups), 10**6):
-    made.add(str(number), [{"group": number, "row": row} for row in range(50)])
-"""
+def write_groups(path):
+    made = results.Journal(path, ["group", "row"], "ceilings", None, "quick", {})
+    for number in range(len(made.groups), 10**6):
+        made.add(str(number), [{"group": number, "row": row} for row in range(50)])
 
 
 def test_a_killed_process_loses_at_most_the_group_it_was_in(tmp_path):
@@ -260,16 +255,17 @@ def test_a_killed_process_loses_at_most_the_group_it_was_in(tmp_path):
     partial = path.with_suffix(".partial.csv")
     before = 0
     for pause in (0.01, 0.2):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+        process = multiprocessing.get_context("fork").Process(target=write_groups, args=(path,))
         size = partial.stat().st_size if partial.exists() else 0
+        process.start()
         deadline = time.monotonic() + 60
         while not partial.exists() or partial.stat().st_size <= size + 100:
-            assert process.poll() is None, "the writer ended by itself"
+            assert process.exitcode is None, "the writer ended by itself"
             assert time.monotonic() < deadline, "the writer writes nothing"
             time.sleep(0.005)
         time.sleep(pause)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         lines = partial.read_bytes().count(b"\n") - 1
         found = results.complete_groups(partial.read_bytes(), [*results.BOOKKEEPING, "group", "row"])
         assert list(found) == [str(number) for number in range(len(found))]

@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import gc
 import re
 import sys
@@ -163,8 +164,9 @@ def test_each_memory_is_held_against_what_is_free_of_it(monkeypatch):
     assert found == "it needs 7.0 GiB of the GPU's memory, 80% of 8.0 GiB free may be used"
 
 
-def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it():
+def test_the_clock_counts_memory_that_a_loop_takes_and_lets_go_of_it(monkeypatch):
     """64 MiB of ones; the clock's own lists and torch's threads take less than 16."""
+    monkeypatch.setattr(timing, "measure", functools.partial(timing.measure, min_block_s=0.005))
     held = []
     pieces = [torch.ones(2**15) for _ in range(2**10)]  # 128 MiB off the heap, whose pages malloc keeps
     last = pieces[-1]

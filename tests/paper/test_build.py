@@ -2,14 +2,13 @@ import ast
 import builtins
 import json
 import re
-import subprocess
 import sys
 
 import nbformat
 import pytest
 
 from lockstep import paper
-from lockstep.experiments import ROOT, UserError
+from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger.checksums import ChecksumError
 from lockstep.paper import build, families, figures, tables
 from tests.paper import handwritten
@@ -170,15 +169,10 @@ def test_a_page_that_cannot_be_written_ends_in_one_sentence(output, message, tre
     assert "\n" not in str(raised.value)
 
 
-def run(module, *arguments):
-    words = [sys.executable, "-m", f"lockstep.paper.{module}", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-
-
-def test_the_command_line_ends_in_that_sentence(tmp_path):
-    said = run("build", "--output", tmp_path / "report")
-    assert said.returncode == 1
-    assert re.fullmatch(r"error: .*must be called something.html\n", said.stderr)
+def test_the_command_line_ends_in_that_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["build", "--output", str(tmp_path / "report")])
+    with pytest.raises(SystemExit, match=r"^error: .*must be called something.html$"):
+        command.run(build.main)
 
 
 @pytest.mark.parametrize("key", paper.KEYS)

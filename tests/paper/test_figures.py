@@ -27,7 +27,9 @@ def again(trees, tmp_path_factory):
     return report.Report(trees["page"], tmp_path_factory.mktemp("again"))
 
 
-@pytest.mark.parametrize("name", figures.every())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (k % 5 > 0)) for k, name in enumerate(figures.every())]
+)
 def test_figures_are_equal_byte_for_byte_under_any_settings_of_the_reader(name, again, page):
     with mpl.rc_context({"font.size": 20, "font.family": "serif", "svg.hashsalt": "other", "savefig.dpi": 30}):
         again.figure(name)

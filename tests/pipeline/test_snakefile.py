@@ -67,6 +67,7 @@ def test_every_rule_is_listed_with_a_sentence(measured):
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 
+@pytest.mark.slow
 def test_snakemake_finds_nothing_to_complain_about(measured):
     assert "in a good condition" in snakemake(measured, "--lint")
 

@@ -100,7 +100,7 @@ def test_a_limit_of_time_is_no_end_of_reward(ends, bootstrap, values):
     config = changed(
         num_envs=10,
         horizon=20,
-        total_steps=200 * 300,
+        total_steps=200 * 150,
         gamma=0.9,
         lr=1e-2,
         bootstrap=bootstrap,
@@ -246,7 +246,7 @@ def test_any_number_of_threads_gives_the_same(gradient):
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)  # autograd's; the kernels are told
-            found.append(run(threads=threads, gradient=gradient, **changes).networks.parameters)
+            found.append(run(iterations=3, threads=threads, gradient=gradient, **changes).networks.parameters)
     finally:
         torch.set_num_threads(before)
     assert_near(found[1], found[0], 1e-6)

@@ -1,10 +1,11 @@
 """Checkpoints come back as they were, survive a kill, and say what is wrong with a file or a configuration."""
 
 import collections
+import io
+import multiprocessing
+import os
 import pickle
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -91,35 +92,35 @@ def test_what_a_checkpoint_cannot_hold_is_named_and_nothing_is_written(tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-# Saves one checkpoint, then begins another one and is killed within it, as by SIGKILL, at the operation named.
-KILLED = """
-import os, signal, sys
-import torch
-from lockstep.agents.run import checkpoint
+def killed(path, place):
+    """Saves one checkpoint, then begins another one and is killed within it, as by SIGKILL, at the operation named."""
 
-path, place = sys.argv[1:]
-checkpoint.save(path, {"iteration": 1, "x": torch.zeros(100_000)})
-kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-if place == "write":
+    def kill(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def half(stored, file):
-        import io
         whole = io.BytesIO()
         saved(stored, whole)
         file.write(whole.getvalue()[: len(whole.getvalue()) // 2])
         file.flush()
         kill()
-    saved, torch.save = torch.save, half
-else:
-    setattr(os, place, kill)
-checkpoint.save(path, {"iteration": 2, "x": torch.zeros(100_000)})
-"""
+
+    checkpoint.save(path, {"iteration": 1, "x": torch.zeros(100_000)})
+    saved = torch.save
+    if place == "write":
+        torch.save = half
+    else:
+        setattr(os, place, kill)
+    checkpoint.save(path, {"iteration": 2, "x": torch.zeros(100_000)})
 
 
 @pytest.mark.parametrize("place", ["write", "fsync", "replace"])
 def test_a_write_killed_half_way_leaves_the_old_file(tmp_path, place):
     path = tmp_path / "c.pt"
-    ended = subprocess.run([sys.executable, "-c", KILLED, path, place], check=False)
-    assert ended.returncode == -signal.SIGKILL
+    child = multiprocessing.get_context("fork").Process(target=killed, args=(path, place))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
     assert (tmp_path / "c.pt.partial").exists()  # the kill came in the midst of the second write
     assert checkpoint.load(path)["iteration"] == 1
     checkpoint.save(path, {"iteration": 3})  # what the kill left is in nobody's way

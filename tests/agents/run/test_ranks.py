@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import torch
 from lockstep.agents import ppo
 from lockstep.agents.run import checkpoint
 from lockstep.agents.run.config import replaced
-from tests.agents import training_worker
+from tests.agents import served, training_worker
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,9 +43,14 @@ def worker(what: str, folder: Path) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
+    """What two processes have left that were given what torchrun gives."""
     folder = tmp_path_factory.mktemp("ddp")
-    said, status = worker("equal", folder)
-    assert status == 0, said
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    said, work = folder / "said.txt", (training_worker.in_ranks, "equal", folder)
+    processes = [served.process(said, *work, RANK=rank, LOCAL_RANK=rank, **variables) for rank in "01"]
+    assert [served.status(process) for process in processes] == [0, 0], said.read_text()
     return folder
 
 

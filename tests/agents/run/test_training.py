@@ -8,10 +8,11 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import sys
 import termios
+import threading
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,12 +23,10 @@ from lockstep import envs
 from lockstep.agents import ppo
 from lockstep.agents.run import checkpoint, command_line, evaluation, log, training
 from lockstep.agents.run.config import replaced
-from tests.agents import training_worker
+from tests.agents import served, training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
 ROOT = Path(__file__).parents[3]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-COMMAND = (sys.executable, "-m", "lockstep.agents.ppo")
 
 
 def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
@@ -68,8 +67,8 @@ def resumed(tmp_path_factory):
     finally:
         torch.set_num_threads(before[0])
         log.ROW_EVERY_S = before[1]
-    command = [sys.executable, "-m", "tests.agents.training_worker", "resume", folder]
-    subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=True, timeout=60)
+    said = folder / "said.txt"
+    assert served.status(served.process(said, training_worker.resume, folder)) == 0, said.read_text()
     return folder
 
 
@@ -267,14 +266,14 @@ def test_on_a_terminal_there_is_a_bar():
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     arguments = ("cartpole", "--total-steps", "10240", "--recipe", "solve")
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, env=ENVIRONMENT, stdout=follower, stderr=follower)
-    os.close(follower)
+    process = served.process(os.ttyname(follower), served.command_line, "ppo", *arguments, COLUMNS="200")
+    threading.Thread(target=lambda: (process.join(), os.close(follower))).start()
     said = b""
     with contextlib.suppress(OSError):  # at the end of the process
         while part := os.read(leader, 4096):
             said += part
     os.close(leader)
-    assert process.wait(timeout=30) == 0
+    assert served.status(process) == 0
     assert b"100%|" in said and b"10.2k/10.2k" in said
     assert b"random" in said
 
@@ -282,35 +281,25 @@ def test_on_a_terminal_there_is_a_bar():
 # ---- interruption ----------------------------------------------------------------------------------------------------
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen:
+def started(said: Path, folder: Path, *arguments: str) -> BaseProcess:
     """The command line in a process of its own, once it has written a row."""
-    command = [*COMMAND, "cartpole", "--output", folder, *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    process = served.process(said, served.command_line, "ppo", "cartpole", "--output", str(folder), *arguments)
     deadline = time.monotonic() + 40
     while not (folder / "progress.csv").exists() or len(rows_of(folder)) < 1:
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.exitcode is not None or time.monotonic() > deadline:
             process.kill()
-            pytest.fail(process.communicate()[1])
+            pytest.fail(said.read_text())
         time.sleep(0.05)
     return process
 
 
-def ended(process: subprocess.Popen) -> tuple[int, str]:
-    try:
-        said = process.communicate(timeout=30)[1]
-    finally:
-        process.kill()
-    return process.returncode, said
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
-    tmp_path = tmp_path / "a folder"
-    process = started(tmp_path, "--total-steps", "99000000", "--stop-at", "600")
-    process.send_signal(number)
-    found, said = ended(process)
-    path = tmp_path / "checkpoint.pt"
-    assert found == status
+    text, tmp_path = tmp_path / "said.txt", tmp_path / "a folder"
+    process = started(text, tmp_path, "--total-steps", "99000000", "--stop-at", "600")
+    os.kill(process.pid, number)
+    assert served.status(process) == status
+    path, said = tmp_path / "checkpoint.pt", text.read_text()
     steps = re.search(r"interrupted after ([\d,]+) steps; saved in", said)[1]
     assert said.endswith(
         f"; to go on: python -m lockstep.agents.ppo cartpole --device cpu --resume '{path}' --stop-at 600.0\n"
@@ -412,7 +401,7 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
     assert scores["greedy"] > scores["sampled"] > 2 * scores["random"]
     # A finished run that is resumed has nothing to do; its settings and its folder are known.
     assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--quiet") == (0, out, "")
-    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path), "--quiet") == (0, out, "")
+    assert main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path), "--episodes", "0") == (0, "", "")
     status, _, _ = main(monkeypatch, capsys, *arguments)
     assert status.endswith("already holds a checkpoint; resume it, or choose another folder")
     status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--gamma", "0.9")
@@ -421,6 +410,7 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
 
 def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):
     arguments = ("cartpole", "--total-steps", "204800", "--stop-at", "9", "--eval-every", "2048", "--quiet")
+    arguments += ("--hidden", "16", "16")
     status, out, _ = main(monkeypatch, capsys, *arguments, "--episodes", "3")
     assert status == 0 and out.startswith("4,096 steps; mean return of 3 episodes in the original:\n")
     assert main(monkeypatch, capsys, *arguments, "--episodes", "0") == (0, "", "")
