@@ -166,6 +166,12 @@ def machine(dataset: Dataset) -> str:
     return "here" if dataset.origin == "here" else dataset.machine
 
 
+def machines(datasets: list[Dataset]) -> list[str]:
+    """The machines that have measured anything, "here" first, then those with a GPU."""
+    with_gpu = {machine(dataset) for dataset in datasets if dataset.provenance["machine"].get("gpu")}
+    return sorted(set(map(machine, datasets)), key=lambda name: (name != "here", name not in with_gpu, name))
+
+
 def status_text(status: str, machine: str = "", day: str = "") -> str:
     """A status in the words of the paper; a recorded figure names its machine and day."""
     if status == RECORDED:

@@ -109,22 +109,26 @@ def pages(nb: nbformat.NotebookNode, name: str) -> dict[str, str]:
 
 
 def taken_apart(body: str, name: str) -> tuple[str, str]:
-    """The page without what is the supplement's, and the supplement, which has the same headings.
+    """The page without what is the supplement's, and the supplement; either has the headings of what it holds.
 
     name: of the page's file.
     """
     start, mark, rest = body.partition(CONTENTS)
     if not mark:
         raise ValueError(f"no chapter has {CONTENTS}")
-    kept, moved, above = [], [], {}  # above: headings below which nothing has moved yet, by their level
+    kept: list[str] = []
+    moved: list[str] = []
+    above = (kept, {}), (moved, {})  # headings below which nothing stands yet, by their level
     for part in re.split(f"({ASIDE.pattern}|{HEADING.pattern})", rest, flags=re.DOTALL):
-        if ASIDE.fullmatch(part):
-            moved += [part] if "<h2>" in part else [*above.values(), part]
-            above = {}
-            continue
-        kept.append(part)
         if HEADING.fullmatch(part):
-            above = {level: text for level, text in above.items() if level < part[2]} | {part[2]: part}
+            for _, headings in above:
+                for level in [level for level in headings if level >= part[2]]:
+                    del headings[level]
+                headings[part[2]] = part
+        elif part.strip():
+            place, headings = above[bool(ASIDE.fullmatch(part))]
+            place += [*headings.values(), part]
+            headings.clear()
     head, page = body.split(PAGE, 1)[0], (FOLDER / "supplement.html").read_text(encoding="utf-8")
     return "".join([start, mark, *kept]), head + PAGE + page.format(name=name, contents=CONTENTS, tables="".join(moved))
 

@@ -77,14 +77,10 @@ class Report:
     def others(self) -> HTML:
         """The tables and figures that no cell has shown."""
         every = {"figure": figures.every(), "table": tables.every()}
-        left = [one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown]
-        return HTML(ASIDE.format("<h2>Further tables and figures</h2>") + self.show(*left).data if left else "")
+        return self.show(*(one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown))
 
     def machines(self) -> list[str]:
-        """The machines that have measured anything, "here" first, then those with a GPU."""
-        with_gpu = {paper.machine(run) for run in self.datasets if run.provenance["machine"].get("gpu")}
-        names = {paper.machine(run) for run in self.datasets}
-        return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
+        return paper.machines(self.datasets)
 
     def hardware(self, machine: str) -> str:
         """The description of a machine."""

@@ -1,19 +1,21 @@
 """Sentences on what each machine found, for the abstract and for the chapters that begin with them."""
 
 import html
+import itertools
 from collections.abc import Callable, Collection
 
+from lockstep import envs
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities, tables
 from lockstep.paper.report import Report
-from lockstep.paper.typeset import short_time, times
+from lockstep.paper.typeset import gigabytes, seconds, short_time, times
 
 
-def told(report: Report, say: Callable, *about) -> str:
+def told(report: Report, say: Callable, *about, between: str = " ") -> str:
     """Sentences by `say` on this machine, and on one on record, which has a GPU if any has; tables speak of all."""
     said = {machine: say(report, machine, *about) for machine in report.machines()}
     recorded = [words for machine, words in said.items() if machine != "here" and words]
-    return " ".join(filter(None, [said.get("here"), *recorded[:1]]))
+    return between.join(filter(None, [said.get("here"), *recorded[:1]]))
 
 
 def placed(machine: str) -> str:
@@ -64,32 +66,44 @@ def measured(report: Report, machine: str) -> str:
 
 
 def brief(report: Report) -> str:
-    """The results of one machine in one sentence: of this one, or of the first on record that has any."""
+    """The main numbers in one sentence: of this machine, or of the first on record that has any."""
     for machine in report.machines():
         item = {"quantity": "checks_held", "select": {"experiment": "correctness"}}
         checks = [finding for finding in quantities.find(report.datasets, item) if finding.machine == machine]
         held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
-        parts = [f"{held:,.0f} of {asked:,.0f} comparisons with the originals hold"] if checks else []
+        parts = [f"{held:,.0f} of {asked:,.0f} comparisons hold"] if checks else []
         parts += [f"the ports run at {span}" for span in spans(report, machine, ("port-cpu", "port-cuda-graph"))]
-        parts += seconds_to_solve(report, machine)
         if parts:
-            words = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-            return f"{placed(machine).capitalize()} ({report.hardware(machine)}) {words}."
+            place = f"{placed(machine).capitalize()} ({report.hardware(machine)}), "
+            return f"{place}{listed(parts)}.{seconds_to_solve(report)}"
     return "Nothing has been measured yet, neither here nor on record."
 
 
-def seconds_to_solve(report: Report, machine: str) -> list[str]:
-    """The time to solve the environment of the headline, on the fastest device that did."""
-    name, algorithm = families.headline()["environment"], families.headline()["training"]["algorithm"]
+def listed(parts: list[str]) -> str:
+    """Phrases with "and" before the last."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def seconds_to_solve(report: Report) -> str:
+    """A sentence on the time to solve the environment of the headline, on the first machine and device that did."""
+    headline = families.headline()
+    name, algorithm = headline["environment"], headline["training"]["algorithm"]
     asked = {"experiment": "learning", "environment": name, "algorithm": algorithm, "variant": "warm"}
-    for device in ("cuda", "cpu"):
-        found = report.on(machine, "nine_in_ten_solved", agent="lockstep", device=device, **asked)
-        if found not in (NOT_MEASURED, short_time(float("inf"))):
-            return [f"an agent solves {name} within {found} in nine of ten seeds"]
-    return []
+
+    def within(agent: str) -> str:
+        found = report.on(machine, "nine_in_ten_solved", agent=agent, device=device, **asked)
+        return "" if found in (NOT_MEASURED, short_time(float("inf"))) else found
+
+    for machine, device in itertools.product(report.machines(), ("cuda", "cpu")):
+        if found := within("lockstep"):
+            other = within("sb3")
+            over = f", with Stable-Baselines3 within {other}" if other else ""
+            title = envs.port(name).title
+            return f" {placed(machine).capitalize()}, {algorithm.upper()} solves {title} within {found} in nine of ten seeds{over}."
+    return ""
 
 
-WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on the GPU in a graph"}
+WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on a GPU in a CUDA graph"}
 
 
 def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) -> list[str]:
@@ -98,14 +112,20 @@ def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) ->
     for rung in rungs:
         ratios = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
         if len(ratios) > 1:
-            found.append(f"{times(min(ratios))} to {times(max(ratios))} the originals' rate {WAYS[rung]}")
+            rate = " their originals' rate" if not found else ""
+            found.append(f"{times(min(ratios))} to {times(max(ratios))}{rate} {WAYS[rung]}")
     return found
 
 
-def over_all(report: Report, machine: str) -> str:
-    """One machine's result over all environments, if it ran several, in one sentence."""
-    found, place = spans(report, machine), placed(machine)
-    return f"The ports run {place} at {', '.join(found)}." if found else ""
+def over_all(report: Report) -> str:
+    """The ports' rates over those of the originals, on this machine and on one on record, in one sentence."""
+
+    def say(report: Report, machine: str) -> str:
+        found = listed(spans(report, machine))
+        return found and f"{placed(machine)} at {found}"
+
+    said = told(report, say, between="; ")
+    return f"Over all environments, the ports run {said}." if said else ""
 
 
 def of_family(report: Report, machine: str, family: str) -> str:
@@ -177,22 +197,58 @@ def checks(report: Report) -> str:
 
     held = said("checks_held", lambda found: f"{sum(f.value for f in found):,.0f} of {sum(f.high for f in found):,.0f}")
     reported = said("checks_told", lambda found: f"{sum(f.value for f in found):,.0f}")
-    words = f"Checks that hold: {held}." if held else "No check has been run yet."
+    words = f"Comparisons that hold: {held}." if held else "No comparison has been made yet."
     if not reported:
         return words
-    return f"{words} Rows of @table:correctness_checks that only report something, and are not judged: {reported}."
+    return f"{words} Rows of @table:correctness_checks that report a value without judging it: {reported}."
 
 
-def aims(report: Report) -> str:
-    """The number of aims that each machine reached, and a line for each that it did not."""
+def verdicts(report: Report) -> str:
+    """The number of main claims that hold, and those that do not."""
+    verdict = tables.frame("results", report.datasets)
+    if verdict.empty:
+        return "No claim can be judged yet."
+    met = verdict["here_met"].where(verdict["here_met"].notna(), verdict["recorded_met"]).astype(bool)
+    missed = "; ".join(f"{row.claim} ({row.shown})" for row in verdict.assign(
+        shown=verdict["here"].where(verdict["here"].notna(), verdict["recorded"])
+    )[~met].itertuples())
+    words = f"{met.sum()} of the {len(met)} main claims hold"
+    return f"{words}; those that do not: {missed}." if missed else f"{words}."
+
+
+def unmeasured(report: Report) -> str:
+    """The number of targets that no machine has measured, and of them those that need a GPU; said here once."""
+    left = tables.frame("targets", report.datasets).query("status == @NOT_MEASURED")
+    if left.empty:
+        return ""
+    on_gpu, targets = int(left["on_gpu"].sum()), f"{len(left)} target{'s' if len(left) > 1 else ''}"
+    gpu = any(run.provenance["machine"].get("gpu") for run in report.datasets)
+    words = f"No machine has measured {targets} yet, {on_gpu} of them about a GPU."
+    return words + ("" if gpu else " No machine with a GPU is on record: every rate in this paper is that of a CPU.")
+
+
+def missed(report: Report) -> str:
+    """The number of targets that each machine met, and a line for each that it did not."""
     judged = tables.frame("targets", report.datasets).dropna(subset=["met"]).astype({"met": bool})
     judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
     reached = "; ".join(
         f"{rows['met'].sum()} of {len(rows)} {place}" for place, rows in judged.groupby("place", sort=False)
     )
-    missed = [
-        f"- {row.environment}: {row.target} ({row.shown}, aim {row.aim}, {row.place})"
+    lines = [
+        f"- {row.environment}: {row.target} ({row.shown} {row.place}, accepted: {row.accepted})"
         for row in judged[~judged["met"]].itertuples()
     ]
-    sentences = [f"Aims reached: {reached}." if reached else "No aim can be judged yet."]
-    return "\n".join([*sentences, *(["Not reached:\n", *missed] if missed else [])])
+    sentences = [f"Of all targets in @table:targets, these were met: {reached}." if reached else "No target can be judged yet."]
+    return "\n".join([*sentences, *(["Not met:\n", *lines] if lines else [])])
+
+
+def cost(report: Report) -> str:
+    """The time and the disk that reproduction takes, as measured on each machine and as allowed."""
+    sums, disk = tables.frame("cost", report.datasets).query("experiment == 'all'"), families.aims()["budgets"]["disk"]
+    took = listed([
+        f"{seconds(row.wall_s)} {placed(row.machine)}" + (f" at {row.scale} scale" if row.scale else "")
+        for row in sums.dropna(subset=["wall_s"]).itertuples()
+    ])
+    allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
+    words = f"{allowed}, and the packages take about {gigabytes(disk)} GB of disk without a GPU."
+    return f"The measurements took {took}. {words}" if took else words

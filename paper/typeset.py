@@ -221,12 +221,14 @@ def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
     return f'<{tag} class="{kind}"{attributes}>{words}</{tag}>'
 
 
+MARKS = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no", "met": "yes", "not met": "no"}
+
+
 def mark(status: str) -> str:
-    """The class of a status."""
-    exact = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no", "met": "yes", "not met": "no"}
+    """The class of a status, or of a verdict, which may be on record."""
     if status.startswith(paper.CHANGED):
         return "changed"
-    return "recorded" if status.startswith(paper.RECORDED) else exact.get(status, "plain")
+    return "recorded" if status.startswith(paper.RECORDED) else MARKS.get(status.removesuffix(" on record"), "plain")
 
 
 def same(rows: Sequence[Sequence[str]], i: int, k: int, columns: Sequence[int]) -> bool:
