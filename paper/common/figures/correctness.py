@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from lockstep.paper import quantities
-from lockstep.paper.figures import figure, grid, legend
+from lockstep.paper.figures import PAGE, figure, grid, legend
 
 COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "cpu-cuda": "#009E73"}
 EXACT = 1e-5  # where a difference of nothing is drawn
@@ -37,7 +37,7 @@ def correctness(datasets: list) -> Figure:
         for (pair, device, dtype), rows in frame.groupby(["pair", "device", "dtype"], sort=False):
             share = (rows["error"] / rows["tolerance"]).clip(lower=EXACT).groupby(rows["line"]).max()
             style = {"marker": MARKERS.get(device, "D"), "color": COLOURS.get(pair, "#777777")}
-            style |= {} if dtype == "float32" else {"markerfacecolor": "white"}
+            style |= {} if dtype == "float32" else {"markerfacecolor": PAGE}
             label = f"{pair}, {device}, {dtype}"
             panel.plot(share, [lines.index(line) for line in share.index], linestyle="", label=label, **style)
         panel.axvline(1, color="#b00020", linewidth=1.2)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from lockstep import paper
 from lockstep.paper import quantities, rung
 from lockstep.paper.common.tables.gains import crossing, gain, steps
-from lockstep.paper.figures import WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
+from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
 from lockstep.paper.typeset import times
 
 COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
@@ -61,7 +61,7 @@ def ladders(panel: Axes, frame: pd.DataFrame) -> None:
         for row in part.to_dict("records"):
             low, high = sorted((row["rate_before"], row["rate"]))
             colour = np.mean([to_rgb(COLOURS[step]) for step in row["step"].split(" + ")], axis=0)
-            face = "white" if row["factor"] < 1 else colour
+            face = PAGE if row["factor"] < 1 else colour
             panel.barh(place, 0, 0.72, low, color=colour, label=row["step"])  # for the legend, which is never hollow
             panel.barh(place, high - low, 0.72, low, color=face, edgecolor=colour)
             if row["factor"] > 2.5:

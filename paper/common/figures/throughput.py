@@ -6,6 +6,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from lockstep.paper import families, quantities, rung, tables
 from lockstep.paper.figures import (
+    PAGE,
     by_machine,
     curve,
     figure,
@@ -146,7 +147,7 @@ def fused_steps(datasets: list) -> Figure:
                 "marker": rung(name).marker,
                 "linestyle": "--" if single else "-",
             }
-            style |= {"markerfacecolor": "white" if single else rung(name).colour}
+            style |= {"markerfacecolor": PAGE if single else rung(name).colour}
             # The rung underneath stands at K = 1; a trajectory, which stores more, has none.
             rows = rows.sort_values("fused_steps") if name.endswith("-trajectory") else with_base(rows)
             label = rung(name).label + on_threads(name, threads)

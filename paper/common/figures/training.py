@@ -14,7 +14,7 @@ from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.figures import curve, figure, grid, legend, log_axes, write_below
 
 COLOURS = {"rollout": "#0072B2", "advantage": "#E69F00", "update": "#009E73", "rest": "#c4cad3"}
-EQUAL = {"steps": ("equal steps", "#D55E00", "o"), "seconds": ("equal time", "#332288", "s")}
+EQUAL = {"steps": ("equal steps", "#D55E00", "o"), "seconds": ("equal time", "#6655CC", "s")}
 RATE = {"color": "#2b2b2b", "marker": "o", "label": "steps per second, from end to end"}
 
 

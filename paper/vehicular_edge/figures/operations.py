@@ -7,13 +7,13 @@ from matplotlib.patches import Rectangle
 
 from lockstep import paper
 from lockstep.paper import quantities, rung
-from lockstep.paper.figures import figure, grid, label_status, legend, log_axes, title
+from lockstep.paper.figures import PAGE, figure, grid, label_status, legend, log_axes, title
 from lockstep.paper.typeset import count, missing, short_time, times
 from lockstep.paper.vehicular_edge import summaries
 from lockstep.paper.vehicular_edge.tables.growth import claimed
 
 BAND = {"facecolor": "none", "edgecolor": "#b00020", "hatch": "////", "linewidth": 0, "alpha": 0.35, "zorder": 0.5}
-PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+PAPER = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
 BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points", "bbox": PAPER}
 
 

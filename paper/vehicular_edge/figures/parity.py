@@ -8,7 +8,7 @@ from lockstep.paper.common.quantities.correctness import differences
 from lockstep.paper.figures import figure, grid, legend, log_axes, write_below
 from lockstep.paper.typeset import count
 
-COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "original-indexed": "#661100", "cpu-cuda": "#009E73"}
+COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "original-indexed": "#AA4422", "cpu-cuda": "#009E73"}
 EXACT = 1e-18  # where a difference of nothing is drawn
 
 

@@ -41,7 +41,7 @@ def offloading_queues(datasets: list) -> Figure:
     for panel, cells in zip(axes, tables, strict=True):
         shown = np.ma.masked_less(cells, LEAST)
         image = panel.imshow(shown, aspect="auto", norm=norm, cmap="viridis_r", interpolation="nearest")
-        panel.axhline(len(cells) / 2 - 0.5, color="#1c2430", linewidth=0.8)
+        panel.axhline(len(cells) / 2 - 0.5, color="black", linewidth=0.8)
         panel.set_yticks([len(cells) / 4 - 0.5, 3 * len(cells) / 4 - 0.5], ["radio", "CPU"])
         panel.set(xlabel="slot", ylabel="")
         panel.grid(False)
