@@ -77,7 +77,9 @@ class Report:
     def others(self) -> HTML:
         """The tables and figures that no cell has shown."""
         every = {"figure": figures.every(), "table": tables.every()}
-        return self.show(*(one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown))
+        return self.show(
+            *(one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown)
+        )
 
     def machines(self) -> list[str]:
         return paper.machines(self.datasets)

@@ -54,9 +54,9 @@ def measured(report: Report, machine: str) -> str:
     parts = []
     if one != NOT_MEASURED:
         parts.append(
-            f"the port on the CPU runs at {one} with {batch:,} environments and one call per step, on "
-            f"{step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's own vectorised class)"
-            + (f" and {fused} fused" if fused != NOT_MEASURED else "")
+            f"the port of {envs.port(environment).title} on the CPU runs at {one} with {batch:,} environments and one "
+            f"call per step, on {step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's vector "
+            "class)" + (f", and at {fused} fused" if fused != NOT_MEASURED else "")
         )
     ways = {"in a CUDA graph": step(rung="port-cuda-graph"), "fused": step(rung="port-cuda-fused")}
     on_gpu = [f"{rate} {way}" for way, rate in ways.items() if rate != NOT_MEASURED]
@@ -72,7 +72,11 @@ def brief(report: Report) -> str:
         checks = [finding for finding in quantities.find(report.datasets, item) if finding.machine == machine]
         held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
         parts = [f"{held:,.0f} of {asked:,.0f} comparisons hold"] if checks else []
-        parts += [f"the ports run at {span}" for span in spans(report, machine, ("port-cpu", "port-cuda-graph"))]
+        ways = {"port-cpu": "", "port-cuda-graph": " on a GPU"}
+        found = {way: span for rung, way in ways.items() if (span := ratios(report, machine, rung))}
+        if found:
+            steps = listed([f"{span} as fast as their originals{way}" for way, span in found.items()])
+            parts.append(f"the ports step {steps}")
         if parts:
             place = f"{placed(machine).capitalize()} ({report.hardware(machine)}), "
             return f"{place}{listed(parts)}.{seconds_to_solve(report)}"
@@ -90,16 +94,16 @@ def seconds_to_solve(report: Report) -> str:
     name, algorithm = headline["environment"], headline["training"]["algorithm"]
     asked = {"experiment": "learning", "environment": name, "algorithm": algorithm, "variant": "warm"}
 
-    def within(agent: str) -> str:
+    def within(agent: str, machine: str, device: str) -> str:
         found = report.on(machine, "nine_in_ten_solved", agent=agent, device=device, **asked)
         return "" if found in (NOT_MEASURED, short_time(float("inf"))) else found
 
-    for machine, device in itertools.product(report.machines(), ("cuda", "cpu")):
-        if found := within("lockstep"):
-            other = within("sb3")
-            over = f", with Stable-Baselines3 within {other}" if other else ""
-            title = envs.port(name).title
-            return f" {placed(machine).capitalize()}, {algorithm.upper()} solves {title} within {found} in nine of ten seeds{over}."
+    for place in itertools.product(report.machines(), ("cuda", "cpu")):
+        if found := within("lockstep", *place):
+            other = within("sb3", *place)
+            over = f" (with Stable-Baselines3: {other})" if other else ""
+            learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
+            return f" {placed(place[0]).capitalize()}, {learner} within {found}{over}."
     return ""
 
 
@@ -108,13 +112,18 @@ WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-c
 
 def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) -> list[str]:
     """The least and the greatest ratio to the original over all environments, for each way of stepping."""
-    rows, found = tables.frame("family", report.datasets).query("machine == @machine"), []
-    for rung in rungs:
-        ratios = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
-        if len(ratios) > 1:
-            rate = " their originals' rate" if not found else ""
-            found.append(f"{times(min(ratios))} to {times(max(ratios))}{rate} {WAYS[rung]}")
-    return found
+    found = {rung: span for rung in rungs if (span := ratios(report, machine, rung))}
+    return [
+        f"{span}{'' if place else ' the rate of their originals'} {WAYS[rung]}"
+        for place, (rung, span) in enumerate(found.items())
+    ]
+
+
+def ratios(report: Report, machine: str, rung: str) -> str:
+    """The least and the greatest ratio of a rung to the original over several environments; else nothing."""
+    rows = tables.frame("family", report.datasets).query("machine == @machine")
+    found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
+    return f"{times(min(found))} to {times(max(found))}" if len(found) > 1 else ""
 
 
 def over_all(report: Report) -> str:
@@ -144,14 +153,15 @@ def of_family(report: Report, machine: str, family: str) -> str:
 
     if steps("port-cpu") == NOT_MEASURED:
         return ""
-    where = "here" if machine == "here" else f"on record from *{machine}*"
+    where = "Here" if machine == "here" else f"On record from *{machine}*"
     ratios = f"{over('original', 'port-cpu')} the original"
     if "original-indexed" in about["headline"]["rungs"]:
         ratios += f", {over('original-indexed', 'port-cpu')} the indexed one"
-    found = f"{about['title']} {where}: at the best size the port on the CPU runs at {steps('port-cpu')} ({ratios})"
+    port = f"the port of {envs.port(about['headline']['environment']).title} on the CPU"
+    found = f"{where}, {port} runs at {steps('port-cpu')} at its best batch size ({ratios})"
     if steps("port-cuda-graph") != NOT_MEASURED:
         graph = "port-cuda-graph"
-        found += f", and on the GPU {steps(graph)} ({over('original', graph)}) in a CUDA graph"
+        found += f", and on the GPU at {steps(graph)} ({over('original', graph)}) in a CUDA graph"
     return f"{found}."
 
 
@@ -171,11 +181,11 @@ def trained(report: Report, machine: str) -> str:
         slowest = on("nine_in_ten_solved", variant="warm", device=device)
         reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
         parts = [
-            f"training runs at {rate} from end to end" if rate != NOT_MEASURED else "",
+            f"training runs at {rate}, all parts included" if rate != NOT_MEASURED else "",
             f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs"
             if ratio != NOT_MEASURED
             else "",
-            f"{environment} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
+            f"and {envs.port(environment).title} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
             f"nine in ten within {slowest}" if reached else "",
         ]
         found = ", ".join(filter(None, parts))
@@ -209,9 +219,8 @@ def verdicts(report: Report) -> str:
     if verdict.empty:
         return "No claim can be judged yet."
     met = verdict["here_met"].where(verdict["here_met"].notna(), verdict["recorded_met"]).astype(bool)
-    missed = "; ".join(f"{row.claim} ({row.shown})" for row in verdict.assign(
-        shown=verdict["here"].where(verdict["here"].notna(), verdict["recorded"])
-    )[~met].itertuples())
+    shown = verdict["here"].where(verdict["here"].notna(), verdict["recorded"])
+    missed = "; ".join(verdict["claim"][~met] + " (" + shown[~met] + ")")
     words = f"{met.sum()} of the {len(met)} main claims hold"
     return f"{words}; those that do not: {missed}." if missed else f"{words}."
 
@@ -223,7 +232,8 @@ def unmeasured(report: Report) -> str:
         return ""
     on_gpu, targets = int(left["on_gpu"].sum()), f"{len(left)} target{'s' if len(left) > 1 else ''}"
     gpu = any(run.provenance["machine"].get("gpu") for run in report.datasets)
-    words = f"No machine has measured {targets} yet, {on_gpu} of them about a GPU."
+    share = "all" if on_gpu == len(left) else str(on_gpu)
+    words = f"No machine has measured {targets} yet, {share} of them about a GPU."
     return words + ("" if gpu else " No machine with a GPU is on record: every rate in this paper is that of a CPU.")
 
 
@@ -238,17 +248,22 @@ def missed(report: Report) -> str:
         f"- {row.environment}: {row.target} ({row.shown} {row.place}, accepted: {row.accepted})"
         for row in judged[~judged["met"]].itertuples()
     ]
-    sentences = [f"Of all targets in @table:targets, these were met: {reached}." if reached else "No target can be judged yet."]
+    sentences = [
+        f"Of all targets in @table:targets, these were met: {reached}." if reached else "No target can be judged yet."
+    ]
     return "\n".join([*sentences, *(["Not met:\n", *lines] if lines else [])])
 
 
 def cost(report: Report) -> str:
     """The time and the disk that reproduction takes, as measured on each machine and as allowed."""
     sums, disk = tables.frame("cost", report.datasets).query("experiment == 'all'"), families.aims()["budgets"]["disk"]
-    took = listed([
-        f"{seconds(row.wall_s)} {placed(row.machine)}" + (f" at {row.scale} scale" if row.scale else "")
-        for row in sums.dropna(subset=["wall_s"]).itertuples()
-    ])
+    sums = sums.sort_values("wall_s", ascending=False).drop_duplicates("machine").sort_index()  # the longest of each
+    took = listed(
+        [
+            f"{seconds(row.wall_s)} {placed(row.machine)}" + (f" at {row.scale} scale" if row.scale else "")
+            for row in sums.dropna(subset=["wall_s"]).itertuples()
+        ]
+    )
     allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
     words = f"{allowed}, and the packages take about {gigabytes(disk)} GB of disk without a GPU."
     return f"The measurements took {took}. {words}" if took else words

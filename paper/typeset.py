@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -216,6 +217,8 @@ def html_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: 
 def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
     """The text of a cell in its element; a status carries the class that draws its mark."""
     words = html.escape(cell)
+    if kind.startswith("number"):  # an interval stands below its figure
+        words = re.sub(r" (\[.*\])$", r'<span class="interval"> \1</span>', words)
     if kind.split()[0] == "status":
         words = f'<span class="{mark(cell)}">{words}</span>'
     return f'<{tag} class="{kind}"{attributes}>{words}</{tag}>'

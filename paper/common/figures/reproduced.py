@@ -18,8 +18,8 @@ ALIKE = ["kind", "environment", "label"]
 
 
 @figure(
-    f"Values behind the targets and the claims, as recorded and as measured here, one dot each in its own unit. Shaded: "
-    f"within a factor of {BAND}; the dots farthest outside are numbered and named.",
+    f"Values behind the targets and the claims, as recorded and as measured here, one dot each in its own unit. "
+    f"Shaded: within a factor of {BAND}; the dots farthest outside are numbered and named.",
     "Scatter plots with logarithmic axes, one for each recorded machine: this machine's values over the recorded "
     "ones, around the diagonal, with a list of outliers. The tables of targets and of claims hold the values.",
 )

@@ -29,7 +29,7 @@ def peer_ratio(datasets, select, against):
 
 @quantity(with_interval(typeset.times))
 def fastest_peer_ratio(datasets, select, against):
-    """The port's rate, one step per call, over that of the fastest peer in whichever mode; see the table peers_fastest."""
+    """The port's rate, one step per call, over that of the fastest peer, whatever its mode."""
     for dataset in of(datasets, select):
         if found := peers.against_the_fastest(dataset.frame):
             yield dataset, found[1].ratio, found[1].low, found[1].high

@@ -36,7 +36,7 @@ def item(claim: dict, answer: dict) -> dict:
     text("what it rests on", "measured", kind="long"),
     text("question", "label", kind="long"),
     text("this work", "shown", kind="number"),
-    Column("on", lambda row: row["machine"] or DASH),
+    Column("machine", lambda row: row["machine"] or DASH),
 )
 def claims(datasets):
     rows = [

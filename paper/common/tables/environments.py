@@ -1,7 +1,6 @@
 """The environments of each family: what they are, how fast their ports are, and what was verified."""
 
 import functools
-from collections.abc import Callable
 
 import pandas as pd
 from gymnasium.spaces import Discrete, MultiDiscrete
@@ -11,7 +10,7 @@ from lockstep.experiments.ledger import sources
 from lockstep.paper import families, tables
 from lockstep.paper.common.tables.correctness import held
 from lockstep.paper.tables import ONE_MACHINE, table
-from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, si, text, times
+from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, si, times
 
 
 def overview(datasets: list) -> pd.DataFrame:
@@ -57,7 +56,6 @@ def traits(environment: str) -> dict:
     numbers = f"{action.shape[0] if action.shape else 1}"
     words = f"{action.n} choices" if isinstance(action, Discrete) else f"{len(choices) or numbers} numbers"
     return {
-        "original": original(environment),
         "agents": max(agents, 1),
         "observation": port.of("observation").shape[0],
         "action": words.replace("1 numbers", "1 number"),
@@ -73,19 +71,19 @@ def environments_of(family: str) -> None:
     def environments(datasets):
         found = overview(datasets)
         found = found[[families.of(name) == family for name in found["environment"]]]
+        found = found.sort_values(["machine", "status"], key=lambda values: values != "here", kind="stable")
         return found.assign(**pd.DataFrame([traits(name) for name in found["environment"]], found.index))
 
     environments.__name__ = f"{family}_environments"
     table(
-        f"The environments of {about['title'].lower()}, with {steps} per second of {size:,} environments at one call per "
-        f"step, and what was verified. In brackets, the ratio to the original's rate on the same machine.",
+        f"The environments of {about['title'].lower()}: sizes, {steps} per second of {size:,} environments with one "
+        "call per step, and what was verified. In brackets, the ratio to the original on the same machine.",
         *ONE_MACHINE,
-        text("original", "original"),
         number("agents", "agents", count),
         number("observation", "observation", count),
-        text("action", "action"),
+        Column("action", lambda row: row["action"], "number"),
         number(f"{steps} per episode", "horizon", count),
-        number(f"original, {steps}/s", "original_rate", si),
+        number(f"original's {steps}/s", "original_rate", si),
         faster("port on CPU", "port-cpu"),
         faster("port on GPU", "port-cuda-graph"),
         *VERIFIED,

@@ -115,8 +115,8 @@ def rungs(datasets):
 
 
 @table(
-    "What each experiment took over all environments, from its provenance, and the sum for each machine and scale "
-    "against the time allowed. The time that Snakemake itself takes, and that of making this page, is not in it.",
+    "Time of each experiment over all environments, and the sum for each machine and scale against the time allowed. "
+    "Snakemake's own time and that of making this page are not included.",
     text("machine", "machine", merge=True),
     text("scale", "scale", merge=True),
     text("experiment", "experiment"),

@@ -23,8 +23,8 @@ TRAINED = (  # keys of a section `learning`, what they are targets of, and the q
     ("above_random", "Return of the greedy policy after training with {}, above a random policy", "return_over_random"),
 )
 # Claims that count targets, each of one environment, rather than name the worst of them.
-FLOORS = "Environments' own throughput targets that are met"
-RETURNS = "Environments' own targets for the return after training that are met"
+FLOORS = "Throughput targets that are met, over all environments"
+RETURNS = "Targets for the return after training that are met, over all environments"
 
 
 @table(
@@ -32,7 +32,7 @@ RETURNS = "Environments' own targets for the return after training that are met"
     "worst counts; where nothing was measured here, the verdict is that on the record.",
     text("claim", "claim", kind="long"),
     text("recorded", "recorded", kind="number"),
-    text("on", "recorded_on", merge=True),
+    text("recorded on", "recorded_on", merge=True),
     text("here", "here", kind="number"),
     text("accepted", "accepted", kind="long"),
     Column("verdict", lambda row: verdict(row), "status"),
@@ -179,7 +179,11 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
         write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
         about = {"environment": environment, "target": target["name"], "bound": "at_least", "scaled": False}
         about["accepted"] = f"{GREATER} {short(write(target['floor'], NAN, NAN)[0])}"
-        first = (f"{environment}: {target['name']}",) if environment in headlines and place == 0 else ()
+        first = (
+            (f"{families.about(families.of(environment))['title']}, {environment}: {target['name']}",)
+            if environment in headlines and place == 0
+            else ()
+        )
         about |= {"claims": (FLOORS, *first), "on_gpu": on_gpu(target["numerator"])}
         found = []
         for run in quantities.of(datasets, {"environment": environment}):
