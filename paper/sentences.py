@@ -8,7 +8,7 @@ from lockstep import envs
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities, tables
 from lockstep.paper.report import Report
-from lockstep.paper.typeset import gigabytes, seconds, short_time, times
+from lockstep.paper.typeset import seconds, short_time, times
 
 
 def told(report: Report, say: Callable, *about, between: str = " ") -> str:
@@ -103,7 +103,8 @@ def seconds_to_solve(report: Report) -> str:
             other = within("sb3", *place)
             over = f" (with Stable-Baselines3: {other})" if other else ""
             learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
-            return f" {placed(place[0]).capitalize()}, {learner} within {found}{over}."
+            where = "Here" if place[0] == "here" else f"On record (*{place[0]}*)"
+            return f" {where}, {learner} within {found}{over}."
     return ""
 
 
@@ -248,10 +249,10 @@ def missed(report: Report) -> str:
         f"- {row.environment}: {row.target} ({row.shown} {row.place}, accepted: {row.accepted})"
         for row in judged[~judged["met"]].itertuples()
     ]
-    sentences = [
-        f"Of all targets in @table:targets, these were met: {reached}." if reached else "No target can be judged yet."
-    ]
-    return "\n".join([*sentences, *(["Not met:\n", *lines] if lines else [])])
+    if not reached:
+        return "No target can be judged yet."
+    words = f"Of the targets in @table:targets that a machine has measured, it met {reached}"
+    return "\n".join([f"{words}; it missed:\n", *lines] if lines else [f"{words}."])
 
 
 def cost(report: Report) -> str:
@@ -265,5 +266,5 @@ def cost(report: Report) -> str:
         ]
     )
     allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
-    words = f"{allowed}, and the packages take about {gigabytes(disk)} GB of disk without a GPU."
+    words = f"{allowed}, and the packages take about {disk / 1e9:.0f} GB of disk without a GPU."
     return f"The measurements took {took}. {words}" if took else words

@@ -33,7 +33,7 @@ def item(claim: dict, answer: dict) -> dict:
     "given. The supplement has every answer with its interval.",
     text("source document of", "family", section=True),
     text("claim", "claim", kind="long"),
-    text("what it rests on", "measured", kind="long"),
+    text("what it rests on", "measured", kind="long prose"),
     text("question", "label", kind="long"),
     text("this work", "shown", kind="number"),
     Column("machine", lambda row: row["machine"] or DASH),

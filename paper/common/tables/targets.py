@@ -14,7 +14,7 @@ from lockstep.experiments.ledger import results as ledger
 from lockstep.paper import families, quantities
 from lockstep.paper.common import learning
 from lockstep.paper.tables import NO_FIGURE, STATUS, not_measured, source, table
-from lockstep.paper.typeset import GREATER, LESS, Column, missing, text, times, yes_no
+from lockstep.paper.typeset import GREATER, LESS, SPACE, Column, missing, text, times, yes_no
 
 NAN = float("nan")
 FULL = "full"  # the scale that a bound is of where it says nothing else
@@ -145,7 +145,7 @@ def accepted(item: Mapping, bound: str, scale: str | None) -> str:
     if bound == "all":
         return "all"
     write = quantities.every()[item["quantity"]][1]
-    return f"{GREATER if bound == 'at_least' else LESS} {short(write(limit(item, bound, scale), NAN, NAN)[0])}"
+    return f"{GREATER if bound == 'at_least' else LESS}{SPACE}{short(write(limit(item, bound, scale), NAN, NAN)[0])}"
 
 
 def on_gpu(select: Mapping) -> bool:
@@ -178,9 +178,9 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
         unit = {"second": "steps/s", "CPU-second": "steps/CPU-s"}[target["per"]]
         write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
         about = {"environment": environment, "target": target["name"], "bound": "at_least", "scaled": False}
-        about["accepted"] = f"{GREATER} {short(write(target['floor'], NAN, NAN)[0])}"
+        about["accepted"] = f"{GREATER}{SPACE}{short(write(target['floor'], NAN, NAN)[0])}"
         first = (
-            (f"{families.about(families.of(environment))['title']}, {environment}: {target['name']}",)
+            (f"{families.about(families.of(environment))['title']}: {target['name']}",)
             if environment in headlines and place == 0
             else ()
         )
