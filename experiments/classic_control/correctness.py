@@ -241,7 +241,7 @@ class Tasks(walk.Walk):
     def lived(self, *arguments) -> tuple[dict, np.ndarray]:
         """Actions of a Box in float64, in whose type the original computes."""
         found, actions = super().lived(*arguments)
-        return found, actions if actions.dtype.kind == "i" else actions.astype(float)
+        return found, actions.astype(float) if actions.dtype.kind == "f" else actions
 
     def replayed(self, *arguments) -> tuple[dict, dict]:
         ours, theirs = super().replayed(*arguments)
