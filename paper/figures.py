@@ -147,7 +147,8 @@ def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Fig
 def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple[Axes, object]]]:
     """Small panels with the runs they are of: a row per environment, and a column per machine if it is two or three.
 
-    Else, or where that would leave many places empty, three columns that are filled in order. Axes are shared.
+    Else, or where that would leave many places empty, three columns that are filled in order. All share the axis of x,
+    those of a row that of y.
     """
     known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
     names = dict.fromkeys(name for name, _ in known)
@@ -156,7 +157,7 @@ def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple
     if not 2 <= columns <= 3 or len(runs) < 0.7 * len(places):
         columns, places = 3, list(runs)
     names = [run and run.provenance["environment"] for run in places]
-    figure, axes = grid(names, height, columns, sharex=True, sharey=True, **options)
+    figure, axes = grid(names, height, columns, sharex=True, sharey="row", **options)
     panels = list(zip(axes, filter(None, places), strict=True))
     for panel, run in panels:
         write_below(panel, f"{paper.machine(run)}: {run.status}")

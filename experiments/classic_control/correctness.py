@@ -238,6 +238,11 @@ class Tasks(walk.Walk):
         """The fields, since every build shows observations in float32."""
         return list(self.declared)
 
+    def lived(self, *arguments) -> tuple[dict, np.ndarray]:
+        """Actions of a Box in float64, in whose type the original computes."""
+        found, actions = super().lived(*arguments)
+        return found, actions.astype(float) if actions.dtype.kind == "f" else actions
+
     def replayed(self, *arguments) -> tuple[dict, dict]:
         ours, theirs = super().replayed(*arguments)
         return ours, theirs | dict(zip(self.declared, np.moveaxis(theirs["state"], 2, 0), strict=True))

@@ -2,6 +2,7 @@ import math
 
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 
 from lockstep import paper
 from lockstep.paper import figures, tables
@@ -142,7 +143,7 @@ def test_the_picture_has_bars_for_both_ways_and_a_diamond_where_a_gpu_catches_up
     bars, curves = drawn.axes
     assert [label.get_text() for label in bars.get_yticklabels()] == ["cartpole, CPU", "cartpole, GPU"]
     drawn_bars = [bar for bar in bars.patches if bar.get_width()]
-    hollow = [bar for bar in drawn_bars if bar.get_facecolor()[:3] == (1, 1, 1)]
+    hollow = [bar for bar in drawn_bars if to_hex(bar.get_facecolor()) == figures.PAGE]
     assert len(drawn_bars) == 8 and len(hollow) == 1  # the graph loses here
     (diamond,) = [line for line in curves.lines if line.get_marker() == "D" and line.get_color() == "black"]
     assert 64 < diamond.get_xdata()[0] < B

@@ -46,6 +46,17 @@ def test_final_returns_stand_beside_a_random_policy_and_the_aim(datasets):
     assert ours["status"] == "measured here"
 
 
+def test_curves_of_solved_seeds_rise_to_the_share_that_was_solved(datasets):
+    (panel,) = figures.draw("solved", datasets).axes
+    lines = {line.get_label(): line.get_xydata() for line in panel.lines}
+    ours = next(points for label, points in lines.items() if label.startswith("Lockstep PPO, CPU, here, n = 10"))
+    assert ours[:, 1].tolist() == pytest.approx([0, *(n / 10 for n in range(1, 11)), 1])
+    assert ours[:, 0].tolist() == sorted(ours[:, 0])
+    peer = next(points for label, points in lines.items() if label.startswith("Stable-Baselines3 PPO"))
+    assert peer[-1, 1] == 0.5  # one of two was never solved
+    assert not [label for label in lines if "n = 1," in label]  # first starts are in the table
+
+
 def test_fewer_than_five_seeds_are_an_illustration(tmp_path):
     (ours,) = shown("learning_final", written(tmp_path, seeds("final", [500, 500, 500, 500])))
     assert (ours["remark"], ours["aim"], ours["met"]) == ("illustration", f"{GREATER} 475", DASH)

@@ -84,14 +84,22 @@ def test_every_size_has_its_row(datasets):
 
 def test_the_figure_draws_each_library_on_its_best_threads(datasets):
     figure = figures.draw("peers", datasets)
-    (panel,) = [panel for panel in figure.axes if panel.lines]
-    lines = {line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in panel.lines}
-    assert lines["Lockstep, one step per call"] == [(8192, 20_000_000)]
-    assert lines["gymnax, fused"] == [(8192, 2_000_000)]
-    assert next(iter(lines)).startswith("Lockstep")
-    assert "PufferLib" not in " ".join(lines)
-    low, high = panel.get_xlim()
-    assert low < 1 and high > 8192
+    (panel,) = figure.axes
+    assert [round(bar.get_width()) for bar in panel.patches] == [60_000_000, 20_000_000, 2_000_000, 1_000_000]
+    names = [label.get_text() for label in panel.get_yticklabels()]
+    assert names == ["Lockstep", "Lockstep", "gymnax", "Gymnasium"]
+    assert [words.get_text() for words in panel.texts][:2] == [f"60.0{SPACE}M", f"20.0{SPACE}M"]
+    assert [bar.get_hatch() for bar in panel.patches] == ["////", "", "////", ""]
+
+
+def test_the_first_figure_has_the_ratio_of_the_peers_run(datasets, tmp_path):
+    """Its 12 M steps per second of a run of its own are no 6 times the 2 M of gymnax."""
+    ladder = handwritten.rates("original", 1_000, 1) + handwritten.rates("port-cpu", 12_000_000)
+    handwritten.write(tmp_path, None, "throughput", ladder, handwritten.HERE)
+    (panel,) = figures.draw("family", paper.load(tmp_path)).axes
+    words = [text.get_text() for text in panel.texts]
+    assert {f"12,000{TIMES}", f"10.0{TIMES}"} <= set(words)
+    assert 2_000_000 in [line.get_xdata()[0] for line in panel.lines if line.get_label() == "fastest other library"]
 
 
 @pytest.mark.parametrize("entry", DECLARED["features"], ids=lambda entry: entry["feature"])

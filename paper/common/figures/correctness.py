@@ -15,8 +15,7 @@ MARKERS = {"cpu": "o", "cuda": "s"}
 
 @figure(
     "Largest difference of one step from any state, as a share of its tolerance, on all machines: nothing "
-    "may stand right of the line. Filled: float32; hollow: float64. Exact agreement stands at the left "
-    "edge.",
+    "may stand right of the line. Filled: float32, hollow: float64; exact agreement stands at the left edge.",
     "Dot charts, one panel per environment: for each compared quantity the largest difference over its "
     "tolerance, on a logarithmic axis, with a vertical line at one. The table of checks holds the same "
     "numbers.",
@@ -40,7 +39,7 @@ def correctness(datasets: list) -> Figure:
             style |= {} if dtype == "float32" else {"markerfacecolor": PAGE}
             label = f"{pair}, {device}, {dtype}"
             panel.plot(share, [lines.index(line) for line in share.index], linestyle="", label=label, **style)
-        panel.axvline(1, color="#b00020", linewidth=1.2)
+        panel.axvline(1, color="#d1344b", linewidth=1.2)
         panel.set_xscale("log")
         panel.set_xlim(EXACT * 0.7, 3)
         panel.set_xticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])

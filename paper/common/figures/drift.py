@@ -2,6 +2,7 @@
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterMathtext
 
 from lockstep.paper import quantities
 from lockstep.paper.common.tables.transfer import DEVICES
@@ -12,9 +13,9 @@ EXACT = 1e-17  # where no difference at all is drawn
 
 
 @figure(
-    "Largest difference of any state field between port and original over the steps of an episode, both under the same "
-    "actions; relative for values above one. Solid: the largest of all episodes still running, dotted: the median; "
-    "exact agreement lies at the bottom.",
+    "Largest difference of any state field between port and original over the steps of an episode under equal actions, "
+    "on all machines, relative for values above one. Solid: the largest of all episodes still running, dotted: the "
+    "median; exact agreement lies at the bottom.",
     "Line charts, one panel per environment, both axes logarithmic: difference over step, a pair of lines for each "
     "floating-point type and device. The table of every check holds the numbers, in the rows of the level drift.",
 )
@@ -36,7 +37,7 @@ def drift(datasets: list) -> Figure:
             panel.plot(over.index, over["low"], color=colour, linestyle=":", linewidth=1.1)
         log_axes(panel, x="step")
         log_axes(panel, y="difference", base=1e4)
-        panel.yaxis.set_major_formatter("{x:.0e}")
+        panel.yaxis.set_major_formatter(LogFormatterMathtext())
     label_outside(axes)
     legend(figure, axes)
     return figure

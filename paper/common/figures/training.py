@@ -19,10 +19,9 @@ RATE = {"color": "#2b2b2b", "marker": "o", "label": "steps per second, from end 
 
 
 @figure(
-    "Training over the number of environments B. Left: environment steps per second from end to end, with their "
-    "intervals. Middle: the return in the original after equally many steps and after equally long training, the "
-    "interquartile mean over seeds with its interval; dashed where there are fewer seeds than a claim needs. Right: "
-    "where the time of an iteration goes.",
+    "Training over the number of environments B: environment steps per second from end to end, the return in the "
+    "original after equally many steps and after equally long training, and where the time of an iteration goes. "
+    "Returns are interquartile means over seeds with their intervals; dashed: fewer seeds than a claim needs.",
     "Three charts per environment, machine, algorithm and device over the number of environments: steps per second, "
     "the return at equal steps and at equal time, and stacked bars of the shares of roll-out, advantages, update and "
     "the rest. The tables of scaling and of one iteration hold the numbers.",

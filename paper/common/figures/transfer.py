@@ -17,9 +17,9 @@ INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline
 
 
 @figure(
-    "Shares of a step's time. a: step and copies, each timed by itself, as in the note; the diamond is the note's own "
-    "ratio, of the copies to the step, if below one. b: the parts of a real loop. c: the port where the policy is, "
-    "with nothing to copy. Red: the note's 57.4\N{NO-BREAK SPACE}%. At a bar's end the time of its parts together.",
+    "Shares of a step's time (at a bar's end): a, step and copies, each timed by itself, as in the note; b, the parts "
+    "of a real loop; c, the port where the policy is, with nothing to copy. Red: the note's 57.4\N{NO-BREAK SPACE}%; "
+    "diamond: the note's own ratio, of the copies to the step, if below one.",
     "Stacked horizontal bars, a row of panels per machine and device of the policy, one panel per batch size: the "
     "shares of copies up, copies down, policy and step. The table of transfers holds the times.",
 )
@@ -65,7 +65,7 @@ def stack(panel: Axes, rows: list[dict]) -> None:
         if row["over_step"] < 1:
             panel.plot(100 * row["over_step"], place, "kD", markersize=3.5, label="copies over step, as in the note")
     if "cuda" in [row["device"] for row in rows]:
-        panel.axvline(100 * NOTE, color="#b00020", linewidth=1.2, label="the note's share")
+        panel.axvline(100 * NOTE, color="#d1344b", linewidth=1.2, label="the note's share")
     panel.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
     panel.set_xticks([0, 50, 100], ["0", "50 %", "100 %"])
     panel.set_yticks(range(len(rows)), [name(row) for row in rows])

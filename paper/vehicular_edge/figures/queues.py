@@ -23,8 +23,8 @@ FAMILIES = {
 
 @figure(
     "Backlog of every edge node over one episode on the first map, in Mbit: what waits for the radio of the node "
-    "(above the line) and what waits for its CPU (below), an edge node per line, a column per slot. White: nothing "
-    "waits. A policy under which nothing ever waits there is left out.",
+    "(above the line) and what waits for its CPU (below), an edge node per line, a column per slot. Empty: nothing "
+    "waits; a policy under which nothing ever waits there is left out.",
     "Heat maps, one per policy: edge nodes on the vertical axis, twice, for the uplink and for the CPU; slots on the "
     "horizontal axis; the colour is the backlog in Mbit on a logarithmic scale.",
 )
@@ -74,7 +74,7 @@ def littles_law(datasets: list) -> Figure:
         rows = rows[(rows["product"] > 0) & (rows["backlog_mbit"] > 0)]
         if len(rows):
             ends = [rows["backlog_mbit"].min(), rows["backlog_mbit"].max()]
-            panel.plot(ends, ends, color="#b00020", linewidth=0.7)
+            panel.plot(ends, ends, color="#d1344b", linewidth=0.7)
         for family, (label, colour) in FAMILIES.items():
             part = rows[rows["family"] == family]
             if len(part):
