@@ -46,14 +46,14 @@ def aims() -> dict:
     return read("common", "aims.yaml")
 
 
-def targets() -> tuple[list[dict], list[dict]]:
-    """The targets of all families, without the environments that a family asks another one of, and its own of each."""
+def targets() -> list[dict]:
+    """The targets of all families, then of each; those of all without the environments that a family asks instead."""
     own = [target for name in names() for target in claims(name).get("targets", ())]
     replaced = {
         target["target"]: {other["select"]["environment"] for other in own if other.get("instead") == target["target"]}
         for target in aims()["targets"]
     }
-    return [target | {"except": replaced[target["target"]]} for target in aims()["targets"]], own
+    return [*(target | {"except": replaced[target["target"]]} for target in aims()["targets"]), *own]
 
 
 def page() -> set[str]:

@@ -47,14 +47,14 @@ def shown(name, datasets):
 
 def test_the_fastest_peer_counts_in_whichever_mode_and_the_port_with_one_step_per_call(datasets):
     (row,) = shown("peers_fastest", datasets)
-    assert (row["fastest peer"], row["how"]) == ("gymnax 1.0", "fused, K = 128")
+    assert (row["fastest"], row["how"]) == ("gymnax 1.0", "fused, K = 128")
     assert (row["its live steps/s"], row["the port's"]) == (f"2.00{SPACE}M", f"20.0{SPACE}M")
     assert row[f"port {TIMES}"] == f"10.0{TIMES} [10.0{TIMES}, 10.0{TIMES}]"
     assert row["met"] == "yes"
 
 
 def test_side_by_side_at_one_size_in_equal_modes(datasets):
-    found = {(row["peer"], row["mode"], row["threads"]): row for row in shown("peers", datasets)}
+    found = {(row["library"], row["mode"], row["threads"]): row for row in shown("peers", datasets)}
     assert set(found) == {
         ("Gymnasium 1.0", "one step per call", "1"),
         ("gymnax 1.0", "fused, K = 128", "2"),
@@ -68,14 +68,14 @@ def test_side_by_side_at_one_size_in_equal_modes(datasets):
     assert gymnasium[f"port {TIMES}"].startswith(f"20.0{TIMES} ")  # its 20 M on two threads
     assert gymnax[f"port {TIMES}"].startswith(f"30.0{TIMES} ")
     assert gymnax["per CPU-second"] == f"1.00{SPACE}M"
-    remarks = {peer: row["differences of the task, or why not measured"] for (peer, *_), row in found.items()}
+    remarks = {peer: row["differences of the task, or why it was not measured"] for (peer, *_), row in found.items()}
     assert remarks["gymnax 1.0"] == "the wall is soft"
     assert remarks["PufferLib"] == "it does not install here"
     assert remarks["Gymnasium 1.0"] == DASH
 
 
 def test_every_size_has_its_row(datasets):
-    found = [(row["peer"], row["mode"], row["B"]) for row in shown("peers_sizes", datasets)]
+    found = [(row["library"], row["mode"], row["B"]) for row in shown("peers_sizes", datasets)]
     assert ("gymnax 1.0", "one step per call", "1") in found
     assert len(found) == 7
     assert next(peer for peer, *_ in found) == "Gymnasium 1.0"  # as measured

@@ -69,7 +69,7 @@ def test_the_note_s_ratio_stands_beside_the_share_that_it_is_not(datasets):
 def test_a_real_loop_has_its_share_its_sum_and_its_copies(datasets):
     """Of 200 us 40 are transfer; the parts of the other loop, 168 us, are 5 % more than its 160."""
     found = measured(datasets, "recorded")
-    pageable, pinned = (found["b: a real loop", "GPU", memory] for memory in ("pageable", "pinned"))
+    pageable, pinned = (found["b: a loop", "GPU", memory] for memory in ("pageable", "pinned"))
     assert (pageable["transfer"], pageable["parts over loop"], pageable["copies"]) == (
         f"20{SPACE}%",
         f"100{SPACE}%",
@@ -87,9 +87,9 @@ def test_a_resident_loop_copies_nothing(datasets):
 def test_a_machine_without_a_gpu_says_what_it_cannot_tell(datasets):
     found = lines(datasets, "measured here")
     unknown = [row["setting"] for row in found if row["transfer"] == NEEDS_GPU]
-    assert unknown == ["a: timed apart", "b: a real loop", "c: resident"]
+    assert unknown == ["a: timed apart", "b: a loop", "c: resident"]
     assert all(row[part] == DASH for row in found for part in ("up", "down", "copies"))
-    on_cpu = measured(datasets, "measured here")["b: a real loop", "CPU", DASH]
+    on_cpu = measured(datasets, "measured here")["b: a loop", "CPU", DASH]
     assert (on_cpu["policy"], on_cpu["step"]) == (f"60.0{SPACE}µs", f"40.0{SPACE}µs")
 
 

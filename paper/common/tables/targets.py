@@ -101,12 +101,12 @@ def judged(datasets: list) -> list[dict]:
 
     claims: the main claims that a row belongs to. bound: the kind of what is accepted.
     """
-    general, own = families.targets()
+    items, general = families.targets(), len(families.aims()["targets"])
     throughput = [row for name in paper.environments() for row in throughput_targets(datasets, name)]
     return [
-        *(row for item in general for row in answers(datasets, item)),
+        *(row for item in items[:general] for row in answers(datasets, item)),
         *sorted(throughput, key=lambda row: not row["claims"][1:]),
-        *(row for item in [*own, *learning_targets()] for row in answers(datasets, item)),
+        *(row for item in [*items[general:], *learning_targets()] for row in answers(datasets, item)),
     ]
 
 
