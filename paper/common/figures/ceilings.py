@@ -1,5 +1,6 @@
 """The ports under the roof of their machine: copy bandwidth and arithmetic."""
 
+import itertools
 import re
 
 import numpy as np
@@ -27,8 +28,8 @@ ROOF = {"color": SOFT, "linewidth": 1.4, "zorder": 1}
 @figure(
     "Roofline: operations per second over operations per byte, a point for each environment and rung at the batch size "
     "at which it is told, under the copy bandwidth and fp32 rate (two operations per multiply-add) measured on the "
-    "machine. Operations are the instructions of a step in the GPU kernel's machine code, bytes those of all buffers "
-    "that a step reads and writes.",
+    "machine. Operations are the instructions of a step in the GPU kernel's machine code (counted where one lane holds "
+    "an environment), bytes those of all buffers that a step reads and writes.",
     "Scatter plots, one per machine and device, both axes logarithmic: points under two slanted lines, the copy "
     "bandwidth in and out of the cache, and a horizontal one, the rate of arithmetic. The roofline table holds the "
     "rates, bytes and bounds.",
@@ -42,21 +43,18 @@ def roofline(datasets: list) -> Figure:
     titles = [f"{name}, {DEVICES[device]}" for name, device, _ in places]
     figure, axes = grid(titles, 2.9, sharex=True, sharey=True)
     names = sorted({row["environment"] for *_, rows in places for row in rows})
+    looks = dict(zip(names, itertools.cycle(MARKERS), strict=False))
     at = [row["operations"] / row["bytes"] for *_, rows in places for row in rows]
     for panel, (_, device, rows) in zip(axes, places, strict=True):
         for row in rows:
-            style = {
-                "color": rung(row["rung"]).colour,
-                "marker": MARKERS[names.index(row["environment"]) % len(MARKERS)],
-            }
+            style = {"color": rung(row["rung"]).colour, "marker": looks[row["environment"]]}
             panel.plot(row["operations"] / row["bytes"], row["operations"] * row["rate"], **style, linestyle="")
         for name in dict.fromkeys(row["rung"] for row in rows):
             panel.plot([], [], color=rung(name).colour, linewidth=5, label=rung(name).label)
         log_axes(panel, "operations per byte", "operations per second")
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         roof(panel, datasets, rows[0]["run"], device, min(at) / 3, max(at) * 2)
-    for name in names if axes else ():
-        marker = MARKERS[names.index(name) % len(MARKERS)]
+    for name, marker in looks.items():
         axes[0].plot([], [], color=SOFT, marker=marker, linestyle="", label=name)
     label_outside(axes)
     legend(figure, axes)
