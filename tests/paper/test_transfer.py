@@ -110,8 +110,8 @@ def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
     assert widths["up"] == pytest.approx([100 * 168.6 / 519.8, 15, 100 * 20 / 168])
     assert widths["down"] == pytest.approx([100 * 21.2 / 519.8, 5, 100 * 8 / 168])
     assert widths["policy and step"] == [100]
-    (line,) = [line for line in big_gpu.lines if line.get_label() == "the note's share"]
+    (line,) = [line for line in big_gpu.lines if line.get_label() == "the document's share"]
     assert line.get_xdata()[0] == pytest.approx(57.4)
-    assert not [line for line in big_cpu.lines if line.get_label() == "the note's share"]
+    assert not [line for line in big_cpu.lines if line.get_label() == "the document's share"]
     assert [label.get_text()[0] for label in big_gpu.get_yticklabels()] == ["a", "b", "b", "c"]
     assert big_gpu.get_xlabel() == "B = 8,192"
