@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 import nbformat
+import pandas as pd
 import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.ledger.checksums import ChecksumError
-from lockstep.paper import build, families, figures, tables
+from lockstep.paper import build, families, figures, tables, typeset
+from lockstep.paper.report import LONG, SHORT, Report
 from tests.paper import handwritten
 
 NOTEBOOK = build.joined()
@@ -124,6 +126,20 @@ def test_a_page_has_room_for_ten_of_a_kind(monkeypatch):
     assert "figure:family" in shown and "table:results" in shown
     for kind in ("figure", "table"):
         assert sum(one.startswith(kind) for one in shown) == families.MOST == 10
+
+
+def test_a_long_table_is_folded_and_a_longer_one_only_a_file(tmp_path, monkeypatch):
+    shown = {}
+    for count in (SHORT, SHORT + 1, LONG, LONG + 1):
+        frame = pd.DataFrame({"number": range(count)})
+        table = typeset.Table("many", "Numbers.", (), lambda datasets, frame=frame: frame, folded=True)
+        monkeypatch.setitem(tables.REGISTERED, "many", table)
+        shown[count] = Report(tmp_path, tmp_path).table("many").data
+    folded, rows = ({count: word in html for count, html in shown.items()} for word in ("<details>", "<td"))
+    assert list(folded.values()) == [False, True, True, False]
+    assert list(rows.values()) == [True, True, True, False]
+    assert "501 rows, in the CSV file" in shown[LONG + 1]
+    assert (tmp_path / "tables" / "many.csv").read_text().count("\n") == LONG + 2
 
 
 def test_a_caption_has_at_most_two_sentences():
