@@ -101,7 +101,7 @@ def seconds_to_solve(report: Report) -> str:
     for place in itertools.product(report.machines(), ("cuda", "cpu")):
         if found := within("lockstep", *place):
             other = within("sb3", *place)
-            over = f" (with Stable-Baselines3: {other})" if other else ""
+            over = f" (Stable-Baselines3: {other})" if other else ""
             learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
             where = "Here" if place[0] == "here" else f"On record (*{place[0]}*)"
             return f" {where}, {learner} within {found}{over}."

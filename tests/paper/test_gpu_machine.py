@@ -12,7 +12,7 @@ from lockstep import paper
 from lockstep.experiments import config, throughput
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.ledger import checksums, provenance
-from lockstep.paper import families, figures, readme, sentences, tables, typeset
+from lockstep.paper import build, families, figures, readme, sentences, tables, typeset
 from lockstep.paper.common.tables import claims as tables_of_claims
 from lockstep.paper.quantities import find
 from lockstep.paper.report import Report
@@ -158,6 +158,16 @@ def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
     # CartPole's 60 bytes of 4,194,304 environments in 2 us and the time that 50 G steps/s take, over 4 TB/s.
     share = 60 * 2**22 / (2e-6 + 2**22 / 50e9) / 4e12
     assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)
+
+
+def test_the_abstract_is_short_with_a_gpu_as_well(report):
+    (cell,) = [cell.source for cell in build.joined().cells if "**Abstract.**" in cell.source]
+    words = re.sub(
+        r"\{.*?\}", "6", cell[cell.index("**Abstract.**") : cell.index("</div>", cell.index("**Abstract.**"))]
+    )
+    told = sentences.brief(report)
+    assert "as fast as their originals on a GPU" in told and "within" in told
+    assert len((words + told).split()) <= 120
 
 
 def test_the_prose_tells_of_the_machine_with_a_gpu(report):

@@ -27,9 +27,9 @@ ROOF = {"color": SOFT, "linewidth": 1.4, "zorder": 1}
 
 @figure(
     "Roofline: operations per second over operations per byte, a point for each environment and rung at one batch "
-    "size, under the copy bandwidth and fp32 rate (two operations per multiply-add) measured on the machine. "
-    "Operations are the instructions of a step in the GPU kernel's machine code (counted where one lane holds an environment), "
-    "bytes those of all buffers that a step reads and writes.",
+    "size, under the copy bandwidth and fp32 rate (two operations per multiply-add) of the machine. Operations are the "
+    "instructions of a step in the GPU kernel's machine code (counted where one lane holds an environment), bytes "
+    "those of all buffers that a step reads and writes.",
     "Scatter plots, one per machine and device, both axes logarithmic: points under two slanted lines, the copy "
     "bandwidth in and out of the cache, and a horizontal one, the rate of arithmetic. The roofline table holds the "
     "rates, bytes and bounds.",
