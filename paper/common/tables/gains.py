@@ -110,7 +110,6 @@ def break_even(datasets):
         for heading, (one, other) in CONTESTS.items():
             figures = zip(("at", "low", "high"), crossing(gain(rates, one, other)), strict=True)
             found |= {f"{heading}: {name}": value for name, value in figures}
-            found[f"{heading}: rival"] = bool((rates["rung"] == other).any())
         return [found]
 
     return of_runs(datasets, "throughput", one_line, by_machine=True)
@@ -153,7 +152,7 @@ def from_size(row, heading: str) -> str:
     """A crossing in words."""
     at, low, high = (row[f"{heading}: {name}"] for name in ("at", "low", "high"))
     if missing(at):
-        return paper.NOT_MEASURED if row[f"{heading}: rival"] is not False else DASH
+        return DASH
     if math.isinf(at):
         return f"above {count(low)}"
     if low == high:

@@ -108,7 +108,7 @@ def rungs(datasets):
             "rung": name,
             "label": rung(name).label,
             "meaning": rung(name).meaning,
-            "machines": ", ".join(machines) or paper.NOT_MEASURED,
+            "machines": ", ".join(machines) or None,
         }
         for name, machines in having.items()
     )
