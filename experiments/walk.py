@@ -25,6 +25,7 @@ ROUNDED = 1.2e-7  # least tolerance of what is float32 in every build,
 SHOWN = ("observation", "reward")  # which are these
 CLOCK = ("elapsed", "episode", "scenario", "active")  # beside the fields; the latter two where there are such
 BATCH, APART = 16, 7  # environments that visit states, and steps between two visits; prime to most limits
+DRIFT = [number * 10**power for power in range(6) for number in (1, 2, 5)]  # steps after which errors are told
 DIGITS = 5  # of returns, of the largest: sums in float32 and in float64 then tie where they are of equal rewards
 
 
@@ -88,6 +89,10 @@ class Walk:
     def in_episodes(self, dtype: str) -> dict[str, float | None]:
         """The quantities by which an episode is judged, and their tolerances."""
         return {name: self.tolerance(dtype, name) for name in self.quantities}
+
+    def drifting(self, dtype: str) -> list[str]:
+        """The quantities of floats of which the largest error over the steps of an episode is told."""
+        return [name for name, most in self.in_episodes(dtype).items() if most is not None]
 
     def on_devices(self, dtype: str, name: str) -> tuple[float | None, int]:
         """The tolerance between two devices; where it is None, how many numbers may differ."""
@@ -258,7 +263,8 @@ class Walk:
 
     def lived(self, env, act: Callable, observation: torch.Tensor | None, dtype: str) -> tuple[dict, np.ndarray]:
         """Episodes of a batch up to their ends: what each step leads to, and the actions, [n, T, ...]."""
-        names, rows, actions, over = {*self.in_episodes(dtype), "terminated", "episode over"}, [], [], False
+        names = {*self.in_episodes(dtype), *self.drifting(dtype), "terminated", "episode over"}
+        rows, actions, over = [], [], False
         while not np.all(over):
             action = act(observation)
             found = self.step(env, action)
@@ -341,6 +347,23 @@ def episode(walk: Walk, device: str, dtype: str, policy: str) -> Iterator[dict]:
         apart |= going & ~(errors <= (most if most is not None and ours[name].dtype.kind == "f" else 0))
     first = np.where(apart.any(axis=1), apart.argmax(axis=1) + 1, np.inf)
     yield from walk.parting(place, policy, ours, theirs, first, largest)
+    yield from drift(walk, place, policy, ours, theirs, going)
+
+
+def drift(walk: Walk, place: tuple, policy: str, ours: Mapping, theirs: Mapping, going: np.ndarray) -> Iterator[dict]:
+    """Rows on the errors after some steps (`value`) of episodes still going [n, T]: the largest, and `low` the median.
+
+    A level of its own, of which nothing is judged.
+    """
+    names = [name for name in walk.drifting(place[-1]) if ours[name].dtype.kind == "f"]
+    for step in DRIFT[: np.searchsorted(DRIFT, going.shape[1], "right")]:
+        left, title = going[:, step - 1], walk.titled(f"largest difference after {step} steps", f"{policy} actions")
+        if not names or not left.any():
+            return
+        one, other = ({name: value[left, step - 1] for name, value in form.items()} for form in (ours, theirs))
+        errors = np.max([walk.errors(name, one, other, "drift").max(axis=1, initial=0.0) for name in names], axis=0)
+        told = {"error": float(errors.max()), "value": float(step), "low": float(np.median(errors))}
+        yield row(("drift", *place[1:]), title, len(errors), None, **told)
 
 
 def distribution(walk: Walk, device: str, policy: str) -> Iterator[dict]:

@@ -53,7 +53,7 @@ RUNGS = {
         "the CPU environment in a Python loop: Gymnasium's own, or the one here",
     ),
     "original-indexed": Rung(
-        "original, indexed", "#661100", "d", "the same, with lists stored that it otherwise searches again and again"
+        "original, indexed", "#AA4422", "d", "the same, with lists stored that it otherwise searches again and again"
     ),
     "original-all-cores": Rung("original, all cores", "#8a8a8a", "s", "a loop of the original per core, rates added"),
     "gymnasium-vector": Rung("Gymnasium's vector class", "#CC79A7", "D", "Gymnasium's own batch, in NumPy"),
@@ -64,7 +64,7 @@ RUNGS = {
         "port on CPU, own scenarios", "#88CCEE", "^", "one step per call, a scenario of its own for every environment"
     ),
     "port-cpu-fused": Rung("port on CPU, fused", "#56B4E9", "s", "K steps per call, the state kept at hand"),
-    "port-cpu-trajectory": Rung("port on CPU, trajectory", "#332288", "D", "the same, every step written out"),
+    "port-cpu-trajectory": Rung("port on CPU, trajectory", "#6655CC", "D", "the same, every step written out"),
     "port-cpu-mlp": Rung(
         "port on CPU, networks inside", "#6699CC", "P", "the same, with a 64-64 actor and critic in the kernel"
     ),
@@ -79,7 +79,7 @@ RUNGS = {
         "port on GPU, own scenarios", "#66A61E", "^", "in a graph, a scenario of its own for every environment"
     ),
     "port-cuda-fused": Rung("port on GPU, fused", "#D55E00", "P", "K steps per launch, the state kept at hand"),
-    "port-cuda-trajectory": Rung("port on GPU, trajectory", "#882255", "D", "the same, every step written out"),
+    "port-cuda-trajectory": Rung("port on GPU, trajectory", "#AA3377", "D", "the same, every step written out"),
     "port-cuda-mlp": Rung(
         "port on GPU, networks inside", "#AA4499", "X", "the same, with a 64-64 actor and critic in the kernel"
     ),
@@ -164,6 +164,12 @@ def date(dataset: Dataset) -> str:
 def machine(dataset: Dataset) -> str:
     """Name of a dataset's machine in tables: "here", or the folder under results/recorded/."""
     return "here" if dataset.origin == "here" else dataset.machine
+
+
+def machines(datasets: list[Dataset]) -> list[str]:
+    """The machines that have measured anything, "here" first, then those with a GPU."""
+    with_gpu = {machine(dataset) for dataset in datasets if dataset.provenance["machine"].get("gpu")}
+    return sorted(set(map(machine, datasets)), key=lambda name: (name != "here", name not in with_gpu, name))
 
 
 def status_text(status: str, machine: str = "", day: str = "") -> str:

@@ -37,8 +37,9 @@ FOLDER = Path(__file__).parent
 SUPPLEMENT = "supplement.html"
 ASIDE = re.compile(report.ASIDE.format(".*?"), re.DOTALL)
 HEADING = re.compile(r"<h2[^>]*>.*?</h2>|<h3[^>]*>.*?</h3>", re.DOTALL)
-PAGE = '<div class="page">'
+PAGE = '<div class="page[^>]*>'
 CONTENTS = "<!-- contents -->"  # in the first chapter: where the title ends and the table of contents belongs
+FOLD = '<input type="checkbox" id="contents"><label for="contents">Contents</label>'  # a phone shows them closed
 TIMEOUT_S = 600  # of one cell
 
 
@@ -109,24 +110,28 @@ def pages(nb: nbformat.NotebookNode, name: str) -> dict[str, str]:
 
 
 def taken_apart(body: str, name: str) -> tuple[str, str]:
-    """The page without what is the supplement's, and the supplement, which has the same headings.
+    """The page without what is the supplement's, and the supplement; either has the headings of what it holds.
 
     name: of the page's file.
     """
     start, mark, rest = body.partition(CONTENTS)
     if not mark:
         raise ValueError(f"no chapter has {CONTENTS}")
-    kept, moved, above = [], [], {}  # above: headings below which nothing has moved yet, by their level
+    kept: list[str] = []
+    moved: list[str] = []
+    above = (kept, {}), (moved, {})  # headings below which nothing stands yet, by their level
     for part in re.split(f"({ASIDE.pattern}|{HEADING.pattern})", rest, flags=re.DOTALL):
-        if ASIDE.fullmatch(part):
-            moved += [part] if "<h2>" in part else [*above.values(), part]
-            above = {}
-            continue
-        kept.append(part)
         if HEADING.fullmatch(part):
-            above = {level: text for level, text in above.items() if level < part[2]} | {part[2]: part}
-    head, page = body.split(PAGE, 1)[0], (FOLDER / "supplement.html").read_text(encoding="utf-8")
-    return "".join([start, mark, *kept]), head + PAGE + page.format(name=name, contents=CONTENTS, tables="".join(moved))
+            for _, headings in above:
+                for level in [level for level in headings if level >= part[2]]:
+                    del headings[level]
+                headings[part[2]] = part
+        elif part.strip():
+            place, headings = above[bool(ASIDE.fullmatch(part))]
+            place += [*headings.values(), part]
+            headings.clear()
+    head, page = re.split(PAGE, body, maxsplit=1)[0], (FOLDER / "supplement.html").read_text(encoding="utf-8")
+    return "".join([start, mark, *kept]), head + page.format(name=name, contents=CONTENTS, tables="".join(moved))
 
 
 def with_references(file: str, parts: Mapping[str, str]) -> str:
@@ -192,8 +197,8 @@ def with_contents(body: str) -> str:
     start, _, rest = body.partition(CONTENTS)
     rest = re.sub(r"<h([23])[^>]*>(.*?)</h\1>", numbered, rest)
     listed = "\n".join(entries)
-    contents = f'<nav class="contents" aria-label="Contents"><p>Contents</p><ol>\n{listed}\n</ol></nav>'
-    start = start.replace(PAGE, f"{PAGE}\n<header>", 1) + "</header>"
+    contents = f'<nav class="contents" aria-label="Contents">{FOLD}<ol>\n{listed}\n</ol></nav>'
+    start = re.sub(PAGE, r"\g<0>\n<header>", start, count=1) + "</header>"
     rest = rest.replace("</div>\n</body>", "</main>\n</div>\n</body>")
     return f"{start}\n{contents}\n<main>{rest}"
 

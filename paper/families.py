@@ -2,8 +2,8 @@
 
 about.yaml   `title`; `originals` and `limits`, Markdown for the chapters that speak of all families; `steps`, how steps
              of its environments are called; `headline`: the environment that stands for the family, `num_envs` at
-             which the family is told, `rungs` that short tables show; `page`: a table and a figure of the family's own
-           that stand on the page and not in its supplement
+             which its rates are given, `rungs` that short tables show; `page`: the figure of the family's chapter that
+             stands on the page and not in the supplement, as its table <family>_environments does
 claims.yaml  `claims` of others, and `targets` of its own, see common/aims.yaml
 chapters/    notebooks that stand in the report among those of chapters/, in the order of their names
 tables, figures, quantities: modules, or folders of modules, whose decorated functions join those of common/
@@ -18,6 +18,7 @@ from lockstep.experiments.ledger import sources
 from lockstep.reading import read_yaml
 
 FOLDER = Path(__file__).parent
+MOST = 10  # tables, and figures, of the page
 
 
 @functools.cache
@@ -56,9 +57,16 @@ def targets() -> list[dict]:
 
 
 def page() -> set[str]:
-    """The tables and figures of the page, as in "table:claims"; the others are the supplement's."""
-    own = [about(name).get("page", []) for name in names()]
-    return {*read("common", "page.yaml")["page"], *(one for found in own for one in found)}
+    """The tables and figures of the page, as in "table:claims": those of families first; the rest is supplement.
+
+    Of common/page.yaml it takes what leaves room for at most MOST of each kind, in that order.
+    """
+    shown = [one for name in names() for one in (*about(name).get("page", ()), f"table:{name}_environments")]
+    for one in read("common", "page.yaml")["page"]:
+        kind = one.partition(":")[0]
+        if sum(other.startswith(kind) for other in shown) < MOST:
+            shown.append(one)
+    return set(shown)
 
 
 def headlines() -> dict[str, dict]:
@@ -68,7 +76,7 @@ def headlines() -> dict[str, dict]:
 
 
 def headline() -> dict:
-    """The headline of the paper: environment, num_envs, rungs, and the algorithm and recipes whose training is told."""
+    """The headline of the paper: environment, num_envs, rungs, and the algorithm and recipes of its training."""
     return next(iter(headlines().values()))
 
 
@@ -80,7 +88,7 @@ def of(environment: str) -> str | None:
 
 
 def told_at(environment: str) -> int:
-    """The batch size at which an environment is told: that of its family's headline, else of the paper's."""
+    """The batch size of an environment's short tables: that of its family's headline, else of the paper's."""
     return headlines().get(of(environment), headline())["num_envs"]
 
 

@@ -5,6 +5,7 @@ they share: the style, a grid of panels, the series of a run, and files that are
 """
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,16 @@ from lockstep.paper import families, quantities, rung
 
 STYLE = Path(__file__).with_name("style.mplstyle")
 WIDTH = 7.2  # inches, the width of the report's column
+PAGE = "#fefefe"  # of what is hollow: a page that is dark has another
+SOFT = "#5b6675"
+INKS = {  # colours that follow the page's text, and how much of it they let through
+    **dict.fromkeys(["#000000", "#1c2430", "#2b2b2b"], 1),
+    **{"#39434f": 0.87, SOFT: 0.72, "#8a8a8a": 0.55, "#d5dbe3": 0.22, "#e4e8ee": 0.14},
+}
+ALONE = (  # rules of a file that stands on no page
+    "svg:root {color: #1c2430; --page: #fff; color-scheme: light dark} "
+    "@media (prefers-color-scheme: dark) {svg:root {color: #dfe4ea; --page: #14181f}}"
+)
 
 
 @dataclass(frozen=True)
@@ -67,18 +78,35 @@ def draw(name: str, datasets: list) -> Figure:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG: text as outlines of matplotlib's own font, ids from a fixed salt, no date."""
+    """The figure as SVG, in the colours of the page that it stands on.
+
+    Text are outlines of matplotlib's own font, ids come from a fixed salt; no date.
+    """
     file = io.StringIO()
     with style():
         figure.savefig(file, format="svg", metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
-    return file.getvalue()
+    return themed(file.getvalue())
+
+
+def themed(drawing: str) -> str:
+    """An SVG file whose INKS are the text's colour where it stands, and PAGE that of the ground, --page."""
+
+    def follow(match: re.Match) -> str:
+        what, colour = match.groups()
+        through = INKS.get(colour)
+        if through is None:
+            return f"{what}: var(--page, #fff)" if colour == PAGE else match[0]
+        return f"{what}: currentColor" + (f"; {what}-opacity: {through}" if through < 1 else "")
+
+    drawing = re.sub(r"\b(fill|stroke): (#[0-9a-f]{6})\b", follow, drawing)
+    return drawing.replace("</style>", f"{ALONE}</style>", 1)
 
 
 def png(figure: Figure) -> bytes:
     """The figure as PNG, without the name of the software."""
     file = io.BytesIO()
     with style():
-        figure.savefig(file, format="png", metadata={"Software": None})
+        figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
     return file.getvalue()
 
 
@@ -119,7 +147,8 @@ def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Fig
 def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple[Axes, object]]]:
     """Small panels with the runs they are of: a row per environment, and a column per machine if it is two or three.
 
-    Else, or where that would leave many places empty, three columns that are filled in order. Axes are shared.
+    Else, or where that would leave many places empty, three columns that are filled in order. All share the axis of x,
+    those of a row that of y.
     """
     known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
     names = dict.fromkeys(name for name, _ in known)
@@ -128,7 +157,7 @@ def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple
     if not 2 <= columns <= 3 or len(runs) < 0.7 * len(places):
         columns, places = 3, list(runs)
     names = [run and run.provenance["environment"] for run in places]
-    figure, axes = grid(names, height, columns, sharex=True, sharey=True, **options)
+    figure, axes = grid(names, height, columns, sharex=True, sharey="row", **options)
     panels = list(zip(axes, filter(None, places), strict=True))
     for panel, run in panels:
         write_below(panel, f"{paper.machine(run)}: {run.status}")
@@ -166,7 +195,7 @@ def write_below(panel: Axes, words: str) -> None:
     """A line below the panel's title."""
     panel.set_title(panel.get_title(loc="left"), pad=16)
     below = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    panel.annotate(words, (0, 1), (0, 5), fontsize=7, color="#5b6675", **below)
+    panel.annotate(words, (0, 1), (0, 5), fontsize=7, color=SOFT, **below)
 
 
 def log_axes(panel: Axes, x: str | None = None, y: str | None = None, base: float = 10) -> None:
@@ -193,7 +222,7 @@ def series(rates: pd.DataFrame) -> Iterator[tuple[str, dict, pd.DataFrame]]:
         for threads, part in rows.groupby("threads", dropna=False):
             single = name.startswith("port-cpu") and threads < cores
             style = {"color": about.colour, "marker": about.marker, "linestyle": "--" if single else "-"}
-            style |= {"markerfacecolor": "white" if single else about.colour}
+            style |= {"markerfacecolor": PAGE if single else about.colour}
             label = about.label + (
                 "" if not name.startswith("port-cpu") else ", 1 thread" if single else ", all threads"
             )

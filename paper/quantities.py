@@ -31,6 +31,7 @@ class Finding(NamedTuple):
     status: str
     machine: str
     date: str
+    scale: str | None
 
 
 REGISTERED: dict[str, tuple[Callable, Callable]] = {}
@@ -69,6 +70,7 @@ def find(datasets: list, item: Mapping) -> list[Finding]:
         shown, interval = write(value, low, high)
         words = {"environment": dataset.provenance["environment"], "status": dataset.status}
         words |= {"machine": paper.machine(dataset), "date": paper.date(dataset)}
+        words["scale"] = dataset.provenance["scale"]
         found.append(Finding(value, low, high, shown, interval, **words))
     return found
 

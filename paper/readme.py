@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from lockstep import envs, paper
+from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger import sources
 from lockstep.paper import families, figures, quantities, rung, tables
 from lockstep.paper.common.learning import OURS
-from lockstep.paper.common.tables.correctness import held
+from lockstep.paper.common.tables.environments import VERIFIED, faster, original, overview
 from lockstep.paper.common.tables.learning import lasting, learner, median, named
 from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.tables import STATUS, worded_status
-from lockstep.paper.typeset import DASH, SPACE, Column, Row, count, markdown, missing, number, seconds, si, text, times
+from lockstep.paper.typeset import DASH, Column, Row, count, markdown, missing, number, seconds, si, text, times
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE, DRAWING = Path("results", "recorded", "headline.svg"), "family"
@@ -51,22 +51,16 @@ def picture(datasets: list) -> str:
 
 def environments(datasets: list) -> str:
     """A row per environment and recorded machine: speed, and what was verified."""
-    speed, checks = measured("family", datasets), measured("agreement", datasets)
-    if speed.empty and checks.empty:
+    frame = overview(datasets).query("status != @paper.NOT_MEASURED")
+    if frame.empty:
         return ABSENT
-    frame = speed.merge(checks, "outer", ["environment", "machine", "status"], suffixes=("", "_of_checks"))
-    frame["date"] = frame["date"].fillna(frame["date_of_checks"])
-    for name in ("held", "checks"):
-        levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
-        frame[name] = frame.reindex(columns=levels).sum(axis="columns")
     columns = [
         Column("environment", lambda row: sheet(row["environment"])),
         Column("original", lambda row: original(row["environment"])),
         number("its steps/s", "original_rate", si),
         faster("here, on a CPU", "port-cpu"),
         faster("here, on a GPU", "port-cuda-graph"),
-        number("states verified", "cases", count),
-        Column("checks held", held, "number"),
+        *VERIFIED,
     ]
     return with_source(columns, frame)
 
@@ -75,24 +69,6 @@ def sheet(environment: str) -> str:
     """An environment's name, linked to its spec sheet."""
     folder = sources.environments().get(environment)
     return f"[{environment}]({folder.relative_to(ROOT).as_posix()}/README.md)" if folder else environment
-
-
-def original(environment: str) -> str:
-    """The origin of an environment's original."""
-    known = envs.port(environment).gymnasium_id if environment in sources.environments() else None
-    return known or "written here"
-
-
-def faster(heading: str, name: str) -> Column:
-    """A rung's rate with its ratio to the original."""
-
-    def cell(row) -> str:
-        if missing(row[f"{name}_rate"]):
-            return DASH
-        ratio = row[f"{name}_ratio"]
-        return si(row[f"{name}_rate"]) + ("" if missing(ratio) else f"{SPACE}({times(ratio)})")
-
-    return Column(heading, cell, "number")
 
 
 def solve(datasets: list) -> str:

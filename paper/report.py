@@ -19,7 +19,7 @@ from lockstep.experiments import ROOT, UserError, command
 from lockstep.paper import families, figures, quantities, tables, typeset
 
 ASIDE = '<div class="aside">{}</div><!-- end of aside -->'  # around what is the supplement's
-SHORT = 12  # rows that a table may have without being folded
+SHORT, LONG = 12, 500  # rows that a table may have without being folded, and on a page at all
 
 
 class Report:
@@ -45,7 +45,9 @@ class Report:
         write(self.folder / "tables" / f"{name}.md", f"{about.caption}\n\n{typeset.markdown(columns, rows)}")
         body = typeset.html_table(columns, rows, about.empty)
         box = f'<div class="scroll" tabindex="0" role="region" aria-label="table {name}">{body}</div>'
-        if about.folded and len(rows) > SHORT:
+        if about.folded and len(rows) > LONG:
+            box = f"<p>{len(rows):,} rows, in the CSV file.</p>"
+        elif about.folded and len(rows) > SHORT:
             box = f"<details><summary>{len(rows):,} rows: show them</summary>{box}</details>"
         caption = self.caption("table", name, about.caption, f"tables/{name}.csv")
         return HTML(f'<figure class="table" id="table-{name}">{caption}{box}</figure>')
@@ -77,14 +79,12 @@ class Report:
     def others(self) -> HTML:
         """The tables and figures that no cell has shown."""
         every = {"figure": figures.every(), "table": tables.every()}
-        left = [one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown]
-        return HTML(ASIDE.format("<h2>Further tables and figures</h2>") + self.show(*left).data if left else "")
+        return self.show(
+            *(one for kind in every for name in every[kind] if (one := f"{kind}:{name}") not in self.shown)
+        )
 
     def machines(self) -> list[str]:
-        """The machines that have measured anything, "here" first, then those with a GPU."""
-        with_gpu = {paper.machine(run) for run in self.datasets if run.provenance["machine"].get("gpu")}
-        names = {paper.machine(run) for run in self.datasets}
-        return sorted(names, key=lambda name: (name != "here", name not in with_gpu, name))
+        return paper.machines(self.datasets)
 
     def hardware(self, machine: str) -> str:
         """The description of a machine."""

@@ -1,19 +1,21 @@
 """Sentences on what each machine found, for the abstract and for the chapters that begin with them."""
 
 import html
+import itertools
 from collections.abc import Callable, Collection
 
+from lockstep import envs
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities, tables
 from lockstep.paper.report import Report
-from lockstep.paper.typeset import short_time, times
+from lockstep.paper.typeset import seconds, short_time, times
 
 
-def told(report: Report, say: Callable, *about) -> str:
+def told(report: Report, say: Callable, *about, between: str = " ") -> str:
     """Sentences by `say` on this machine, and on one on record, which has a GPU if any has; tables speak of all."""
     said = {machine: say(report, machine, *about) for machine in report.machines()}
     recorded = [words for machine, words in said.items() if machine != "here" and words]
-    return " ".join(filter(None, [said.get("here"), *recorded[:1]]))
+    return between.join(filter(None, [said.get("here"), *recorded[:1]]))
 
 
 def placed(machine: str) -> str:
@@ -52,9 +54,9 @@ def measured(report: Report, machine: str) -> str:
     parts = []
     if one != NOT_MEASURED:
         parts.append(
-            f"the port on the CPU runs at {one} with {batch:,} environments and one call per step, on "
-            f"{step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's own vectorised class)"
-            + (f" and {fused} fused" if fused != NOT_MEASURED else "")
+            f"the port of {envs.port(environment).title} on the CPU runs at {one} with {batch:,} environments and one "
+            f"call per step, on {step('threads', num_envs=batch)} ({single} the original, {vector} Gymnasium's vector "
+            "class)" + (f", and at {fused} fused" if fused != NOT_MEASURED else "")
         )
     ways = {"in a CUDA graph": step(rung="port-cuda-graph"), "fused": step(rung="port-cuda-fused")}
     on_gpu = [f"{rate} {way}" for way, rate in ways.items() if rate != NOT_MEASURED]
@@ -64,48 +66,76 @@ def measured(report: Report, machine: str) -> str:
 
 
 def brief(report: Report) -> str:
-    """The results of one machine in one sentence: of this one, or of the first on record that has any."""
+    """The main numbers in one sentence: of this machine, or of the first on record that has any."""
     for machine in report.machines():
         item = {"quantity": "checks_held", "select": {"experiment": "correctness"}}
         checks = [finding for finding in quantities.find(report.datasets, item) if finding.machine == machine]
         held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
-        parts = [f"{held:,.0f} of {asked:,.0f} comparisons with the originals hold"] if checks else []
-        parts += [f"the ports run at {span}" for span in spans(report, machine, ("port-cpu", "port-cuda-graph"))]
-        parts += seconds_to_solve(report, machine)
+        parts = [f"{held:,.0f} of {asked:,.0f} comparisons hold"] if checks else []
+        ways = {"port-cpu": "", "port-cuda-graph": " on a GPU"}
+        found = {way: span for rung, way in ways.items() if (span := ratios(report, machine, rung))}
+        if found:
+            steps = listed([f"{span} as fast as their originals{way}" for way, span in found.items()])
+            parts.append(f"the ports step {steps}")
         if parts:
-            words = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-            return f"{placed(machine).capitalize()} ({report.hardware(machine)}) {words}."
+            place = f"{placed(machine).capitalize()} ({report.hardware(machine)}), "
+            return f"{place}{listed(parts)}.{seconds_to_solve(report)}"
     return "Nothing has been measured yet, neither here nor on record."
 
 
-def seconds_to_solve(report: Report, machine: str) -> list[str]:
-    """The time to solve the environment of the headline, on the fastest device that did."""
-    name, algorithm = families.headline()["environment"], families.headline()["training"]["algorithm"]
+def listed(parts: list[str]) -> str:
+    """Phrases with "and" before the last."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def seconds_to_solve(report: Report) -> str:
+    """A sentence on the time to solve the environment of the headline, on the first machine and device that did."""
+    headline = families.headline()
+    name, algorithm = headline["environment"], headline["training"]["algorithm"]
     asked = {"experiment": "learning", "environment": name, "algorithm": algorithm, "variant": "warm"}
-    for device in ("cuda", "cpu"):
-        found = report.on(machine, "nine_in_ten_solved", agent="lockstep", device=device, **asked)
-        if found not in (NOT_MEASURED, short_time(float("inf"))):
-            return [f"an agent solves {name} within {found} in nine of ten seeds"]
-    return []
+
+    def within(agent: str, machine: str, device: str) -> str:
+        found = report.on(machine, "nine_in_ten_solved", agent=agent, device=device, **asked)
+        return "" if found in (NOT_MEASURED, short_time(float("inf"))) else found
+
+    for place in itertools.product(report.machines(), ("cuda", "cpu")):
+        if found := within("lockstep", *place):
+            other = within("sb3", *place)
+            over = f" (Stable-Baselines3: {other})" if other else ""
+            learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
+            where = "Here" if place[0] == "here" else f"On record (*{place[0]}*)"
+            return f" {where}, {learner} within {found}{over}."
+    return ""
 
 
-WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on the GPU in a graph"}
+WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-cuda-graph": "on a GPU in a CUDA graph"}
 
 
 def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) -> list[str]:
     """The least and the greatest ratio to the original over all environments, for each way of stepping."""
-    rows, found = tables.frame("family", report.datasets).query("machine == @machine"), []
-    for rung in rungs:
-        ratios = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
-        if len(ratios) > 1:
-            found.append(f"{times(min(ratios))} to {times(max(ratios))} the originals' rate {WAYS[rung]}")
-    return found
+    found = {rung: span for rung in rungs if (span := ratios(report, machine, rung))}
+    return [
+        f"{span}{'' if place else ' the rate of their originals'} {WAYS[rung]}"
+        for place, (rung, span) in enumerate(found.items())
+    ]
 
 
-def over_all(report: Report, machine: str) -> str:
-    """One machine's result over all environments, if it ran several, in one sentence."""
-    found, place = spans(report, machine), placed(machine)
-    return f"The ports run {place} at {', '.join(found)}." if found else ""
+def ratios(report: Report, machine: str, rung: str) -> str:
+    """The least and the greatest ratio of a rung to the original over several environments; else nothing."""
+    rows = tables.frame("family", report.datasets).query("machine == @machine")
+    found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
+    return f"{times(min(found))} to {times(max(found))}" if len(found) > 1 else ""
+
+
+def over_all(report: Report) -> str:
+    """The ports' rates over those of the originals, on this machine and on one on record, in one sentence."""
+
+    def say(report: Report, machine: str) -> str:
+        found = listed(spans(report, machine))
+        return found and f"{placed(machine)} at {found}"
+
+    said = told(report, say, between="; ")
+    return f"Over all environments, the ports run {said}." if said else ""
 
 
 def of_family(report: Report, machine: str, family: str) -> str:
@@ -124,14 +154,15 @@ def of_family(report: Report, machine: str, family: str) -> str:
 
     if steps("port-cpu") == NOT_MEASURED:
         return ""
-    where = "here" if machine == "here" else f"on record from *{machine}*"
+    where = "Here" if machine == "here" else f"On record from *{machine}*"
     ratios = f"{over('original', 'port-cpu')} the original"
     if "original-indexed" in about["headline"]["rungs"]:
         ratios += f", {over('original-indexed', 'port-cpu')} the indexed one"
-    found = f"{about['title']} {where}: at the best size the port on the CPU runs at {steps('port-cpu')} ({ratios})"
+    port = f"the port of {envs.port(about['headline']['environment']).title} on the CPU"
+    found = f"{where}, {port} runs at {steps('port-cpu')} at its best batch size ({ratios})"
     if steps("port-cuda-graph") != NOT_MEASURED:
         graph = "port-cuda-graph"
-        found += f", and on the GPU {steps(graph)} ({over('original', graph)}) in a CUDA graph"
+        found += f", and on the GPU at {steps(graph)} ({over('original', graph)}) in a CUDA graph"
     return f"{found}."
 
 
@@ -151,11 +182,11 @@ def trained(report: Report, machine: str) -> str:
         slowest = on("nine_in_ten_solved", variant="warm", device=device)
         reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
         parts = [
-            f"training runs at {rate} from end to end" if rate != NOT_MEASURED else "",
+            f"training runs at {rate}, all parts included" if rate != NOT_MEASURED else "",
             f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs"
             if ratio != NOT_MEASURED
             else "",
-            f"{environment} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
+            f"and {envs.port(environment).title} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
             f"nine in ten within {slowest}" if reached else "",
         ]
         found = ", ".join(filter(None, parts))
@@ -177,22 +208,63 @@ def checks(report: Report) -> str:
 
     held = said("checks_held", lambda found: f"{sum(f.value for f in found):,.0f} of {sum(f.high for f in found):,.0f}")
     reported = said("checks_told", lambda found: f"{sum(f.value for f in found):,.0f}")
-    words = f"Checks that hold: {held}." if held else "No check has been run yet."
+    words = f"Comparisons that hold: {held}." if held else "No comparison has been made yet."
     if not reported:
         return words
-    return f"{words} Rows of @table:correctness_checks that only report something, and are not judged: {reported}."
+    return f"{words} Rows of @table:correctness_checks that report a value without judging it: {reported}."
 
 
-def aims(report: Report) -> str:
-    """The number of aims that each machine reached, and a line for each that it did not."""
+def verdicts(report: Report) -> str:
+    """The number of main claims that hold, and those that do not."""
+    verdict = tables.frame("results", report.datasets)
+    if verdict.empty:
+        return "No claim can be judged yet."
+    met = verdict["here_met"].where(verdict["here_met"].notna(), verdict["recorded_met"]).astype(bool)
+    shown = verdict["here"].where(verdict["here"].notna(), verdict["recorded"])
+    missed = "; ".join(verdict["claim"][~met] + " (" + shown[~met] + ")")
+    words = f"{met.sum()} of the {len(met)} main claims hold"
+    return f"{words}; those that do not: {missed}." if missed else f"{words}."
+
+
+def unmeasured(report: Report) -> str:
+    """The number of targets that no machine has measured, and of them those that need a GPU; said here once."""
+    left = tables.frame("targets", report.datasets).query("status == @NOT_MEASURED")
+    if left.empty:
+        return ""
+    on_gpu, targets = int(left["on_gpu"].sum()), f"{len(left)} target{'s' if len(left) > 1 else ''}"
+    gpu = any(run.provenance["machine"].get("gpu") for run in report.datasets)
+    share = "all" if on_gpu == len(left) else str(on_gpu)
+    words = f"No machine has measured {targets} yet, {share} of them about a GPU."
+    return words + ("" if gpu else " No machine with a GPU is on record: every rate in this paper is that of a CPU.")
+
+
+def missed(report: Report) -> str:
+    """The number of targets that each machine met, and a line for each that it did not."""
     judged = tables.frame("targets", report.datasets).dropna(subset=["met"]).astype({"met": bool})
     judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
     reached = "; ".join(
         f"{rows['met'].sum()} of {len(rows)} {place}" for place, rows in judged.groupby("place", sort=False)
     )
-    missed = [
-        f"- {row.environment}: {row.target} ({row.shown}, aim {row.aim}, {row.place})"
+    lines = [
+        f"- {row.environment}: {row.target} ({row.shown} {row.place}, accepted: {row.accepted})"
         for row in judged[~judged["met"]].itertuples()
     ]
-    sentences = [f"Aims reached: {reached}." if reached else "No aim can be judged yet."]
-    return "\n".join([*sentences, *(["Not reached:\n", *missed] if missed else [])])
+    if not reached:
+        return "No target can be judged yet."
+    words = f"Of the targets in @table:targets that a machine has measured, it met {reached}"
+    return "\n".join([f"{words}; it missed:\n", *lines] if lines else [f"{words}."])
+
+
+def cost(report: Report) -> str:
+    """The time and the disk that reproduction takes, as measured on each machine and as allowed."""
+    sums, disk = tables.frame("cost", report.datasets).query("experiment == 'all'"), families.aims()["budgets"]["disk"]
+    sums = sums.sort_values("wall_s", ascending=False).drop_duplicates("machine").sort_index()  # the longest of each
+    took = listed(
+        [
+            f"{seconds(row.wall_s)} {placed(row.machine)}" + (f" at {row.scale} scale" if row.scale else "")
+            for row in sums.dropna(subset=["wall_s"]).itertuples()
+        ]
+    )
+    allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
+    words = f"{allowed}, and the packages take about {disk / 1e9:.0f} GB of disk without a GPU."
+    return f"The measurements took {took}. {words}" if took else words

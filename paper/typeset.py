@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -216,17 +217,21 @@ def html_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: 
 def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
     """The text of a cell in its element; a status carries the class that draws its mark."""
     words = html.escape(cell)
+    if kind.startswith("number"):  # an interval stands below its figure
+        words = re.sub(r" (\[.*\])$", r'<span class="interval"> \1</span>', words)
     if kind.split()[0] == "status":
         words = f'<span class="{mark(cell)}">{words}</span>'
     return f'<{tag} class="{kind}"{attributes}>{words}</{tag}>'
 
 
+MARKS = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no", "met": "yes", "not met": "no"}
+
+
 def mark(status: str) -> str:
-    """The class of a status."""
-    exact = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no", "met": "yes", "not met": "no"}
+    """The class of a status, or of a verdict, which may be on record."""
     if status.startswith(paper.CHANGED):
         return "changed"
-    return "recorded" if status.startswith(paper.RECORDED) else exact.get(status, "plain")
+    return "recorded" if status.startswith(paper.RECORDED) else MARKS.get(status.removesuffix(" on record"), "plain")
 
 
 def same(rows: Sequence[Sequence[str]], i: int, k: int, columns: Sequence[int]) -> bool:

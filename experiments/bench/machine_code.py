@@ -471,6 +471,15 @@ def page(rows: list[dict], target: str) -> str:
     return f"{MARKS[0]}\n{said}\n\n{table(rows)}\n{MARKS[1]}"
 
 
+def published(file: Path = compile.KERNELS / "README.md") -> dict[tuple[str, str], float]:
+    """Instructions issued in a step, by environment and kernel, as the table of a README has them."""
+    head, *lines = re.findall(r"^\|.*\|$", file.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0], re.MULTILINE)
+    issued = head.split(" | ").index("issued")
+    cells = [line.split(" | ") for line in lines[1:]]
+    found = [(row[0].strip("| "), row[1], row[issued].replace(",", "")) for row in cells]
+    return {(name, kernel.strip("`")): float(count) for name, kernel, count in found if count.isdigit()}
+
+
 def around(file: Path) -> tuple[str, str]:
     """The text above and below the marks of a file.
 

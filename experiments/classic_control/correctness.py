@@ -89,8 +89,8 @@ class Tasks(walk.Walk):
                 yield None, first_states, device
             for policy in POLICIES:
                 yield functools.partial(self.own_episodes, policy), walk.distribution, device, policy
-            for policy in POLICIES:
-                yield None, walk.episode, device, "float32", policy
+            for dtype, policy in itertools.product(walk.DTYPES, POLICIES):
+                yield None, walk.episode, device, dtype, policy
         if "cuda" in devices:
             yield None, walk.devices_agree, "float32"
             yield None, trajectories_agree
@@ -207,6 +207,8 @@ class Tasks(walk.Walk):
         return super().titled(SHOWN.get(name, name), *words)
 
     def scale(self, name: str, larger: np.ndarray, theirs: Mapping, level: str) -> np.ndarray | float:
+        if level == "drift":
+            return super().scale(name, larger, theirs, level)
         return np.maximum(np.abs(theirs[name]), 1) if (name, level) == ("observation", "transition") else 1.0
 
     def judged(self, dtype: str, variant: tuple) -> Iterator[tuple[list[str], np.ndarray, Callable]]:
@@ -231,6 +233,19 @@ class Tasks(walk.Walk):
             single = tolerances if dtype == "float32" else self.asked.tolerances.float32
             return max(self.tolerance_in(single, "float32", field) for field in self.declared)
         return tolerances.get(name, None if name == "reward" else tolerances.get("default"))
+
+    def drifting(self, dtype: str) -> list[str]:
+        """The fields, since every build shows observations in float32."""
+        return list(self.declared)
+
+    def lived(self, *arguments) -> tuple[dict, np.ndarray]:
+        """Actions of a Box in float64, in whose type the original computes."""
+        found, actions = super().lived(*arguments)
+        return found, actions.astype(float) if actions.dtype.kind == "f" else actions
+
+    def replayed(self, *arguments) -> tuple[dict, dict]:
+        ours, theirs = super().replayed(*arguments)
+        return ours, theirs | dict(zip(self.declared, np.moveaxis(theirs["state"], 2, 0), strict=True))
 
     def on_devices(self, dtype: str, name: str) -> tuple[float | None, int]:
         """In float32 every bit; what is rounded to float32 at last may be tipped over by the last bit of a float64."""

@@ -14,12 +14,12 @@ POLICIES = {  # in their order: label, colour, marker
     "local": ("local", "#8a8a8a", "s"),
     "nearest_edge": ("nearest edge", "#A6761D", "v"),
     "random": ("random", "#CC79A7", "x"),
-    "rounding": ("randomised rounding", "#882255", "+"),
+    "rounding": ("randomised rounding", "#AA3377", "+"),
     "greedy": ("greedy", "#E69F00", "^"),
     "drift_plus_penalty": ("drift plus penalty", "#0072B2", "o"),
     "backpressure": ("backpressure", "#009E73", "D"),
     "ppo": ("PPO", "#D55E00", "P"),
-    "ppo_mean": ("PPO, likeliest action", "#661100", "p"),
+    "ppo_mean": ("PPO, likeliest action", "#AA4422", "p"),
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]

@@ -51,7 +51,7 @@ def test_every_comparison_that_needs_no_gpu_passes(slots_of):
     slots = [slots_of(preset) for preset in ("original", "physical")]
     found = {label: list(one.rows()) for label, one in correctness.comparisons(slots, ["cpu"]).items()}
     rows = [row for part in found.values() for row in part]
-    assert {row["level"] for row in rows} == {"transition", "episode", "distribution"}
+    assert {row["level"] for row in rows} == {"transition", "episode", "drift", "distribution"}
     assert {row["pair"] for row in rows} == {"original-port", "original-indexed", "arrays-port"}
     assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
     assert [row for row in rows if row["passed"] is False] == []
@@ -219,7 +219,7 @@ def test_episodes_that_come_apart_are_counted_with_the_slot(slots_of, monkeypatc
         return spoiled(found, "reward", (0,), 1e-3) if found["elapsed"][0] == 6 else found
 
     monkeypatch.setattr(Slots, "step", off)
-    queue, reward, apart, first = walk.episode(slots, "cpu", "float64", "replayed")
+    queue, reward, apart, first, *_ = walk.episode(slots, "cpu", "float64", "replayed")
     assert queue["passed"] and not reward["passed"]
     assert (apart["differing"], apart["cases"], apart["passed"]) == (1, 28, False)
     assert (first["value"], first["passed"]) == (6, None)

@@ -264,3 +264,16 @@ def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
         assert {of: machine_code.COLUMNS[of](row) for of in exactly} == {of: cells[of] for of in exactly}, kernel
         near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=1, rel=2e-4) for of in about}
         assert {of: row[of] for of in about} == near, kernel
+
+
+def test_the_published_counts_are_those_of_the_table(tmp_path):
+    row = {"environment": "pendulum", "kernel": "step_float32", "form": "", "instructions": 700, "registers": 48}
+    row |= {"shared": 516, "spills": 0, "threads": 256, "issued": 1232.0, "blocks": 5, "warps": 40}
+    row |= {"low": 7e10, "high": 7e10, "binds": "memory"}
+    rows = [row, row | {"form": "COMPACT 0", "issued": 1.0}, row | {"environment": "edge", "issued": None}]
+    file = tmp_path / "README.md"
+    file.write_text(f"| a | table |\n\n{machine_code.page(rows, 'sm_90')}\n")
+    assert machine_code.published(file)["pendulum", "step_float32"] == 1232
+    assert {name for name, _ in machine_code.published(file)} == {"pendulum"}
+    one_lane = {name for name in envs.names() if name not in SEVERAL_LANES}
+    assert {name for name, _ in machine_code.published()} == one_lane

@@ -200,7 +200,7 @@ def test_every_comparison_that_needs_no_gpu_passes(tasks_of, name):
     tasks = tasks_of(name)
     found = {label: list(one.rows()) for label, one in correctness.comparisons([tasks], ["cpu"]).items()}
     rows = [row for part in found.values() for row in part]
-    assert {row["level"] for row in rows} == {"transition", "episode", "distribution"}
+    assert {row["level"] for row in rows} == {"transition", "episode", "drift", "distribution"}
     assert all(set(row) == set(verdicts.COLUMNS) - {"environment"} for row in rows)
     assert [row for row in rows if row["passed"] is False] == []
     double = {row["quantity"]: row for row in found["transition cpu float64"]}
@@ -289,7 +289,7 @@ def test_an_episode_that_ends_early_while_together_is_found(tasks_of, monkeypatc
 
 def test_an_episode_that_is_apart_may_end_differently(tasks_of):
     """A balanced pole falls in every copy, in the median at step 231, while Gymnasium's stands (spec sheet)."""
-    ends, apart, first = walk.episode(tasks_of("cartpole"), "cpu", "float32", "fixed")
+    ends, apart, first, *_ = walk.episode(tasks_of("cartpole"), "cpu", "float32", "fixed")
     assert (ends["differing"], ends["allowed"], ends["passed"]) == (0, 0, True)
     assert (apart["value"], apart["cases"], apart["passed"]) == (40, 40, None)
     assert first["value"] == pytest.approx(113, abs=12)

@@ -12,7 +12,7 @@ from tests.couriers import FOLDER, NAME, couriers  # noqa: F401 - a fixture
 
 ASKED = {"states": 160, "episodes": 60}
 SLOW = pytest.mark.slow
-LEVELS = ["transition", "episode", "distribution"]
+LEVELS = ["transition", "episode", "drift", "distribution"]
 
 
 def settings_of(seed: int, **asked) -> Settings:
@@ -75,6 +75,24 @@ def test_a_mutant_fails_in_the_quantity_it_spoils(rows_of, monkeypatch, tmp_path
     found |= failed(walk.episode(ours, "cpu", "float32", "random"))
     level = "episode" if "noise" in right else "transition"  # a first state is no step
     assert (level, quantity) in found
+
+
+def test_the_error_after_some_steps_is_that_of_the_episodes_still_going(couriers):  # noqa: F811
+    """Of three episodes the second is 0.25 of 2 apart at its tenth step, and the third is over after five."""
+    ours = walk.Walk(NAME, settings_of(0))
+    theirs = {name: np.full((3, 12, 2), 2.0) for name in ours.drifting("float64")}
+    apart, going = {name: value.copy() for name, value in theirs.items()}, np.ones((3, 12), dtype=bool)
+    apart["battery"][1, 9] = 1.75
+    apart["battery"][2, 5:], going[2, 5:] = 0.0, False
+    place = ("episode", "original-port", "cpu", "float64")
+    rows = list(walk.drift(ours, place, "random", apart, theirs, going))
+    assert [(row["value"], row["cases"], row["error"], row["low"]) for row in rows] == [
+        (1, 3, 0, 0),
+        (2, 3, 0, 0),
+        (5, 3, 0, 0),
+        (10, 2, 0.125, 0.0625),
+    ]
+    assert {(row["level"], row["passed"]) for row in rows} == {("drift", None)}
 
 
 def test_an_angle_may_differ_by_whole_turns(couriers):  # noqa: F811

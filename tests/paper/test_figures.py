@@ -1,8 +1,12 @@
+import re
+
 import matplotlib as mpl
 import pytest
+from matplotlib.colors import to_rgb
 
 from lockstep import paper
-from lockstep.paper import figures, report
+from lockstep.experiments.bench import machine_code
+from lockstep.paper import figures, quantities, report
 from tests.paper import handwritten
 
 
@@ -44,6 +48,29 @@ def test_files_tell_neither_date_nor_software(datasets):
     assert "matplotlib.org" not in drawing.partition("-->")[2]
     assert b"Software" not in picture
     assert b"tIME" not in picture
+
+
+def test_drawings_take_their_colours_from_the_page(datasets):
+    drawing = figures.svg(figures.draw("throughput", datasets))
+    colours = set(re.findall(r"(?:fill|stroke): (#\w+)", drawing))
+    assert not colours & {*figures.INKS, figures.PAGE, "#ffffff"}
+    assert "fill: var(--page, #fff)" in drawing and "stroke: currentColor" in drawing
+    assert "prefers-color-scheme: dark" in drawing  # as a file, which stands on no page
+    assert figures.themed('x="#1c2430" fill: #8a8a8a; stroke: #0072b2') == (
+        'x="#1c2430" fill: currentColor; fill-opacity: 0.55; stroke: #0072b2'
+    )
+
+
+@pytest.mark.parametrize("about", paper.RUNGS.values(), ids=paper.RUNGS)
+def test_rungs_are_seen_on_light_and_on_dark_pages(about):
+    """Contrast as WCAG 2 has it, of what follows no page; 2 to 1 is enough beside a marker."""
+
+    def light(colour):
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+        return 0.05 + 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    if about.colour not in figures.INKS:
+        assert min(light("#ffffff") / light(about.colour), light(about.colour) / light("#14181f")) > 1.5
 
 
 def test_a_panel_per_environment_and_machine(datasets):
@@ -113,3 +140,42 @@ def test_rungs_are_told_apart():
 def test_an_unknown_rung_is_drawn_under_its_own_name():
     assert paper.rung("port-tpu").label == "port tpu"
     assert paper.rung_order("port-tpu") > paper.rung_order("port-cuda-trajectory")
+
+
+def test_errors_are_drawn_over_the_steps_where_they_were_told(tmp_path, datasets):
+    steps = [(1, 0.0, 0.0), (10, 1e-6, 1e-7), (100, 1e-3, 1e-5)]
+    rows = [
+        handwritten.check("drift", f"after {n}", 9, value=n, error=error, low=low) | {"dtype": dtype}
+        for n, error, low in steps
+        for dtype in ("float32", "float64")
+    ]
+    handwritten.write(tmp_path, None, "correctness", rows, handwritten.HERE)
+    (panel,) = figures.draw("drift", paper.load(tmp_path)).axes
+    assert [line.get_xydata()[1:].tolist() for line in panel.lines[:2]] == [
+        [[10, 1e-6], [100, 1e-3]],
+        [[10, 1e-7], [100, 1e-5]],
+    ]
+    assert 0 < panel.lines[0].get_ydata()[0] < 1e-16
+    assert figures.draw("drift", datasets).axes[0].texts[0].get_text() == "not measured yet"
+
+
+def test_points_of_the_roofline_lie_where_their_counts_and_rates_put_them(datasets, monkeypatch):
+    monkeypatch.setattr(machine_code, "published", lambda: {("cartpole", "step_uint8"): 200.0})
+    panels = figures.draw("roofline", datasets).axes
+    here = next(panel for panel in panels if panel.get_title(loc="left") == "here, CPU")
+    points = [line.get_xydata().tolist() for line in here.lines if line.get_marker() == "o" and len(line.get_xdata())]
+    assert points == [[[200 / 10, 200 * 300_000]]]
+    roof = max(max(line.get_ydata()) for line in here.lines if len(line.get_xdata()) == 2)
+    assert roof == quantities.fp32_rate(datasets, quantities.of(datasets, {})[0], "cpu")
+
+
+def test_values_of_this_machine_stand_over_the_recorded_ones(tmp_path):
+    for machine, rate in ((None, 300_000), ("big", 100_000)):
+        measured = handwritten.rates("original", 100, 1) + handwritten.rates("port-cpu", rate)
+        handwritten.write(tmp_path, machine, "throughput", measured, handwritten.HERE)
+    panel, beside = figures.draw("reproduced", paper.load(tmp_path)).axes
+    assert panel.get_xlabel() == "recorded on big"
+    found = {tuple(point) for line in panel.lines if line.get_linestyle() == "None" for point in line.get_xydata()}
+    assert found and all(max(y / x, x / y) == pytest.approx(3) for x, y in found)  # rates, and times
+    assert re.match(r"1 +(3\.00|0\.333)×: cartpole, ", beside.texts[0].get_text())
+    assert panel.get_title() == "" and panel.get_title(loc="left").startswith("0 of ")

@@ -47,14 +47,14 @@ def shown(name, datasets):
 
 def test_the_fastest_peer_counts_in_whichever_mode_and_the_port_with_one_step_per_call(datasets):
     (row,) = shown("peers_fastest", datasets)
-    assert (row["fastest peer"], row["how"]) == ("gymnax 1.0", "fused, K = 128")
+    assert (row["fastest"], row["how"]) == ("gymnax 1.0", "fused, K = 128")
     assert (row["its live steps/s"], row["the port's"]) == (f"2.00{SPACE}M", f"20.0{SPACE}M")
     assert row[f"port {TIMES}"] == f"10.0{TIMES} [10.0{TIMES}, 10.0{TIMES}]"
     assert row["met"] == "yes"
 
 
 def test_side_by_side_at_one_size_in_equal_modes(datasets):
-    found = {(row["peer"], row["mode"], row["threads"]): row for row in shown("peers", datasets)}
+    found = {(row["library"], row["mode"], row["threads"]): row for row in shown("peers", datasets)}
     assert set(found) == {
         ("Gymnasium 1.0", "one step per call", "1"),
         ("gymnax 1.0", "fused, K = 128", "2"),
@@ -68,14 +68,14 @@ def test_side_by_side_at_one_size_in_equal_modes(datasets):
     assert gymnasium[f"port {TIMES}"].startswith(f"20.0{TIMES} ")  # its 20 M on two threads
     assert gymnax[f"port {TIMES}"].startswith(f"30.0{TIMES} ")
     assert gymnax["per CPU-second"] == f"1.00{SPACE}M"
-    remarks = {peer: row["differences of the task, or why not measured"] for (peer, *_), row in found.items()}
+    remarks = {peer: row["differences of the task, or why it was not measured"] for (peer, *_), row in found.items()}
     assert remarks["gymnax 1.0"] == "the wall is soft"
     assert remarks["PufferLib"] == "it does not install here"
     assert remarks["Gymnasium 1.0"] == DASH
 
 
 def test_every_size_has_its_row(datasets):
-    found = [(row["peer"], row["mode"], row["B"]) for row in shown("peers_sizes", datasets)]
+    found = [(row["library"], row["mode"], row["B"]) for row in shown("peers_sizes", datasets)]
     assert ("gymnax 1.0", "one step per call", "1") in found
     assert len(found) == 7
     assert next(peer for peer, *_ in found) == "Gymnasium 1.0"  # as measured
@@ -84,14 +84,22 @@ def test_every_size_has_its_row(datasets):
 
 def test_the_figure_draws_each_library_on_its_best_threads(datasets):
     figure = figures.draw("peers", datasets)
-    (panel,) = [panel for panel in figure.axes if panel.lines]
-    lines = {line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in panel.lines}
-    assert lines["Lockstep, one step per call"] == [(8192, 20_000_000)]
-    assert lines["gymnax, fused"] == [(8192, 2_000_000)]
-    assert next(iter(lines)).startswith("Lockstep")
-    assert "PufferLib" not in " ".join(lines)
-    low, high = panel.get_xlim()
-    assert low < 1 and high > 8192
+    (panel,) = figure.axes
+    assert [round(bar.get_width()) for bar in panel.patches] == [60_000_000, 20_000_000, 2_000_000, 1_000_000]
+    names = [label.get_text() for label in panel.get_yticklabels()]
+    assert names == ["Lockstep", "Lockstep", "gymnax", "Gymnasium"]
+    assert [words.get_text() for words in panel.texts][:2] == [f"60.0{SPACE}M", f"20.0{SPACE}M"]
+    assert [bar.get_hatch() for bar in panel.patches] == ["////", "", "////", ""]
+
+
+def test_the_first_figure_has_the_ratio_of_the_peers_run(datasets, tmp_path):
+    """Its 12 M steps per second of a run of its own are no 6 times the 2 M of gymnax."""
+    ladder = handwritten.rates("original", 1_000, 1) + handwritten.rates("port-cpu", 12_000_000)
+    handwritten.write(tmp_path, None, "throughput", ladder, handwritten.HERE)
+    (panel,) = figures.draw("family", paper.load(tmp_path)).axes
+    words = [text.get_text() for text in panel.texts]
+    assert {f"12,000{TIMES}", f"10.0{TIMES}"} <= set(words)
+    assert 2_000_000 in [line.get_xdata()[0] for line in panel.lines if line.get_label() == "fastest other library"]
 
 
 @pytest.mark.parametrize("entry", DECLARED["features"], ids=lambda entry: entry["feature"])

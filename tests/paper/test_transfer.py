@@ -69,7 +69,7 @@ def test_the_note_s_ratio_stands_beside_the_share_that_it_is_not(datasets):
 def test_a_real_loop_has_its_share_its_sum_and_its_copies(datasets):
     """Of 200 us 40 are transfer; the parts of the other loop, 168 us, are 5 % more than its 160."""
     found = measured(datasets, "recorded")
-    pageable, pinned = (found["b: a real loop", "GPU", memory] for memory in ("pageable", "pinned"))
+    pageable, pinned = (found["b: a loop", "GPU", memory] for memory in ("pageable", "pinned"))
     assert (pageable["transfer"], pageable["parts over loop"], pageable["copies"]) == (
         f"20{SPACE}%",
         f"100{SPACE}%",
@@ -87,9 +87,9 @@ def test_a_resident_loop_copies_nothing(datasets):
 def test_a_machine_without_a_gpu_says_what_it_cannot_tell(datasets):
     found = lines(datasets, "measured here")
     unknown = [row["setting"] for row in found if row["transfer"] == NEEDS_GPU]
-    assert unknown == ["a: timed apart", "b: a real loop", "c: resident"]
+    assert unknown == ["a: timed apart", "b: a loop", "c: resident"]
     assert all(row[part] == DASH for row in found for part in ("up", "down", "copies"))
-    on_cpu = measured(datasets, "measured here")["b: a real loop", "CPU", DASH]
+    on_cpu = measured(datasets, "measured here")["b: a loop", "CPU", DASH]
     assert (on_cpu["policy"], on_cpu["step"]) == (f"60.0{SPACE}µs", f"40.0{SPACE}µs")
 
 
@@ -110,8 +110,8 @@ def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
     assert widths["up"] == pytest.approx([100 * 168.6 / 519.8, 15, 100 * 20 / 168])
     assert widths["down"] == pytest.approx([100 * 21.2 / 519.8, 5, 100 * 8 / 168])
     assert widths["policy and step"] == [100]
-    (line,) = [line for line in big_gpu.lines if line.get_label() == "the note's share"]
+    (line,) = [line for line in big_gpu.lines if line.get_label() == "the document's share"]
     assert line.get_xdata()[0] == pytest.approx(57.4)
-    assert not [line for line in big_cpu.lines if line.get_label() == "the note's share"]
+    assert not [line for line in big_cpu.lines if line.get_label() == "the document's share"]
     assert [label.get_text()[0] for label in big_gpu.get_yticklabels()] == ["a", "b", "b", "c"]
     assert big_gpu.get_xlabel() == "B = 8,192"

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from lockstep.paper import quantities
-from lockstep.paper.figures import figure, grid, legend
+from lockstep.paper.figures import PAGE, figure, grid, legend
 
 COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "cpu-cuda": "#009E73"}
 EXACT = 1e-5  # where a difference of nothing is drawn
@@ -15,8 +15,7 @@ MARKERS = {"cpu": "o", "cuda": "s"}
 
 @figure(
     "Largest difference of one step from any state, as a share of its tolerance, on all machines: nothing "
-    "may stand right of the line. Filled: float32; hollow: float64. Exact agreement stands at the left "
-    "edge.",
+    "may stand right of the line. Filled: float32, hollow: float64; exact agreement stands at the left edge.",
     "Dot charts, one panel per environment: for each compared quantity the largest difference over its "
     "tolerance, on a logarithmic axis, with a vertical line at one. The table of checks holds the same "
     "numbers.",
@@ -37,10 +36,10 @@ def correctness(datasets: list) -> Figure:
         for (pair, device, dtype), rows in frame.groupby(["pair", "device", "dtype"], sort=False):
             share = (rows["error"] / rows["tolerance"]).clip(lower=EXACT).groupby(rows["line"]).max()
             style = {"marker": MARKERS.get(device, "D"), "color": COLOURS.get(pair, "#777777")}
-            style |= {} if dtype == "float32" else {"markerfacecolor": "white"}
+            style |= {} if dtype == "float32" else {"markerfacecolor": PAGE}
             label = f"{pair}, {device}, {dtype}"
             panel.plot(share, [lines.index(line) for line in share.index], linestyle="", label=label, **style)
-        panel.axvline(1, color="#b00020", linewidth=1.2)
+        panel.axvline(1, color="#d1344b", linewidth=1.2)
         panel.set_xscale("log")
         panel.set_xlim(EXACT * 0.7, 3)
         panel.set_xticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])

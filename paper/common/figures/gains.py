@@ -3,25 +3,25 @@
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from lockstep import paper
 from lockstep.paper import quantities, rung
 from lockstep.paper.common.tables.gains import crossing, gain, steps
-from lockstep.paper.figures import WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
+from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
 from lockstep.paper.typeset import times
 
 COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
 COLOURS |= {"indexing": "#c49a8a", "batching on GPU": "#b8860b", "one kernel": "#44AA99", "not waiting": "#009E73"}
+ON_BAR = "#101010"  # whatever the page's colours are
 BAR = ["environment", "way"]  # what one bar is of
 CURVES = ("gymnasium-vector", "port-cpu", "port-cuda", "port-cuda-graph")
 
 
 @figure(
     "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "
-    "is one, on the GPU; each bar is one step, with its factor where that fits, hollow where it loses. Below: one step "
-    "per call over the batch size, as a multiple of the original, one environment: a port loses below the grey line, a "
+    "is one, on the GPU; each bar is one step (hatched: two), with its factor where that fits, hollow where it loses. "
+    "Below: one step per call over the batch size, as a multiple of the original: a port loses below the grey line, a "
     "GPU loses to the port on the CPU left of the diamond.",
     "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
     "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
@@ -60,13 +60,15 @@ def ladders(panel: Axes, frame: pd.DataFrame) -> None:
     for place, (_, part) in enumerate(bars):
         for row in part.to_dict("records"):
             low, high = sorted((row["rate_before"], row["rate"]))
-            colour = np.mean([to_rgb(COLOURS[step]) for step in row["step"].split(" + ")], axis=0)
-            face = "white" if row["factor"] < 1 else colour
-            panel.barh(place, 0, 0.72, low, color=colour, label=row["step"])  # for the legend, which is never hollow
-            panel.barh(place, high - low, 0.72, low, color=face, edgecolor=colour)
+            first, *_, last = (COLOURS[step] for step in row["step"].split(" + ") for _ in range(2))
+            style = {"edgecolor": last, "hatch": "" if first == last else "////"}
+            panel.barh(place, 0, 0.72, low, facecolor=first, label=row["step"], **style)  # for the legend, never hollow
+            face = PAGE if row["factor"] < 1 else first
+            panel.barh(place, high - low, 0.72, low, facecolor=face, **style)
             if row["factor"] > 2.5:
-                style = {"fontsize": 6, "ha": "center", "va": "center_baseline"}
-                panel.text(np.sqrt(low * high), place, times(row["factor"]), **style)
+                ground = {"facecolor": face, "edgecolor": "none", "pad": 0.8}
+                where = {"ha": "center", "va": "center_baseline", "bbox": ground}
+                panel.text(np.sqrt(low * high), place, times(row["factor"]), fontsize=6, color=ON_BAR, **where)
     log_axes(panel, "", base=100)
     panel.set_yticks(range(len(bars)), [f"{name}, {way}" for (name, way), _ in bars])
     panel.set_ylim(len(bars) - 0.4, -0.6)

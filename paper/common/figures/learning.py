@@ -18,8 +18,7 @@ AXES = {"env_steps": "environment steps", "wall_s": "seconds"}
 @figure(
     "Learning curves, over environment steps and over seconds of training: the interquartile mean over seeds of the "
     "mean return of a hundred greedy episodes in the original, with its bootstrap interval (shaded). Grey: a random "
-    "policy, and what others published; red: the aim, where there is one. Dashed: an illustration, of fewer seeds than "
-    "a claim needs.",
+    "policy and published returns; red: the aim, where there is one; dashed: fewer seeds than a claim needs.",
     "Line charts, one row per environment, its return over environment steps on the left and over seconds on the "
     "right, one line with a shaded interval per machine, device, agent and algorithm. The table of the curves holds "
     "the numbers.",
@@ -85,4 +84,4 @@ def marks(panel: Axes, runs: list, name: str) -> None:
                 panel.axhline(score, color="#8a8a8a", linewidth=1.1, linestyle=style, label=label)
     aim = sums.wanted(name).get("aim")
     if aim is not None:
-        panel.axhline(aim, color="#b00020", linewidth=0.9, linestyle=":", label="aim")
+        panel.axhline(aim, color="#d1344b", linewidth=0.9, linestyle=":", label="aim")

@@ -1,56 +1,79 @@
-"""Other libraries beside the port, over the batch size."""
+"""Other libraries beside the port, each at its best."""
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
+from lockstep import paper
 from lockstep.experiments import peers as experiment
 from lockstep.paper import quantities
 from lockstep.paper.common.quantities.loops import peer_rates
-from lockstep.paper.common.tables.peers import MODES
-from lockstep.paper.figures import by_machine, curve, figure, label_outside, legend, log_axes
+from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, say_nothing
+from lockstep.paper.typeset import si
 
-LOOKS = {
-    experiment.OURS: ("#0072B2", "o"),
-    "gymnax": ("#D55E00", "s"),
-    "Gymnasium": ("#CC79A7", "D"),
-    "EnvPool": ("#009E73", "^"),
-    "PufferLib": ("#E69F00", "v"),
-}
-OTHER = ("#777777", "X")
+COLOURS = {experiment.OURS: "#0072B2"}
+OTHER = "#E69F00"
+HATCHES = {"step": ("", "one step per call"), "fused": ("////", "many steps in one call")}
+ROW, HEAD = 0.19, 0.45  # inches of a bar, and of what stands around those of a panel
+RATE = {"fontsize": 6.5, "va": "center_baseline", "textcoords": "offset points"}
 
 
 @figure(
-    "Peers side by side over the batch size, on the CPU of one machine: live environment steps per second, medians "
-    "with their 95 % intervals, each on the number of threads that suits it best at that size. Filled marks: one step "
-    "per call; hollow ones and dashes: many steps in one call.",
-    "Line charts, one panel per environment and machine, both axes logarithmic: live environment steps per second over "
-    "the number of environments, one line per library and mode. The table of all batch sizes holds the same numbers.",
+    f"Other libraries side by side at {experiment.TARGET_SIZE:,} environments on the CPU of one machine: live "
+    "environment steps per second, the median with its 95\N{NO-BREAK SPACE}% interval. Each library runs on the number "
+    "of threads that suits it best, step by step (plain) and, where it can, many steps in one call (hatched).",
+    "Horizontal bars on a logarithmic axis of environment steps per second, one panel per environment and machine, a "
+    "bar for each library and mode, fastest first. The table of peers holds the same numbers.",
 )
 def peers(datasets: list) -> Figure:
-    figure, panels = by_machine(quantities.of(datasets, {"experiment": "peers"}), height=1.75)
-    sizes: set[float] = set()
-    for panel, run in panels:
-        log_axes(panel, "environments B", "live steps per second")
-        panel.xaxis.set_major_locator(LogLocator(base=10, numticks=6))
-        panel.yaxis.set_major_locator(LogLocator(base=100, numticks=8))
-        rates = peer_rates(run).dropna(subset=["rate"])
-        best = rates.loc[rates.groupby(["peer", "mode", "num_envs"])["rate"].idxmax()]
-        sizes |= set(best["num_envs"])
-        for (peer, mode), rows in sorted(best.groupby(["peer", "mode"]), key=place):
-            colour, marker = LOOKS.get(peer, OTHER)
-            fused = mode == "fused"
-            style = {"color": colour, "marker": marker, "linestyle": "--" if fused else "-", "markersize": 3}
-            style |= {"markerfacecolor": "white" if fused else colour, "linewidth": 1.1}
-            curve(panel, rows["num_envs"], rows, f"{peer}, {MODES.get(mode, mode)}", style)
-    axes = [panel for panel, _ in panels]
-    for panel in axes[:1]:  # whose axis all share
-        panel.set_xlim(min(sizes) / 2, max(sizes) * 2)
+    runs = [(run, best(peer_rates(run))) for run in quantities.of(datasets, {"experiment": "peers"})]
+    runs = [(run, rows) for run, rows in runs if len(rows)]
+    if not runs:
+        figure = Figure(figsize=(WIDTH, 1.2), layout="constrained")
+        say_nothing(figure.subplots())
+        return figure
+    lines = [list(runs[place : place + 2]) for place in range(0, len(runs), 2)]
+    heights = [HEAD + ROW * max(len(rows) for _, rows in line) for line in lines]
+    figure = Figure(figsize=(WIDTH, sum(heights, 0.35)), layout="constrained")
+    panels = figure.subplots(len(lines), min(2, len(runs)), sharex=True, squeeze=False, height_ratios=heights)
+    ends = pd.concat([rows for _, rows in runs])
+    for line, beside in zip(lines, panels, strict=True):
+        for panel in beside[len(line) :]:
+            panel.set_visible(False)
+        for panel, (run, rows) in zip(beside, line, strict=False):
+            bars(panel, rows)
+            about = "" if run.status == paper.HERE else paper.machine(run)
+            panel.set_title(", ".join(filter(None, [run.provenance["environment"], about])))
+            panel.set_xlim(ends["rate_low"].min() / 2, ends["rate_high"].max() * 8)
+    axes = [panel for panel in panels.flat if panel.get_visible()]
     label_outside(axes)
-    legend(figure, axes)
+    legend(figure, axes, ncols=2)
     return figure
 
 
-def place(entry: tuple) -> tuple:
-    """The order of the legend: libraries as in LOOKS, the others after them, one step per call first."""
-    (peer, mode), _ = entry
-    return list(LOOKS).index(peer) if peer in LOOKS else len(LOOKS), peer, mode == "fused"
+def best(rates: pd.DataFrame) -> pd.DataFrame:
+    """Of each library and mode the fastest setting at TARGET_SIZE, the fastest first."""
+    rows = rates[rates["num_envs"] == experiment.TARGET_SIZE].dropna(subset=["rate"])
+    return rows.loc[rows.groupby(["peer", "mode"])["rate"].idxmax()].sort_values("rate", ascending=False)
+
+
+def bars(panel: Axes, rows: pd.DataFrame) -> None:
+    """A bar for each row, with its interval and its rate."""
+    for place, row in enumerate(rows.to_dict("records")):
+        colour, (hatch, label) = COLOURS.get(row["peer"], OTHER), HATCHES.get(row["mode"], ("..", row["mode"]))
+        style = {"color": colour, "hatch": hatch, "edgecolor": PAGE, "linewidth": 0}
+        label = f"{experiment.OURS if row['peer'] == experiment.OURS else 'others'}, {label}"
+        panel.barh(place, row["rate"], 0.7, label=label, **style)
+        panel.plot([row["rate_low"], row["rate_high"]], [place, place], color="#1c2430", linewidth=1.2)
+        panel.annotate(si(row["rate"]), (row["rate_high"], place), (4, 0), **RATE)
+    panel.set(xscale="log", xlabel="live steps per second")
+    panel.xaxis.set_major_locator(LogLocator(base=10, numticks=15))
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_yticks(range(len(rows)), rows["peer"])
+    for words, peer in zip(panel.get_yticklabels(), rows["peer"], strict=True):
+        words.set_fontweight("bold" if peer == experiment.OURS else "normal")
+    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.tick_params(axis="y", length=0)
+    panel.grid(visible=False, axis="y")

@@ -1,15 +1,17 @@
-"""Environment steps per second: the ladder, all environments, batch sizes, fused steps."""
+"""Environment steps per second: the ladder, batch sizes, fused steps."""
 
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from lockstep import paper
 from lockstep.paper import families, quantities, rung, tables
+from lockstep.paper.common.figures.family import LIBRARY, LIBRARY_LABEL, fastest_peer
 from lockstep.paper.figures import (
+    PAGE,
     by_machine,
     curve,
     figure,
-    grid,
     label_outside,
     legend,
     log_axes,
@@ -19,6 +21,7 @@ from lockstep.paper.figures import (
 )
 from lockstep.paper.typeset import missing, si, times
 
+SHOWN = ("original", "port-cpu", "port-cpu-fused", "port-cuda-graph", "port-cuda-fused")
 NUMBERS = 106  # points between a rung's name and its bar
 NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline", "annotation_clip": False}
 
@@ -69,54 +72,31 @@ def name(row: dict) -> str:
 
 
 @figure(
-    "All environments, each at one batch size: live environment steps per second on each machine, "
-    "from the original to fused steps, with as many threads as are fastest.",
-    "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for "
-    "the original and for each of the main ways to run the port. The table of the family holds the same numbers.",
-)
-def family(datasets: list) -> Figure:
-    family = tables.frame("family", datasets)
-    measured = family[family["machine"] != ""]
-    environments = sorted(measured["environment"].unique())
-    machines = list(measured["machine"].unique())
-    height = 1.1 + 0.22 * len(environments)
-    figure, axes = grid(machines, height, columns=3, sharex=True, sharey=True)
-    for panel, machine in zip(axes, machines, strict=True):
-        for row in measured[measured["machine"] == machine].to_dict("records"):
-            place = environments.index(row["environment"])
-            shown = {name: row[f"{name}_rate"] for name in families.headline()["rungs"]}
-            shown = {name: rate for name, rate in shown.items() if not missing(rate)}
-            if shown:
-                ends = [min(shown.values()), max(shown.values())]
-                panel.plot(ends, [place, place], color="#d5dbe3", linewidth=2, zorder=1)
-            for name, rate in shown.items():
-                about = rung(name)
-                style = {"color": about.colour, "marker": about.marker, "linestyle": "", "label": about.label}
-                panel.plot(rate, place, **style)
-        log_axes(panel, "steps per second", base=100)
-        panel.set_yticks(range(len(environments)), environments)
-        panel.set_ylim(len(environments) - 0.5, -0.5)
-        panel.tick_params(axis="y", length=0)
-    legend(figure, axes)
-    return figure
-
-
-@figure(
-    "Throughput over the batch size. Live environment steps per second, resets and limits included: medians "
-    "with their 95 % intervals (bars, mostly smaller than the marks). Each panel is one environment on one machine; "
-    "of the fused steps K the number that was measured at the most sizes.",
+    "Throughput over the batch size: live environment steps per second, medians with their 95\N{NO-BREAK SPACE}% "
+    "intervals, one panel for each environment and machine. Dotted: the original's rate; the table of throughput has "
+    "the other rungs.",
     "Line charts, one panel per environment and machine, both axes logarithmic: environment steps per second "
-    "over the number of environments, one line per rung. The table of throughput holds the same numbers.",
+    "over the number of environments, one line each for original, fastest other library, port and fused port. The "
+    "table of throughput holds the same numbers.",
 )
 def throughput(datasets: list) -> Figure:
-    figure, panels = by_machine(quantities.of(datasets, {}), height=1.75)
+    figure, panels = by_machine(quantities.of(datasets, {}), height=1.4)
     for panel, run in panels:
-        log_axes(panel, "environments B", "steps per second", base=100)
-        for label, style, rows in series(quantities.rates(run)):
-            curve(panel, rows["num_envs"], rows, label, style | {"markersize": 3, "linewidth": 1.1})
+        log_axes(panel, "environments B", base=100)
+        log_axes(panel, y="steps per second")
+        rates, small = quantities.rates(run), {"markersize": 3, "linewidth": 1.1}
+        rates = rates[rates["rung"].isin(SHOWN) & rates["threads"].isin([1, rates["threads"].max()])]
+        for label, style, rows in series(rates):
+            curve(panel, rows["num_envs"], rows, label, style | small)
+        for rate in rates.loc[rates["rung"] == "original", "rate"]:
+            look = {"color": rung("original").colour, "linewidth": 0.9, "linestyle": ":"}
+            panel.plot([0, 1], [rate, rate], transform=panel.get_yaxis_transform(), **look)
+        peers = fastest_peer(datasets, run.provenance["environment"], paper.machine(run))
+        if len(peers):
+            curve(panel, peers["num_envs"], peers, LIBRARY_LABEL, LIBRARY | small)
     axes = [panel for panel, _ in panels]
     label_outside(axes)
-    legend(figure, axes, ncols=3, fontsize=6.5)
+    legend(figure, axes, ncols=3)
     return figure
 
 
@@ -146,7 +126,7 @@ def fused_steps(datasets: list) -> Figure:
                 "marker": rung(name).marker,
                 "linestyle": "--" if single else "-",
             }
-            style |= {"markerfacecolor": "white" if single else rung(name).colour}
+            style |= {"markerfacecolor": PAGE if single else rung(name).colour}
             # The rung underneath stands at K = 1; a trajectory, which stores more, has none.
             rows = rows.sort_values("fused_steps") if name.endswith("-trajectory") else with_base(rows)
             label = rung(name).label + on_threads(name, threads)

@@ -14,15 +14,14 @@ from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.figures import curve, figure, grid, legend, log_axes, write_below
 
 COLOURS = {"rollout": "#0072B2", "advantage": "#E69F00", "update": "#009E73", "rest": "#c4cad3"}
-EQUAL = {"steps": ("equal steps", "#D55E00", "o"), "seconds": ("equal time", "#332288", "s")}
+EQUAL = {"steps": ("equal steps", "#D55E00", "o"), "seconds": ("equal time", "#6655CC", "s")}
 RATE = {"color": "#2b2b2b", "marker": "o", "label": "steps per second, from end to end"}
 
 
 @figure(
-    "Training over the number of environments B. Left: environment steps per second from end to end, with their "
-    "intervals. Middle: the return in the original after equally many steps and after equally long training, the "
-    "interquartile mean over seeds with its interval; dashed where there are fewer seeds than a claim needs. Right: "
-    "where the time of an iteration goes.",
+    "Training over the number of environments B: environment steps per second from end to end, the return in the "
+    "original after equally many steps and after equally long training, and where the time of an iteration goes. "
+    "Returns are interquartile means over seeds with their intervals; dashed: fewer seeds than a claim needs.",
     "Three charts per environment, machine, algorithm and device over the number of environments: steps per second, "
     "the return at equal steps and at equal time, and stacked bars of the shares of roll-out, advantages, update and "
     "the rest. The tables of scaling and of one iteration hold the numbers.",

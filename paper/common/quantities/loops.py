@@ -27,6 +27,14 @@ def peer_ratio(datasets, select, against):
     return extreme(datasets, select, peer_rates, "ratio", "min")
 
 
+@quantity(with_interval(typeset.times))
+def fastest_peer_ratio(datasets, select, against):
+    """The port's rate, one step per call, over that of the fastest peer, whatever its mode."""
+    for dataset in of(datasets, select):
+        if found := peers.against_the_fastest(dataset.frame):
+            yield dataset, found[1].ratio, found[1].low, found[1].high
+
+
 def of_loops(datasets: list, select: Mapping, column: str) -> Iterator[tuple]:
     """(dataset, the row with the largest figure in a column) for every run of transfer that has one."""
     for dataset in of(datasets, select):

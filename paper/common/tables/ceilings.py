@@ -22,8 +22,8 @@ from lockstep.paper.typeset import (
 
 
 @table(
-    "Share of the machine's own bounds. Traffic: bytes of all buffers that a step reads and writes, times "
-    "the rate; copy: bandwidth measured on that machine for as many bytes as one call touches.",
+    "Share of the machine's own bounds. Traffic: bytes of all buffers that a step reads and writes, times the rate; "
+    "copy: the bandwidth measured for as many bytes as one call touches.",
     *RUN,
     Column("rung", label, merge=True),
     *SETTING,
@@ -56,8 +56,8 @@ def roofline(datasets):
 
 
 @table(
-    "Bounds measured on each machine: copying memory (bytes read and written), fp32 arithmetic, and where "
-    "there is a GPU the cost of a launch and of a graph's node.",
+    "Bounds measured on each machine: copying memory (bytes read and written), fp32 arithmetic and, with a GPU, the "
+    "cost of a launch and of a graph's node.",
     RUN[1],
     text("bound", "quantity", merge=True),
     text("device", "device", merge=True),

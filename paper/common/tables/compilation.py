@@ -19,11 +19,9 @@ BUILDS = (
 
 
 @table(
-    "The kernels as NVRTC compiles them, on machines that need no GPU for it: the range over all kernels and their "
-    "builds, that is over types, autoreset modes and kinds of observation. Warps: how many of the most that a "
-    "multiprocessor holds at once leave room for the registers of the largest build, the others hide less of the "
-    "memory's latency. Stack is memory that a kernel addresses itself, not registers that were spilled; shared memory "
-    "is that known to the compiler.",
+    "The kernels as NVRTC compiles them: ranges over kernels and builds (types, autoreset modes, kinds of "
+    "observation). Warps: how many a multiprocessor can hold at once, given the registers of the largest build; more "
+    "of them hide more of the memory's latency.",
     *ONE_MACHINE,
     text("targets", "target"),
     number("kernels", "kernels", count),
@@ -35,7 +33,8 @@ def compilation(datasets):
 
 
 @table(
-    "Every kernel, from the first machine that compiled an environment: one compiler gives all of them the same.",
+    "Every kernel, from the first machine that compiled an environment: the same compiler gives the same result "
+    "everywhere.",
     *RUN,
     text("kernel", "kernel", merge=True),
     text("target", "target"),

@@ -9,10 +9,9 @@ STEP = {"experiment": "correctness", "level": "transition", "pair": "original-po
 
 
 @table(
-    "The same environment, one line for each and each machine, all its devices together: checks that hold at each "
-    "level, and the largest difference of one step from any state as a share of its tolerance. Apart at step: where "
-    "two trajectories under equal actions, which no tolerance can hold together, are first apart; median, 5 and 95 % "
-    "of episodes.",
+    "What was verified of each environment on each machine: comparisons that hold at each level, and the largest "
+    "difference of one step as a share of its tolerance. Apart at step: the first step at which two unstable "
+    "trajectories differ (median, 5 and 95 % of episodes).",
     *ONE_MACHINE,
     number("states compared", "cases", count),
     number("difference / tolerance", "share", percent),
@@ -46,8 +45,8 @@ def parting(row) -> str:
 
 
 @table(
-    "The same environment, at three levels. The largest difference is that of the quantity that comes "
-    "closest to its tolerance.",
+    "Comparisons at the three levels. The largest difference is that of the quantity that comes closest to its "
+    "tolerance.",
     *RUN,
     text("level", "level", merge=True),
     text("pair", "pair"),
@@ -91,7 +90,7 @@ def held(row, level: str = "") -> str:
 
 
 @table(
-    "Every check of sameness.",
+    "Every comparison of a port with its original.",
     *RUN,
     text("level", "level", merge=True),
     text("pair", "pair", merge=True),

@@ -44,8 +44,8 @@ CONTESTS = {
 
 
 @table(
-    "What each step of the ladder multiplies the rate by, at one batch size or what was measured nearest to it, with a "
-    "bootstrap interval; both rates are of one run. Steps whose rung was not run are joined with the next.",
+    "What each step of the ladder multiplies the rate by, at one batch size, with a bootstrap interval; both rates "
+    "are from one run. A rung that was not run is joined with the next.",
     *RUN,
     text("way", "way", merge=True),
     text("step", "step"),
@@ -99,9 +99,8 @@ def different(row: pd.Series, other: pd.Series) -> bool:
 
 
 @table(
-    "The batch size from which on one rung is faster than another on the same machine, at one step per call: "
-    "interpolated between the sizes in brackets, the last at which it is slower and the next. The port on the CPU "
-    "runs on as many threads as are fastest. A dash: the other rung was not run, or there is none.",
+    "Batch size from which one rung is faster than another on the same machine, at one step per call; interpolated "
+    "between the measured sizes in brackets. A dash: one of the two was not run.",
     *ONE_MACHINE,
     *(Column(heading, lambda row, heading=heading: from_size(row, heading), "number") for heading in CONTESTS),
 )
@@ -111,7 +110,6 @@ def break_even(datasets):
         for heading, (one, other) in CONTESTS.items():
             figures = zip(("at", "low", "high"), crossing(gain(rates, one, other)), strict=True)
             found |= {f"{heading}: {name}": value for name, value in figures}
-            found[f"{heading}: rival"] = bool((rates["rung"] == other).any())
         return [found]
 
     return of_runs(datasets, "throughput", one_line, by_machine=True)
@@ -154,7 +152,7 @@ def from_size(row, heading: str) -> str:
     """A crossing in words."""
     at, low, high = (row[f"{heading}: {name}"] for name in ("at", "low", "high"))
     if missing(at):
-        return paper.NOT_MEASURED if row[f"{heading}: rival"] is not False else DASH
+        return DASH
     if math.isinf(at):
         return f"above {count(low)}"
     if low == high:

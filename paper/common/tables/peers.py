@@ -8,7 +8,7 @@ from lockstep.experiments import peers as experiment
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper.common.quantities.loops import peer_rates
-from lockstep.paper.tables import RUN, of_asked, table
+from lockstep.paper.tables import ONE_MACHINE, RUN, of_asked, table
 from lockstep.paper.typeset import (
     DASH,
     GREATER,
@@ -67,20 +67,20 @@ RATES = (
     number("per CPU-second", "cpu_rate", si),
     number("live share", "live_share", lambda share: f"{significant(100 * share)}{SPACE}%"),
     Column(f"port {TIMES}", ratio, "number"),
-    Column("differences of the task, or why not measured", remark, "long"),
+    Column("differences of the task, or why it was not measured", remark, "long"),
 )
 
 
 @table(
-    f"The fastest peer of each task at {TARGET_SIZE:,} environments, in whichever way it is fastest, and the port with "
-    "one step per call over it; both on the CPU of one machine, in one run.",
-    *RUN,
-    Column("fastest peer", name),
+    f"The fastest other library of each task at {TARGET_SIZE:,} environments, in its fastest mode, and the port over "
+    "it with one step per call. Both ran on the CPU of one machine, in one run.",
+    *ONE_MACHINE,
+    Column("fastest", name),
     Column("how", mode),
     number("its live steps/s", "rate", si),
     number("the port's", "port_rate", si),
     Column(f"port {TIMES}", ratio, "number"),
-    Column("aim", lambda row: DASH if missing(row["ratio"]) else f"{GREATER} {AIM}{TIMES}", "number"),
+    Column("accepted", lambda row: DASH if missing(row["ratio"]) else f"{GREATER} {AIM}{TIMES}", "number"),
     Column("met", lambda row: yes_no(row["met"]), "status"),
 )
 def peers_fastest(datasets):
@@ -96,12 +96,11 @@ def peers_fastest(datasets):
 
 
 @table(
-    f"Peers side by side at {TARGET_SIZE:,} environments, on the CPU of one machine, in one run. Only live steps "
-    "count: the live share is what remains without calls that reset an environment instead of stepping it. Actions are "
-    f"random; drawn before, where a peer takes arrays of them. Port {TIMES}: the port's rate in the same mode, on the "
-    "threads that suit it best, over this one.",
+    f"Other libraries beside the port at {TARGET_SIZE:,} environments under random actions; live share: steps that do "
+    f"not merely reset an environment. Port {TIMES}: the port's rate in the same mode, on the threads that suit it "
+    "best, over this one.",
     *RUN,
-    Column("peer", name, merge=True),
+    Column("library", name, merge=True),
     Column("mode", mode),
     *RATES,
     folded=True,
@@ -115,9 +114,9 @@ def peers(datasets):
 
 
 @table(
-    "Peers side by side, every batch size.",
+    "Other libraries beside the port, all batch sizes.",
     *RUN,
-    Column("peer", name, merge=True),
+    Column("library", name, merge=True),
     Column("mode", mode, merge=True),
     text("what runs", "how", kind="long", merge=True),
     number("B", "num_envs", count),

@@ -108,15 +108,15 @@ def rungs(datasets):
             "rung": name,
             "label": rung(name).label,
             "meaning": rung(name).meaning,
-            "machines": ", ".join(machines) or paper.NOT_MEASURED,
+            "machines": ", ".join(machines) or None,
         }
         for name, machines in having.items()
     )
 
 
 @table(
-    "What each experiment took over all environments, from its provenance, and the sum for each machine and scale "
-    "against the time allowed. The time that Snakemake itself takes, and that of making this page, is not in it.",
+    "Time of each experiment over all environments, and the sum for each machine and scale against the time allowed. "
+    "Snakemake's own time and that of making this page are not included.",
     text("machine", "machine", merge=True),
     text("scale", "scale", merge=True),
     text("experiment", "experiment"),

@@ -23,8 +23,7 @@ NAN = float("nan")
 
 
 @table(
-    "The ladder at one batch size. Rates count live environment steps, resets and limits included; a "
-    "ratio divides by the original of the same run on the same machine.",
+    "The ladder at one batch size, in live environment steps. A ratio divides by the original of the same run.",
     *RUN,
     Column("rung", label),
     *SETTING,
@@ -88,9 +87,8 @@ def of_family(heading: str, name: str) -> Column:
 
 
 @table(
-    "All environments, steps per second at one batch size B: the original, one environment in one process, and the "
-    "ports on CPU and GPU. In brackets, how many times the rate of the original on the same machine. With as many "
-    "threads as are fastest.",
+    "All environments, steps per second at one batch size B, each on the number of threads that is fastest. In "
+    "brackets, the ratio to the original, one environment in one process of the same machine.",
     *ONE_MACHINE,
     number("B", "num_envs", count),
     *(of_family(heading, name) for heading, name in FAMILY.items()),
@@ -116,8 +114,7 @@ def family(datasets):
 
 
 @table(
-    "Throughput of every setting measured. Memory: what was in use more than before the rung was set up, of the device "
-    "that it runs on.",
+    "Throughput of every setting. Memory: the increase of memory in use, on the device that the rung runs on.",
     *RUN,
     Column("rung", label, merge=True),
     *SETTING,
@@ -136,7 +133,7 @@ def throughput(datasets):
 
 
 @table(
-    "Steps fused into one call, against one call per step with the same batch, threads and policy.",
+    "Steps fused into one call against one call per step, with the same batch, threads and policy.",
     *RUN,
     Column("rung", label, merge=True),
     text("policy", "policy"),

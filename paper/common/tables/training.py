@@ -26,9 +26,9 @@ from lockstep.paper.typeset import DASH, Column, count, missing, number, percent
 
 
 @table(
-    "Training from end to end: environment steps per second of roll-out, advantages, update and log, on one machine, "
-    "one after the other. Median over blocks of whole iterations. Lockstep over it: with equal environments, horizon, "
-    "epochs, minibatches and network on the same device, Lockstep on the threads that suit it best.",
+    "Training rate: environment steps per second of rollout, advantages, update and log, as the median over blocks of "
+    "whole iterations. Lockstep over it: at matched environments, horizon, epochs, minibatches and network on the "
+    "same device, on the threads that suit Lockstep best.",
     *RUN,
     AGENT,
     ALGORITHM,
@@ -60,10 +60,9 @@ def share(phase: str) -> Column:
 
 
 @table(
-    "Where the time of one iteration goes: a roll-out of B environments over T steps, advantages, and an update of all "
-    "epochs and minibatches. Shares are medians over blocks; the rest is what the phases do not cover. First: making "
-    "the trainer, with what it captures and compiles or finds compiled, and its first iteration. GPU memory: the most "
-    "that was allocated.",
+    "Where the time of one iteration goes: a rollout of B environments over T steps, advantages, and an update of all "
+    "epochs and minibatches; shares are medians over blocks. First: making the trainer, with what it compiles and "
+    "captures, and its first iteration.",
     *RUN,
     ALGORITHM,
     text("recipe", "recipe", merge=True),
@@ -91,9 +90,8 @@ def iteration(run) -> pd.DataFrame:
 
 
 @table(
-    "The batch size: the rate from end to end, and the return in the original after equally many steps and after "
-    "equally long training, other settings alike: what a larger batch gains in steps per second, and what it loses in "
-    "what they teach.",
+    "The number of environments varied: the training rate, and the return in the original after equally many steps "
+    "and after equally long training. All other settings stay the same.",
     *RUN,
     ALGORITHM,
     DEVICE,
@@ -129,8 +127,8 @@ def scaling(run) -> pd.DataFrame:
 
 
 @table(
-    "One thing changed at a time: the rate from end to end, as a multiple of that of the recipe itself, and the return "
-    "in the original, beside that of the recipe.",
+    "One setting changed at a time: the training rate as a multiple of the recipe's, and the return in the original "
+    "beside the recipe's.",
     *RUN,
     ALGORITHM,
     text("changed", "variant"),
@@ -159,8 +157,8 @@ def learning_ablations(datasets):
 
 
 @table(
-    "Training rates that others print of themselves, quoted with their hardware. They are of other machines, tasks and "
-    "networks, and nothing here is divided by them.",
+    "Training rates that other projects report of themselves, quoted with their hardware. Machines, tasks and "
+    "networks differ, so nothing here is divided by them.",
 )
 def published_training(datasets):
     return pd.DataFrame(families.read("common", "published.yaml")["published"])

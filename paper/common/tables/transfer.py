@@ -6,16 +6,13 @@ from lockstep.paper.common.quantities.loops import shares_of
 from lockstep.paper.tables import RUN, of_asked, table
 from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
 
-SETTINGS = {"note": "a: timed apart", "real": "b: a real loop", "resident": "c: resident"}
+SETTINGS = {"note": "a: timed apart", "real": "b: a loop", "resident": "c: resident"}
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 
 
 @table(
-    "What copies between host and device take. a: as in the note, a step on the CPU, a copy of its observations to the "
-    "GPU and one back, each timed by itself. b: observations up, a policy of two layers of 64, actions down, step, as "
-    "one loop. c: the same policy where the port is. Transfer: up and down, with all waiting for them, in the sum of "
-    f"the parts. A loop is taken apart well if its parts sum to it within {CLOSURE:.0%}. Copies are counted by the "
-    "profiler, per step. Times are medians, per step of the whole batch.".replace("%", f"{SPACE}%"),
+    "Copies between host and device, as medians per step of the whole batch. a: step and copies timed apart, as in the "
+    "source document; b: a loop with a policy of two layers of 64; c: the same policy where the port is.",
     *RUN,
     Column("setting", lambda row: SETTINGS.get(row["loop"], DASH), merge=True),
     Column("policy on", lambda row: DASH if row["loop"] == "note" else DEVICES.get(row["device"], DASH)),

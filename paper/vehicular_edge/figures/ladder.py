@@ -7,9 +7,8 @@ from lockstep.paper.figures import figure
 
 
 @figure(
-    "The ladder of vehicular edge computing, from the original to fused slots: live slots of all environments per "
-    "second at the batch size at which the environment is told, or the nearest that was measured, and how many times "
-    "the rate of the original on the same machine that is.",
+    "The ladder of vehicular edge computing at one batch size, from the original to fused slots: live slots per second "
+    "of all environments, and the ratio to the original on the same machine.",
     "Dot charts, one panel per machine, on a logarithmic axis: one line per rung of the ladder with the slots per "
     "second of all environments together and the ratio to the original. The ladder's table holds the numbers.",
 )

@@ -12,8 +12,8 @@ from lockstep.paper.vehicular_edge import policies
 
 @figure(
     "Cost against tasks on time, one panel per map: means over episodes in the original, on scenarios that no agent "
-    "was trained on. On time is the share of all tasks whose fate is known, those never admitted among the late. "
-    "Small marks on a line: the penalty weight of the search, varied. Better is up and to the left.",
+    "was trained on; on time is the share of all tasks whose fate is known, those never admitted among the late. Small "
+    "marks on a line: the penalty weight of the search, varied; better is up and to the left.",
     "Scatter plots, one per map, of the mean cost per slot on the horizontal and the share of tasks on time on the "
     "vertical axis, a mark per policy. The table of offloading holds the numbers.",
 )
@@ -44,7 +44,7 @@ def marks(panel: Axes, found) -> None:
 
 @figure(
     "Share of tasks done within so many seconds, one panel per map, in the original; of the slots whose later fate is "
-    "known. What was never admitted is never done. Grey: where the deadlines lie.",
+    "known. What was never admitted is never done; grey: where the deadlines lie.",
     "Step lines, one panel per map and one line per policy: the cumulative share of tasks over the delay in seconds, "
     "with the range of deadlines shaded.",
 )

@@ -7,19 +7,19 @@ from matplotlib.patches import Rectangle
 
 from lockstep import paper
 from lockstep.paper import quantities, rung
-from lockstep.paper.figures import figure, grid, label_status, legend, log_axes, title
+from lockstep.paper.figures import PAGE, figure, grid, label_status, legend, log_axes, title
 from lockstep.paper.typeset import count, missing, short_time, times
 from lockstep.paper.vehicular_edge import summaries
 from lockstep.paper.vehicular_edge.tables.growth import claimed
 
-BAND = {"facecolor": "none", "edgecolor": "#b00020", "hatch": "////", "linewidth": 0, "alpha": 0.35, "zorder": 0.5}
-PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+BAND = {"facecolor": "none", "edgecolor": "#d1344b", "hatch": "////", "linewidth": 0, "alpha": 0.6, "zorder": 0.5}
+PAPER = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
 BEHIND = {"fontsize": 6, "va": "center_baseline", "textcoords": "offset points", "bbox": PAPER}
 
 
 @figure(
     "Operations of a slot, one by one: how many times faster than in the original each form computes one slot of one "
-    "environment, with the factor and the batch size. Hatched: the factors that the plan of a GPU port expects. Below "
+    "environment, with the factor and the batch size. Hatched: the factors that the plan of a GPU port expects; below "
     "an operation's name the time that it takes in the original.",
     "Horizontal bars on a logarithmic axis, one panel per machine: for each operation of a slot one bar per form with "
     "its factor over the original, and a hatched band for what was expected. The table of operations holds the "

@@ -8,14 +8,14 @@ from lockstep.paper.common.quantities.correctness import differences
 from lockstep.paper.figures import figure, grid, legend, log_axes, write_below
 from lockstep.paper.typeset import count
 
-COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "original-indexed": "#661100", "cpu-cuda": "#009E73"}
+COLOURS = {"original-port": "#0072B2", "arrays-port": "#E69F00", "original-indexed": "#AA4422", "cpu-cuda": "#009E73"}
 EXACT = 1e-18  # where a difference of nothing is drawn
 
 
 @figure(
     "Largest relative differences between original and port (and other pairs), counted over all quantities, maps, "
     "presets and sizes that are compared, on all machines. Red: the tolerances; in double precision the right one "
-    "is of what leaves the port in single precision all the same. What agrees exactly is counted at the left edge.",
+    "is of what leaves the port in single precision all the same; exact agreement is counted at the left edge.",
     "Histograms on a logarithmic axis of relative difference, one panel for float64 and one for float32, stacked by "
     "pair and device, with a vertical line at each tolerance. The table of checks holds the numbers.",
 )
@@ -37,7 +37,7 @@ def edge_parity(datasets: list) -> Figure:
         hatches = ["//" if device == "cuda" else "" for _, device in keys]
         panel.hist([groups[key] for key in keys], bins, stacked=True, color=colours, label=labels, hatch=hatches)
         for tolerance in sorted({value for part in rows for value in part["tolerance"]}):
-            panel.axvline(tolerance, color="#b00020", linewidth=1.2)
+            panel.axvline(tolerance, color="#d1344b", linewidth=1.2)
         log_axes(panel, "largest relative difference", base=1e4)
         panel.xaxis.set_major_formatter("{x:.0e}")
         panel.set_ylabel("quantities")

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from lockstep import paper
 from lockstep.paper import quantities
-from lockstep.paper.figures import curve, figure, grid, label_status, legend, log_axes, title
+from lockstep.paper.figures import PAGE, curve, figure, grid, label_status, legend, log_axes, title
 from lockstep.paper.typeset import count
 from lockstep.paper.vehicular_edge import summaries
 
@@ -65,7 +65,7 @@ def over_vehicles(panel: Axes, found) -> None:
         panel.plot(
             best["vehicles"],
             best["vehicle_rate"],
-            **style | {"linestyle": ":", "markerfacecolor": "white"},
+            **style | {"linestyle": ":", "markerfacecolor": PAGE},
             label=f"{look.label}, times vehicles",
         )
     log_axes(panel, "vehicles N", "per second")

@@ -64,10 +64,9 @@ REMARK = text("remark", "reason", kind="long")
 
 
 @table(
-    "Operations of a slot, timed one by one in each form: the time of one slot of one environment, and how many times "
-    "faster than in the original of the same run. Of the port, which is one kernel with one stage for all but rates, "
-    "the cycles of each stage are counted, and their shares taken of the whole slot. Share: of the same form's whole "
-    "slot; drift, reward and observation are no operation here. Expected: what the plan expects of a GPU.",
+    "Operations of a slot, timed one by one in each form, as time per slot of one environment, ratio to the original "
+    "of the same run, and share of the same form's slot; the port's stages are shares of its cycles. Expected: the "
+    "gain on a GPU that the source document expects.",
     *RUN,
     merged("vehicles", "vehicles"),
     Column("operation", lambda row: operation(row), merge=True),
@@ -99,9 +98,8 @@ def memory(heading: str, name: str) -> Column:
 
 
 @table(
-    "How far the environment grows: slots per second of all environments together, and the same times the number of "
-    "vehicles that each moves. Memory: all buffers of one environment, the tables of one scenario, and what was in use "
-    "more than before.",
+    "Slots per second of all environments, and that rate times the number of vehicles, as environments and vehicles "
+    "grow. Memory: all buffers of one environment, the tables of one scenario, and the increase of memory in use.",
     *RUN,
     Column("rung", label, merge=True),
     text("gains", "gains"),

@@ -53,10 +53,9 @@ COLUMNS = (
 
 
 @table(
-    "What each policy reaches on each map, on scenarios that no agent was trained on: means over episodes with "
-    "bootstrap intervals (over seeds for an agent; none below five). Cost is of a slot, return and energy of an "
-    "episode. Admitted and on time: shares of all tasks. Delays are those of admitted tasks, infinite where they were "
-    "still queued and late at the end.",
+    "Policies on scenarios that no agent was trained on: means over episodes with bootstrap intervals, for agents "
+    "over seeds (none below five); cost is per slot, return and energy per episode. Admitted and on time are shares "
+    "of all tasks; delays are those of admitted tasks, infinite if still queued and late at the end.",
     *COLUMNS,
     empty=EMPTY,
     folded=True,
@@ -66,8 +65,8 @@ def offloading(datasets):
 
 
 @table(
-    "An agent that was trained on one frozen scenario beside one that was trained on many, each on what it was trained "
-    "on and on scenarios it has not seen.",
+    "Agents trained on one frozen scenario beside agents trained on many, each on scenarios seen in training and on "
+    "unseen ones.",
     *RUN,
     text("map", "traffic", merge=True),
     Column("policy", policy, merge=True),
@@ -80,7 +79,7 @@ def generalisation(datasets):
 
 
 @table(
-    "The penalty weight of the search in every slot, varied.",
+    "The penalty weight of the per-slot search, varied.",
     *RUN,
     text("map", "traffic", merge=True),
     Column("policy", policy, merge=True),

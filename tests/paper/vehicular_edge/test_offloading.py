@@ -88,9 +88,7 @@ def test_tasks_that_are_never_done_keep_the_line_below_one(played):
     assert line.get_ydata().tolist() == [0.0, 0.6, 0.8]
 
 
-def test_queues_and_littles_law_are_drawn_where_something_waits(played):
+def test_queues_are_drawn_where_something_waits(played):
     (panel, _) = figures.draw("offloading_queues", played).axes
     assert panel.get_title(loc="left") == "greedy"
     assert panel.images[0].get_array().shape == (4, 3)
-    (law,) = figures.draw("littles_law", played).axes
-    assert [4.0, 4.0] in law.lines[-1].get_xydata().tolist()

@@ -1,0 +1,94 @@
+"""The environments of each family: what they are, how fast their ports are, and what was verified."""
+
+import functools
+
+import pandas as pd
+from gymnasium.spaces import Discrete, MultiDiscrete
+
+from lockstep import envs, paper
+from lockstep.experiments.ledger import sources
+from lockstep.paper import families, tables
+from lockstep.paper.common.tables.correctness import held
+from lockstep.paper.tables import ONE_MACHINE, table
+from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, si, times
+
+
+def overview(datasets: list) -> pd.DataFrame:
+    """A row per environment and machine that measured it: the columns of `family` and `agreement`, `held`, `checks`."""
+    speed, checks = (tables.frame(name, datasets) for name in ("family", "agreement"))
+    keys = ["environment", "machine", "status"]
+    found = speed.merge(checks, "outer", keys, suffixes=("", "_of_checks"))
+    found["date"] = found["date"].where(found["date"].astype(bool), found["date_of_checks"])
+    for name in ("held", "checks"):
+        levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
+        found[name] = found.reindex(columns=levels).sum(axis="columns")
+    measured = set(found.loc[found["status"] != paper.NOT_MEASURED, "environment"])
+    return found[(found["status"] != paper.NOT_MEASURED) | ~found["environment"].isin(measured)]
+
+
+def original(environment: str) -> str:
+    """The origin of an environment's original."""
+    known = envs.port(environment).gymnasium_id if environment in sources.environments() else None
+    return known or "written here"
+
+
+def faster(heading: str, name: str) -> Column:
+    """A rung's rate with its ratio to the original."""
+
+    def cell(row) -> str:
+        if missing(row[f"{name}_rate"]):
+            return DASH
+        ratio = row[f"{name}_ratio"]
+        return si(row[f"{name}_rate"]) + ("" if missing(ratio) else f"{SPACE}({times(ratio)})")
+
+    return Column(heading, cell, "number")
+
+
+VERIFIED = (number("states verified", "cases", count), Column("checks held", held, "number"))
+
+
+@functools.cache
+def traits(environment: str) -> dict:
+    """The size of an environment, from what its port declares."""
+    port = envs.port(environment)
+    action, agents = port.of("action"), len(port.agents)
+    choices = [int(n) for n in action.nvec.flat] if isinstance(action, MultiDiscrete) else []
+    numbers = f"{action.shape[0] if action.shape else 1}"
+    words = f"{action.n} choices" if isinstance(action, Discrete) else f"{len(choices) or numbers} numbers"
+    return {
+        "agents": max(agents, 1),
+        "observation": port.of("observation").shape[0],
+        "action": words.replace("1 numbers", "1 number"),
+        "horizon": port.of("horizon"),
+    }
+
+
+def environments_of(family: str) -> None:
+    """Make a table of the environments of a family, <family>_environments."""
+    about = families.about(family)
+    steps, size = about.get("steps", "steps"), about.get("headline", families.headline())["num_envs"]
+
+    def environments(datasets):
+        found = overview(datasets)
+        found = found[[families.of(name) == family for name in found["environment"]]]
+        found = found.sort_values(["machine", "status"], key=lambda values: values != "here", kind="stable")
+        return found.assign(**pd.DataFrame([traits(name) for name in found["environment"]], found.index))
+
+    environments.__name__ = f"{family}_environments"
+    table(
+        f"The environments of {about['title'].lower()}: sizes, {steps} per second of {size:,} environments with one "
+        "call per step, and what was verified. In brackets, the ratio to the original on the same machine.",
+        *ONE_MACHINE,
+        number("agents", "agents", count),
+        number("observation", "observation", count),
+        Column("action", lambda row: row["action"], "number"),
+        number(f"{steps} per episode", "horizon", count),
+        number(f"original's {steps}/s", "original_rate", si),
+        faster("port on CPU", "port-cpu"),
+        faster("port on GPU", "port-cuda-graph"),
+        *VERIFIED,
+    )(environments)
+
+
+for family in families.names():
+    environments_of(family)
