@@ -2,13 +2,6 @@
 
 from pathlib import Path
 
-from lockstep.extras import extra
-
-with extra("paper", of="lockstep.experiments"):
-    import jsonschema  # noqa: F401
-    import pandas  # noqa: F401
-    import scipy  # noqa: F401
-
 ROOT = Path(__file__).resolve().parents[1]
 SCALES = ("quick", "full")
 

@@ -4,10 +4,12 @@ import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import jsonschema
-
 from lockstep.experiments import SCALES, UserError
+from lockstep.extras import extra
 from lockstep.reading import nearest, read_yaml
+
+with extra("paper", of="lockstep.experiments"):
+    import jsonschema
 
 FOLDER = Path(__file__).parent
 SCHEMA = ".schema.yaml"  # beside an experiment: what its section may hold

@@ -299,7 +299,7 @@ LACKING = {  # what needs an extra, and the sentence that says so
     "import_module('lockstep.envs.adapters.sb3')": "lockstep.envs.adapters.sb3 needs stable_baselines3: {sb3}",
     "import_module('lockstep.envs.adapters.torchrl')": "lockstep.envs.adapters.torchrl needs tensordict: {torchrl}",
     "(env := lockstep.make('cartpole', num_envs=2)).reset(), env.render()": "rendering needs pygame: {render}",
-    "import_module('lockstep.experiments')": "lockstep.experiments needs jsonschema: {paper}",
+    "import_module('lockstep.experiments.run')": "lockstep.experiments needs jsonschema: {paper}",
     "compile.cupy()": "device='cuda' needs cupy: {cuda13} or {cuda12}",
     "compile.nvrtc()": "NVRTC is not available (No module named 'cupy'): {nvrtc}, or with a GPU 'lockstep[cuda13]'",
 }

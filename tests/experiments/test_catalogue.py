@@ -58,7 +58,7 @@ def test_an_experiment_more_is_one_file(toy, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run", "warmth", "--output", str(toy / "warmth.csv")])
     command.run(run.main)
     assert (toy / "warmth.csv").read_text() == "value\n20\n30\n"
-    assert capsys.readouterr().out == "sum 50\n"
+    assert capsys.readouterr().out == f"warmth: {toy / 'warmth.csv'}\nsum 50\n"
 
 
 @pytest.mark.parametrize(

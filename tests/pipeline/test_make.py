@@ -20,14 +20,17 @@ case "$*" in
 "-c from importlib.metadata"*) test -e torch_installed ;;
 "-m pip --version") test ! -e without_pip ;;
 "-m venv --clear "*) rm -rf "$4" without_pip; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
-"-m pip install torch=="*+cpu) test -e cpu_build_visible && touch torch_installed ;;
+"-m pip install --no-compile torch=="*+cpu) test -e cpu_build_visible && touch torch_installed ;;
 "-m pip install --requirement "*.txt) test ! -e "$(basename "$5" .txt)_breaks" || { echo "URLError: no"; exit 1; } ;;
 "-m pip install "*) test ! -e interrupted ;;
 esac
 """
 NEEDED = ("sh", "sed", "ls", "test", "echo", "uname", "touch", "rm", "mkdir", "cp", "basename")
-TORCH = "-m pip install torch==2.13.0+cpu"
-ALL = ["-m pip install --requirement requirements.lock", "-m pip install --no-deps --no-build-isolation --editable ."]
+TORCH = "-m pip install --no-compile torch==2.13.0+cpu"
+ALL = [
+    "-m pip install --no-compile --requirement requirements.lock",
+    "-m pip install --no-deps --no-build-isolation --editable .",
+]
 
 
 @pytest.fixture

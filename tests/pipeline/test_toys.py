@@ -81,7 +81,7 @@ def test_they_are_in_every_list(toys, tmp_path):
 
 
 def test_rules_take_them_up(toys):
-    plan = snakemake(toys, "--dry-run", "ferries")
+    plan = snakemake(toys, "--dry-run", "--printshellcmds", "ferries")
     for experiment in ("throughput", "correctness", "compilation", "learning"):
         assert f"python -m lockstep.experiments.run {experiment} ferries " in plan
 
