@@ -20,7 +20,7 @@ from pathlib import Path
 import nbformat
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
-from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters import HTMLExporter, TemplateExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 from pybtex.database import Entry, parse_file
 from pybtex.style import template
@@ -30,6 +30,7 @@ from traitlets.config import Config
 
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
+from lockstep.experiments.ledger import provenance
 from lockstep.experiments.ledger.results import write_whole
 from lockstep.paper import families, report
 
@@ -72,12 +73,13 @@ def joined() -> nbformat.NotebookNode:
     return first
 
 
-def executed(nb: nbformat.NotebookNode, root: Path, folder: Path) -> nbformat.NotebookNode:
+def executed(nb: nbformat.NotebookNode, root: Path, folder: Path, processes: int) -> nbformat.NotebookNode:
     """The notebook with outputs, run by this Python in the repository, whatever the reader's own settings."""
     with tempfile.TemporaryDirectory() as empty:
         settings = {
             "LOCKSTEP_ROOT": str(root),
             "LOCKSTEP_OUTPUT": str(folder),
+            "LOCKSTEP_PROCESSES": str(processes),
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             **dict.fromkeys(["IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"], empty),
@@ -95,9 +97,15 @@ def executed(nb: nbformat.NotebookNode, root: Path, folder: Path) -> nbformat.No
     return nb
 
 
+class Exporter(HTMLExporter):
+    """HTML as the template says: what nbconvert does to a finished page, to help with code and images, takes seconds."""
+
+    from_notebook_node = TemplateExporter.from_notebook_node
+
+
 def pages(nb: nbformat.NotebookNode, name: str) -> dict[str, str]:
     """The HTML of an executed notebook, and of its supplement, by the names of their files."""
-    exporter = HTMLExporter(
+    exporter = Exporter(
         template_name="template",
         extra_template_basedirs=[str(FOLDER)],
         exclude_input=True,
@@ -203,8 +211,10 @@ def with_contents(body: str) -> str:
     return f"{start}\n{contents}\n<main>{rest}"
 
 
-def build(output: Path, root: Path = ROOT) -> None:
+def build(output: Path, root: Path = ROOT, processes: int = 1) -> None:
     """Write the page, and tables/ and figures/ beside it, from what lies under root/results/.
+
+    processes: that draw figures.
 
     UserError where a result cannot be used or the page not be written; nbclient's CellExecutionError where a
     cell of a chapter fails.
@@ -219,7 +229,7 @@ def build(output: Path, root: Path = ROOT) -> None:
             tempfile.TemporaryFile(dir=place).close()  # now, not after the chapters have run
         if output.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    written = pages(executed(joined(), root.resolve(), folder), output.name)
+    written = pages(executed(joined(), root.resolve(), folder, processes), output.name)
     with writing(output):
         for name, text in written.items():
             write_whole(folder / name, text)
@@ -240,7 +250,7 @@ def main() -> None:
         "--output", type=Path, default=Path("results", "report.html"), help="default: results/report.html"
     )
     output = arguments.parse_args().output
-    build(output)
+    build(output, processes=provenance.core_count())
     print(f"{output}: the paper; its tables and figures lie beside it")
 
 

@@ -77,6 +77,14 @@ def draw(name: str, datasets: list) -> Figure:
         return every()[name].draw(datasets)
 
 
+def files(name: str, datasets: list) -> tuple[str, bytes]:
+    """A figure as SVG and as PNG."""
+    drawn = draw(name, datasets)
+    drawing = svg(drawn)
+    drawn.set_layout_engine("none")  # everything has its place by now; to find it again takes seconds
+    return drawing, png(drawn)
+
+
 def svg(figure: Figure) -> str:
     """The figure as SVG, in the colours of the page that it stands on.
 

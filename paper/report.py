@@ -7,6 +7,7 @@ python -m lockstep.paper.report --table ladder     results/tables/ladder.csv and
 import argparse
 import functools
 import html
+import multiprocessing
 import os
 import re
 from collections.abc import Mapping
@@ -27,11 +28,13 @@ class Report:
 
     Of what the chapters show, `families.page` is on the page and the rest in its supplement, under the same headings.
 
-    root: the repository that holds results/. folder: where tables/ and figures/ go.
+    root: the repository that holds results/. folder: where tables/ and figures/ go. processes: with more than one they
+    draw all figures at once, before the first is shown.
     """
 
-    def __init__(self, root: Path | None = None, folder: Path | None = None):
-        self.loaded = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
+    def __init__(self, root: Path | None = None, folder: Path | None = None, processes: int = 1):
+        self.root, self.processes = Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)), processes
+        self.loaded = paper.load(self.root)
         self.datasets = [dataset for dataset in self.loaded if len(dataset.frame)]  # else its machine was too busy
         self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
         self.page, self.shown = families.page(), []
@@ -54,21 +57,28 @@ class Report:
 
     def figure(self, name: str) -> HTML:
         """A figure above its caption, numbered in the order of appearance."""
-        about, drawn = figures.every()[name], figures.draw(name, self.datasets)
-        drawing = figures.svg(drawn)
-        drawn.set_layout_engine("none")  # everything has its place by now; to find it again takes seconds
+        about = figures.every()[name]
+        drawing, picture = self.drawings[name] if self.processes > 1 else figures.files(name, self.datasets)
         write(self.folder / "figures" / f"{name}.svg", drawing)
-        write(self.folder / "figures" / f"{name}.png", figures.png(drawn))
+        write(self.folder / "figures" / f"{name}.png", picture)
         caption = self.caption("figure", name, about.caption, f"figures/{name}.svg")
         box = f'<div class="scroll">{inline(drawing, name, about.alt)}</div>'
         return HTML(f'<figure class="drawing" id="figure-{name}">{box}{caption}</figure>')
+
+    @functools.cached_property
+    def drawings(self) -> dict[str, tuple[str, bytes]]:
+        """All figures by name, as SVG and PNG."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        with context.Pool(self.processes, _begin, (self.root,)) as pool:
+            return dict(pool.imap_unordered(_drawn, figures.every()))
 
     def caption(self, kind: str, name: str, words: str, file: str) -> str:
         on_page = f"{kind}:{name}" in self.page
         self.shown.append(f"{kind}:{name}")
         number = sum(one.startswith(f"{kind}:") and (one in self.page) == on_page for one in self.shown)
         link = f'<a class="file" href="{file}">{file.rpartition(".")[2].upper()}</a>'
-        title = f"{kind.title()}&nbsp;{'' if on_page else 'S'}{number}"
+        title = f"{kind.title()}\N{NO-BREAK SPACE}{'' if on_page else 'S'}{number}"
         return f"<figcaption><b>{title}.</b> {html.escape(words)} {link}</figcaption>"
 
     def show(self, *names: str) -> HTML:
@@ -101,7 +111,17 @@ class Report:
 @functools.cache
 def shared() -> Report:
     """The one report that the chapters of a page have in common."""
-    return Report()
+    return Report(processes=int(os.environ.get("LOCKSTEP_PROCESSES", "1")))
+
+
+def _begin(root: Path) -> None:
+    """Reads the results, in a process that draws."""
+    global _report
+    _report = Report(root)
+
+
+def _drawn(name: str) -> tuple[str, tuple[str, bytes]]:
+    return name, figures.files(name, _report.datasets)
 
 
 def write(path: Path, content: str | bytes) -> None:
