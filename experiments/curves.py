@@ -190,7 +190,8 @@ def report(frame: pd.DataFrame) -> str:
     for row in final_summary(frame).itertuples():
         interval = f" [{row.score_low:.2f}, {row.score_high:.2f}]" if row.seeds > 1 else ""
         trained = row.env_steps == row.env_steps
-        steps = f", {row.seeds} seed{'s' * (row.seeds > 1)}, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if trained else ""
+        seeds = f"{row.seeds} seed{'s' * (row.seeds > 1)}"
+        steps = f", {seeds}, {row.env_steps:,.0f} steps, {row.wall_s:.2f} s" if trained else ""
         lines.append(f"  {name(row):16} {row.score:9.2f}{interval}{steps}")
     for row in solve_summary(frame).itertuples():
         of = f"{row.solved} of {row.seeds} [{row.share_low:.0%}, {row.share_high:.0%}]"

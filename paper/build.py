@@ -98,7 +98,7 @@ def executed(nb: nbformat.NotebookNode, root: Path, folder: Path, processes: int
 
 
 class Exporter(HTMLExporter):
-    """HTML as the template says: what nbconvert does to a finished page, to help with code and images, takes seconds."""
+    """HTML as the template says; what nbconvert does to a finished page is for code and images, and takes seconds."""
 
     from_notebook_node = TemplateExporter.from_notebook_node
 

@@ -165,7 +165,7 @@ def test_what_the_recordings_took_and_of_what(tree):
 
 def test_the_minutes_are_those_of_the_full_scale(tree):
     budget = readme.minutes([]).replace("\u00a0", " ")
-    assert budget == "The measurements of `make report` have a budget of 9 min 00 s on a quiet machine.\n"
+    assert budget == "The measurements of `make report` have a budget of 6 min 00 s on a quiet machine.\n"
     handwritten.big(tree)  # at quick scale
     assert "big" not in readme.minutes(readme.recorded(tree))
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG, scale="full", wall_s=600.0)
