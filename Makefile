@@ -86,7 +86,7 @@ $(PEERS): $(VENV)-peers/%/ready: %.txt
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
 TORCH := $(shell sed -n 's/^torch==//p' requirements.lock)
 NO_CPU_BUILD = Note: pip sees no CPU build of torch $(TORCH) and takes the standard one with gigabytes of CUDA \
-    libraries, which a machine without an NVIDIA GPU does not use. README.md says how to get the small one.
+    libraries, which a machine without an NVIDIA GPU does not use. docs/reproduce.md says how to get the small one.
 
 # A .venv whose Python no longer runs, say after an upgrade of the system, counts as not set up.
 ifeq ($(shell $(RUN) -c 'print(1)' 2>/dev/null),1)

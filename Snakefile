@@ -34,9 +34,17 @@ RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256S
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
 GPUS = 1 if shutil.which("nvidia-smi") else 0
 
+if workflow.cores == 0:
+    raise WorkflowError("--cores 0: experiments need at least one core; say --cores all")
+
 # What is timed takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
 SHARE = max(1, (workflow.cores or 1) // max(1, len(ENVIRONMENTS)))
-side_by_side = lambda wildcards: not GPUS and not catalogue.timed(wildcards.place)
+
+
+def side_by_side(wildcards):
+    return not GPUS and not catalogue.timed(wildcards.place)
+
+
 
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
@@ -74,6 +82,7 @@ for name in ENVIRONMENTS:
 
 
 rule experiment:
+    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     input:
         packages="requirements.lock",
     output:
@@ -93,7 +102,6 @@ rule experiment:
         scale=SCALE,
         code=lambda wildcards: fingerprint_of(*catalogue.asked(wildcards.place)),
         settings=lambda wildcards: str(fingerprint.section_of(*catalogue.asked(wildcards.place), SCALE)),
-    """One experiment, again where what its code and settings mean has changed; what is timed takes every core."""
     message:
         "results/{wildcards.place}.csv"
     shell:
@@ -105,6 +113,7 @@ rule experiment:
 
 
 rule report:
+    """Tables, figures and prose, from what was measured here and what is on record."""
     input:
         rows=expand("results/{place}.csv", place=PLACES),
         provenance=expand("results/{place}.json", place=PLACES),
@@ -123,7 +132,6 @@ rule report:
         "results/benchmarks/report.tsv"
     conda:
         "environment.yml"
-    """Tables, figures and prose, from what was measured here and what is on record."""
     message:
         "results/report.html"
     shell:

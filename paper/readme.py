@@ -58,8 +58,8 @@ def environments(datasets: list) -> str:
         Column("environment", lambda row: sheet(row["environment"])),
         Column("original", lambda row: original(row["environment"])),
         number("its steps/s", "original_rate", si),
-        faster("here, on a CPU", "port-cpu"),
-        faster("here, on a GPU", "port-cuda-graph"),
+        faster("port, on a CPU", "port-cpu"),
+        faster("port, on a GPU", "port-cuda-graph"),
         *VERIFIED,
     ]
     return with_source(columns, frame)
@@ -165,7 +165,8 @@ def with_source(columns: Sequence[Column], frame: pd.DataFrame) -> str:
     said = {worded_status(row) for row in frame.to_dict("records")}
     if len(said) > 1:
         return without_empty([*columns, STATUS], frame)
-    return f"{without_empty(columns, frame)}\nStatus: {said.pop()}.\n"
+    (words,) = said
+    return f"{without_empty(columns, frame)}\n{words.capitalize()}.\n"
 
 
 def ladder_table(datasets: list, asked: Mapping) -> str:

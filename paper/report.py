@@ -141,16 +141,18 @@ def inline(drawing: str, name: str, alt: str) -> str:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m lockstep.paper.report", description=__doc__.split("\n")[0])
-    arguments.add_argument("--figure", nargs="*", default=[], choices=list(figures.every()), metavar="NAME")
-    arguments.add_argument("--table", nargs="*", default=[], choices=list(tables.every()), metavar="NAME")
+    for kind, known in {"figure": figures.every(), "table": tables.every()}.items():
+        arguments.add_argument(f"--{kind}", nargs="*", action="extend", default=[], choices=list(known), metavar="NAME")
     asked = arguments.parse_args()
     if not asked.figure and not asked.table:
         raise UserError("say --figure NAME or --table NAME")
     report = Report()
     for name in asked.figure:
         report.figure(name)
+        print(report.folder / "figures" / f"{name}.svg")
     for name in asked.table:
         report.table(name)
+        print(report.folder / "tables" / f"{name}.csv")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def brief(report: Report) -> str:
 
 
 def listed(parts: list[str]) -> str:
-    """Phrases with "and" before the last."""
+    """Phrases with "and" before the last; none are an empty text."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -104,7 +104,7 @@ def seconds_to_solve(report: Report) -> str:
             over = f" (Stable-Baselines3: {other})" if other else ""
             learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
             where = "Here" if place[0] == "here" else f"On record (*{place[0]}*)"
-            return f" {where}, {learner} within {found}{over}."
+            return f" {where}, with kernels compiled, {learner} within {found}{over}."
     return ""
 
 
@@ -155,11 +155,11 @@ def of_family(report: Report, machine: str, family: str) -> str:
     if steps("port-cpu") == NOT_MEASURED:
         return ""
     where = "Here" if machine == "here" else f"On record from *{machine}*"
-    ratios = f"{over('original', 'port-cpu')} the original"
+    factors = f"{over('original', 'port-cpu')} the original"
     if "original-indexed" in about["headline"]["rungs"]:
-        ratios += f", {over('original-indexed', 'port-cpu')} the indexed one"
+        factors += f", {over('original-indexed', 'port-cpu')} the indexed one"
     port = f"the port of {envs.port(about['headline']['environment']).title} on the CPU"
-    found = f"{where}, {port} runs at {steps('port-cpu')} at its best batch size ({ratios})"
+    found = f"{where}, {port} runs at {steps('port-cpu')} at its best batch size ({factors})"
     if steps("port-cuda-graph") != NOT_MEASURED:
         graph = "port-cuda-graph"
         found += f", and on the GPU at {steps(graph)} ({over('original', graph)}) in a CUDA graph"
@@ -186,10 +186,11 @@ def trained(report: Report, machine: str) -> str:
             f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs"
             if ratio != NOT_MEASURED
             else "",
-            f"and {envs.port(environment).title} is solved in {solved} seeds" if solved != NOT_MEASURED else "",
-            f"nine in ten within {slowest}" if reached else "",
+            f"{envs.port(environment).title} is solved in {solved} seeds{f', nine in ten within {slowest}' * reached}"
+            if solved != NOT_MEASURED
+            else "",
         ]
-        found = ", ".join(filter(None, parts))
+        found = listed(list(filter(None, parts)))
         return f"{place}, {found}." if found else ""
 
     where = "Here" if machine == "here" else f"On record from *{machine}*"
@@ -221,9 +222,9 @@ def verdicts(report: Report) -> str:
         return "No claim can be judged yet."
     met = verdict["here_met"].where(verdict["here_met"].notna(), verdict["recorded_met"]).astype(bool)
     shown = verdict["here"].where(verdict["here"].notna(), verdict["recorded"])
-    missed = "; ".join(verdict["claim"][~met] + " (" + shown[~met] + ")")
+    others = "; ".join(verdict["claim"][~met] + " (" + shown[~met] + ")")
     words = f"{met.sum()} of the {len(met)} main claims hold"
-    return f"{words}; those that do not: {missed}." if missed else f"{words}."
+    return f"{words}; those that do not: {others}." if others else f"{words}."
 
 
 def unmeasured(report: Report) -> str:
@@ -267,4 +268,5 @@ def cost(report: Report) -> str:
     )
     allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
     words = f"{allowed}, and the packages take about {disk / 1e9:.0f} GB of disk without a GPU."
-    return f"The measurements took {took}. {words}" if took else words
+    summed = "summed over experiments, some of which run side by side"
+    return f"The measurements took {took}, {summed}. {words}" if took else words

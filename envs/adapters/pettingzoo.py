@@ -73,6 +73,12 @@ class ByAgent:
         """The same object each time; KeyError without such an agent."""
         return self.action_spaces[agent]
 
+    def _draws(self) -> bool | None:
+        """Warns, and returns None, without a render_mode."""
+        if self.render_mode is None:
+            return logger.warn("render() draws nothing: no render_mode was given, such as render_mode='rgb_array'")
+        return True
+
     def close(self):
         """Closes the batch."""
         self.batch.close()
@@ -110,6 +116,8 @@ class ParallelPort(ByAgent, ParallelEnv):
         Returns:
             Observations [n] float32 and empty infos by agent.
         """
+        if not isinstance(options, Mapping | None):
+            raise ValueError(f"options must be a mapping, not {type(options).__name__}")
         known = {name: value for name, value in (options or {}).items() if name in self.batch.port.reset_options}
         obs, _ = self.batch.reset(seed=seed, options=known)
         self.agents = list(self.possible_agents)
@@ -159,9 +167,7 @@ class ParallelPort(ByAgent, ParallelEnv):
 
     def render(self) -> np.ndarray | None:
         """A picture [H, W, 3] uint8 with render_mode="rgb_array", as the port draws it; without a mode a warning."""
-        if self.render_mode is None:
-            return logger.warn("render() draws nothing: no render_mode was given, such as render_mode='rgb_array'")
-        return self.batch.render(0)[0]
+        return self._draws() and self.batch.render(0)[0]
 
 
 class VectorPort(ByAgent):
@@ -203,8 +209,11 @@ class VectorPort(ByAgent):
         """
         self._check(actions, self.agents)
         for place, agent in enumerate(self.agents):
-            action = torch.as_tensor(actions[agent], device=self.batch.device)
             column = self._actions[:, place]
+            try:
+                action = torch.as_tensor(actions[agent], device=self.batch.device)
+            except (TypeError, ValueError, RuntimeError):
+                raise ValueError(f"action of agent {agent!r} is no tensor or array: {actions[agent]!r:.80}") from None
             if action.shape != column.shape or not torch.can_cast(action.dtype, column.dtype):
                 wanted = f"{column.dtype} {tuple(column.shape)}"
                 raise ValueError(f"action of agent {agent!r} is {action.dtype} {tuple(action.shape)}, not {wanted}")
@@ -222,6 +231,6 @@ class VectorPort(ByAgent):
         whole = {name: torch.as_tensor(rows).clone() for name, rows in info.items() if name not in parted}
         return {agent: whole | {name: rows[agent] for name, rows in parted.items()} for agent in self.agents}
 
-    def render(self) -> list[np.ndarray]:
-        """A picture [H, W, 3] uint8 of each environment."""
-        return self.batch.render()
+    def render(self) -> list[np.ndarray] | None:
+        """A picture [H, W, 3] uint8 of each environment with render_mode="rgb_array"; without a mode a warning."""
+        return self._draws() and self.batch.render()

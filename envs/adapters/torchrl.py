@@ -25,6 +25,7 @@ with extra("torchrl", of="lockstep.envs.adapters.torchrl"):
     from torchrl.envs.utils import MarlGroupMapType, check_marl_grouping
 
 GroupMap = Mapping[str, Sequence[str]]
+RESERVED = ("done", "terminated", "truncated", "next", "_reset")  # keys beside those of groups
 
 
 def make(
@@ -103,6 +104,10 @@ class TorchRLEnv(EnvBase):
         batch, agents = self.batch, list(self.batch.agents)
         if isinstance(group_map, MarlGroupMapType):
             group_map = group_map.get_group_map(agents)
+        if not isinstance(group_map, Mapping):
+            raise ValueError(f"group_map must be a mapping of groups to agents' names, not {group_map!r:.60}")
+        if taken := [group for group in group_map if group in RESERVED]:
+            raise ValueError(f"group_map: {', '.join(map(repr, taken))} is a key of TorchRL; name the group otherwise")
         self.group_map = {group: list(members) for group, members in group_map.items()}
         check_marl_grouping(self.group_map, agents)
         self._places = {

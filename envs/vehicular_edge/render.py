@@ -149,7 +149,7 @@ def _map(mpl, axes, scenario, t: int, used: Sequence[np.ndarray] | None):
 
 
 def _legend(mpl, axes, strong: bool):
-    """What the map shows, below it."""
+    """The marks of the map, below it."""
     line = mpl.lines.Line2D
     marks = [("o", BLUE, "client", 6), ("s", ORANGE, "server vehicle", 6), ("^", GREEN, "edge node, coverage", 8)]
     marks += [("*", PINK, "cloud", 10)]
@@ -160,7 +160,7 @@ def _legend(mpl, axes, strong: bool):
     for colour, name in ((RED, "V2V"), (SKY, "V2I")):
         shown.append(line([], [], color=colour, linewidth=0.8, alpha=0.5, label=f"{name} in range"))
         if strong:
-            shown.append(line([], [], color=colour, linewidth=1.6, label=f"{name} in use"))
+            shown.append(line([], [], color=colour, linewidth=1.6, label=f"{name} used last"))
     axes.figure.legend(handles=shown, loc="upper center", bbox_to_anchor=(0.3, 0.135), ncols=4, frameon=False)
 
 

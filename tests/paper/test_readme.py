@@ -47,7 +47,7 @@ def test_recorded_figures_fill_in_and_nothing_else_changes(tree):
     assert front.endswith("](results/recorded/headline.svg)\n\n<!-- end generated -->\n\nMore.\n")
     assert "| cartpole | original, one process | 50.0 |" in text
     assert "| cartpole | port on GPU, CUDA graph | 1.00\u00a0M (20,000\u00d7) |" in text
-    assert "port on CPU" not in text and "here, on a CPU" not in text and "not measured" not in text  # nobody ran it
+    assert "port on CPU" not in text and "port, on a CPU" not in text and "not measured" not in text  # nobody ran it
     assert readme.stale(tree) == []
 
 
@@ -64,8 +64,8 @@ def test_an_environment_has_its_speed_and_what_was_verified(tree):
     # Three of differences and one of flags hold, that of returns does not; told rows are not judged.
     assert row(tree, "cartpole") == "| CartPole-v1 | 50.0 | 1.00 M (20,000\u00d7) | 1,000,000 | 4 of 5 |"
     text = readme.environments(readme.recorded(tree))
-    assert "| environment | original | its steps/s | here, on a GPU | states verified | checks held |" in text
-    assert text.endswith("\n\nStatus: recorded on big, 2026-01-02.\n")
+    assert "| environment | original | its steps/s | port, on a GPU | states verified | checks held |" in text
+    assert text.endswith("\n\nRecorded on big, 2026-01-02.\n")
     checked = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
     handwritten.write(tree, "other", "throughput", checked, handwritten.BIG, environment="vehicular_edge")
     assert row(tree, "cartpole").endswith("| 4 of 5 | recorded on big, 2026-01-02 |")
@@ -97,7 +97,7 @@ def test_the_time_to_solve_is_that_of_a_warm_start(tree):
     assert told[0] == "| environment | agent | algorithm | device | seeds solved | time |"
     assert told[2] == "| cartpole | Lockstep | PPO | CPU | 2 of 2 | 250 ms [250 ms, 250 ms] |"
     assert told[3].startswith("| cartpole | Stable-Baselines3 2.0 | PPO | CPU | 1 of 2 |")
-    assert told[4:] == ["", "Status: recorded on big, 2026-01-02."]
+    assert told[4:] == ["", "Recorded on big, 2026-01-02."]
 
 
 def test_several_environments_have_a_table_of_one_line_each(tree):
@@ -107,7 +107,7 @@ def test_several_environments_have_a_table_of_one_line_each(tree):
     text = readme.rates(readme.recorded(tree))
     assert "\n| cartpole | 8,192 | 50.0 | \u2013 | 1.00\u00a0M | 1.00\u00a0M |\n" in text
     assert "\n| pendulum | 8,192 | 10.0 | 1.00\u00a0k (100\u00d7) | \u2013 | 1.00\u00a0k |\n" in text
-    assert "Status: recorded on big, 2026-01-02." in text
+    assert "Recorded on big, 2026-01-02." in text
     assert "vector class |" not in text  # nobody ran it
     assert "| pendulum | original" not in text  # the ladder is of one environment
 

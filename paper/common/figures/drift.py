@@ -14,8 +14,8 @@ EXACT = 1e-17  # where no difference at all is drawn
 
 @figure(
     "Largest difference of any state field between port and original over the steps of an episode under equal actions, "
-    "on all machines, relative for values above one. Solid: the largest of all episodes still running, dotted: the "
-    "median; exact agreement lies at the bottom.",
+    "on all machines that have measured it, relative for values above one. Solid: the largest of all episodes still "
+    "running, dotted: the largest median of a policy; exact agreement lies at the bottom.",
     "Line charts, one panel per environment, both axes logarithmic: difference over step, a pair of lines for each "
     "floating-point type and device. The table of every check holds the numbers, in the rows of the level drift.",
 )

@@ -51,10 +51,7 @@ def lines(panel: Axes, rows: list[dict]) -> None:
         looks = {name: {"color": rung(name).colour, "marker": rung(name).marker} for name in shown}
         marks = [(rate, looks[name] | {"label": rung(name).label}) for name, rate in shown.items()]
         port = next((name for name in STEPPED if name in shown), None)
-        library, over = row["rate"], row["ratio"]  # both of one run of the peers, or of the ladder
-        if missing(library) and not missing(row[f"{VECTOR}_rate"]):
-            library = row[f"{VECTOR}_rate"]
-            over = shown[port] / library if port else None
+        library, over = row["rate"], row["ratio"]  # both of one run of the peers
         marks += [] if missing(library) else [(library, LIBRARY | {"label": LIBRARY_LABEL})]
         ends = [rate for rate, _ in marks]
         panel.plot([min(ends, default=1), max(ends, default=1)], [place, place], color="#d5dbe3", linewidth=2, zorder=1)

@@ -21,8 +21,8 @@ CURVES = ("gymnasium-vector", "port-cpu", "port-cuda", "port-cuda-graph")
 @figure(
     "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "
     "is one, on the GPU; each bar is one step (hatched: two), with its factor where that fits, hollow where it loses. "
-    "Below: one step per call over the batch size, as a multiple of the original: a port loses below the grey line, a "
-    "GPU loses to the port on the CPU left of the diamond.",
+    "Below: one step per call over the batch size, as a multiple of the original: a port loses below the grey "
+    "line; of a GPU a diamond marks where it overtakes the port on the CPU.",
     "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
     "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
     "break-even sizes hold the numbers.",

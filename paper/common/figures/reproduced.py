@@ -30,7 +30,7 @@ def reproduced(datasets: list) -> Figure:
     known = values(datasets)
     here = known[known["machine"] == "here"]
     others = [(name, rows.merge(here, on=ALIKE)) for name, rows in known.groupby("machine") if name != "here"]
-    others = [(name, both) for name, both in others if len(both)]
+    others = [(name, both.drop_duplicates(["environment", "value_x", "value_y"])) for name, both in others if len(both)]
     figure = Figure(figsize=(WIDTH, 3.6 * len(others) if others else 1.2), layout="constrained")
     if not others:
         say_nothing(figure.subplots())

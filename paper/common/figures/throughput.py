@@ -86,6 +86,7 @@ def throughput(datasets: list) -> Figure:
         log_axes(panel, y="steps per second")
         rates, small = quantities.rates(run), {"markersize": 3, "linewidth": 1.1}
         rates = rates[rates["rung"].isin(SHOWN) & rates["threads"].isin([1, rates["threads"].max()])]
+        rates = rates[rates["policy"] == "random"]
         for label, style, rows in series(rates):
             curve(panel, rows["num_envs"], rows, label, style | small)
         for rate in rates.loc[rates["rung"] == "original", "rate"]:

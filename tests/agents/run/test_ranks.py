@@ -43,7 +43,7 @@ def worker(what: str, folder: Path) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    """What two processes have left that were given what torchrun gives."""
+    """The folder of two processes that were given what torchrun gives."""
     folder = tmp_path_factory.mktemp("ddp")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
