@@ -169,6 +169,8 @@ def test_groups_that_are_none_are_refused():
     table = [
         (lambda: for_torchrl(name, group_map={"a": [first]}), f"Agent {others[0]} wasn't found in any group"),
         (lambda: for_torchrl(name, group_map={"a": [first, "nobody"]}), "Agent nobody wasn't present in environment"),
+        (lambda: for_torchrl(name, group_map=[first]), "group_map must be a mapping of groups to agents' names, not"),
+        (lambda: for_torchrl(name, group_map={"done": [first, *others]}), "group_map: 'done' is a key of TorchRL"),
         (lambda: for_torchrl(ONE, group_map={"a": [first]}), f"{ONE} has one agent, who is in no group"),
     ]
     for call, message in table:
@@ -317,6 +319,9 @@ def test_actions_that_are_none_are_named_and_so_are_batches():
             rf"'{first}' is torch.float32 \(1, .*, not torch.float32 \(2",
         ),
         (lambda: batch.step(many | {first: many[first] * 1j}), f"'{first}' is torch.complex64"),
+        (lambda: batch.step(many | {first: "up"}), f"action of agent '{first}' is no tensor or array: 'up'"),
+        (lambda: batch.step(many | {first: None}), f"action of agent '{first}' is no tensor or array: None"),
+        (lambda: env.reset(options=[1]), "options must be a mapping, not list"),
         (lambda: pettingzoo.make(ONE), f"{ONE} has one agent, and Gymnasium's interface"),
         (lambda: pettingzoo.ParallelPort(make(name, 1)), "num_envs=1, autoreset_mode='Disabled', not num_envs=1, auto"),
         (

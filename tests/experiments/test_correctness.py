@@ -37,7 +37,11 @@ def test_the_report_names_what_failed():
     good = verdicts.equal(place, "reward", np.zeros(5, dtype=bool))
     bad = verdicts.within(place, "x", np.array([0.0, 2e-6]), 1e-6)
     nan = verdicts.within(place, "theta", np.array([np.nan]), 1e-6)
+    told = good | {"passed": None}
     assert correctness.report(pd.DataFrame([good])) == "all 1 comparisons passed"
+    assert correctness.report(pd.DataFrame([good, told])) == (
+        "all 1 comparisons passed; 1 rows report a value without judging it"
+    )
     assert correctness.report(pd.DataFrame([good, bad, nan])).splitlines() == [
         "FAILED transition original-port cpu float32 x",
         "FAILED transition original-port cpu float32 theta",

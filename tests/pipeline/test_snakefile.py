@@ -221,12 +221,13 @@ def test_peers_are_measured_where_one_is_installed_and_nowhere_else(copy):
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
+        ("scale=quick --cores 0", "--cores 0: experiments need at least one core; say --cores all"),
         ("scale=ful", "scale is 'ful'; --config scale= takes one of: quick, full"),
         ("scael=full", "--config takes scale and nothing else, not: scael"),
     ],
 )
 def test_a_wrong_setting_is_named(measured, setting, sentence):
-    completed = run(measured, "snakemake", "--dry-run", "--config", setting)
+    completed = run(measured, "snakemake", "--dry-run", "--config", *setting.split())
     assert completed.returncode != 0
     assert sentence in completed.stdout + completed.stderr
 
