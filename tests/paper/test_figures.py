@@ -1,4 +1,5 @@
 import re
+import sys
 
 import matplotlib as mpl
 import pytest
@@ -179,3 +180,28 @@ def test_values_of_this_machine_stand_over_the_recorded_ones(tmp_path):
     assert found and all(max(y / x, x / y) == pytest.approx(3) for x, y in found)  # rates, and times
     assert re.match(r"1 +(3\.00|0\.333)×: cartpole, ", beside.texts[0].get_text())
     assert panel.get_title() == "" and panel.get_title(loc="left").startswith("0 of ")
+
+
+def test_figures_and_tables_are_written_by_name(trees, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LOCKSTEP_ROOT", str(trees["page"]))
+    monkeypatch.setenv("LOCKSTEP_OUTPUT", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["report", "--figure", "family", "--figure", "peers", "--table", "claims"])
+    report.main()
+    written = [tmp_path / name for name in ("figures/family.svg", "figures/peers.svg", "tables/claims.csv")]
+    assert capsys.readouterr().out.split() == [str(file) for file in written]
+    assert all(file.stat().st_size > 0 for file in written)
+
+
+@pytest.mark.slow
+def test_processes_draw_what_one_draws(trees, tmp_path):
+    one, two = (
+        report.Report(trees["page"], tmp_path / "one"),
+        report.Report(trees["page"], tmp_path / "two", processes=2),
+    )
+    for each in (one, two):
+        each.figure("family")
+    assert set(two.drawings) == set(figures.every())
+    for ending in ("svg", "png"):
+        assert (two.folder / f"figures/family.{ending}").read_bytes() == (
+            one.folder / f"figures/family.{ending}"
+        ).read_bytes()
