@@ -82,8 +82,10 @@ class Scenario:
             wrong = (self.speed < 0) | (self.speed > params.top_speed)
             _refuse(wrong, self.speed, "speed", where, f"must be from 0 to {params.top_speed}")
         if self.blind and params.version != "kinematic":
+            raise ValueError(f"{where}: blind={self.blind} must be 0 where version={params.version!r}")
+        if not 0 <= self.blind <= robots <= self.asked:
             raise ValueError(
-                f"{where}: {self.blind} robots are not cooperative, must be 0 where version is not kinematic"
+                f"{where}: blind={self.blind}, robots={robots} and asked={self.asked} must be in this order"
             )
         self._check_collisions(params.collision_radius, where)
         return self
