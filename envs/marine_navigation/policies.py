@@ -123,8 +123,8 @@ def straight(observation, params: Params, noise: Noise | None = None) -> np.ndar
         goal, velocity = (rows[:, 2:4], rows[:, :2]) if params.version == "sonar" else (rows[:, :2], rows[:, 2:4])
         return steer(velocity, angle_of(goal), np.full(len(rows), params.acceleration), params)
     bearing, turning, thrust = angle_of(rows[:, :2]), rows[:, 4], rows[:, 5:7]
-    ahead = params.thrust_high / 2 * np.clip(np.cos(bearing), 0.0, 1.0)
-    aside = params.thrust_high / 2 * np.clip(bearing - 2 * turning, -1.0, 1.0)
+    ahead = params.thrust_high / 2 * np.clip(np.cos(bearing), 0.0, 1.0) ** 2  # slow in a bend, lest it circle the goal
+    aside = params.thrust_high / 2 * np.clip(bearing - turning, -1.0, 1.0)
     wanted = np.stack([ahead + aside, ahead - aside], axis=-1)
     rate = np.clip((wanted - thrust) / (params.period * params.thrust_rate), -1.0, 1.0)
     if params.action_kind == "continuous":

@@ -41,6 +41,7 @@ class Episode:
         self.asked, self.unseeing = scenario.asked, max(scenario.blind, params.non_cooperative)
         ids = noise_ids(self.asked, len(scenario.start), seed, environment, number).tolist()
         self.boat = ThrusterBoat if params.version == "thruster" else KinematicBoat
+        without_current = params.start_without_current and not scenario.read and params.version != "sonar"
         self.boats: list[Boat] = []
         for i, ((x, y), (goal_x, goal_y), theta, speed) in enumerate(
             zip(*(rows.tolist() for rows in (scenario.start, scenario.goal, scenario.heading, scenario.speed)),
@@ -48,7 +49,7 @@ class Episode:
         ):  # fmt: skip
             boat = self.boat(i, x, y, theta, goal_x, goal_y, speed)
             boat.noise_id, boat.blind = ids[i], i >= self.asked - self.unseeing
-            boat.report(*((0.0, 0.0) if params.start_without_current else self.current(x, y)))
+            boat.report(*((0.0, 0.0) if without_current else self.current(x, y)))
             self.boats.append(boat)
 
     def set_scene(self, cores: list, obstacles: list[Obstacle]):

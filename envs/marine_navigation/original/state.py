@@ -111,7 +111,7 @@ def _checked(env: MarineNavigation, state: dict) -> dict[str, np.ndarray]:
     limits = {"elapsed": env.params.limit, "episode": 2**32 - 1, "scenario": len(env.scenarios or ()) - 1}
     for name, most in limits.items():
         if name in found:
-            integer(f"state field {name!r}", found[name][()], 0, most)
-    for kind, count in zip(KINDS, found.get("counts", ()), strict=False):
+            integer(f"state field {name!r}", found[name].item(), 0, most)
+    for kind, count in zip(KINDS, found["counts"].tolist() if "counts" in found else (), strict=False):
         integer(f"state field 'counts': {kind}", count, 0, env.most[kind])
     return found

@@ -197,4 +197,4 @@ def _scenario(version, rows: dict, where: str) -> Scenario:
     blind = int((~seeing).sum())
     if seeing.shape != (counts["robots"],) or seeing[: len(seeing) - blind].sum() != len(seeing) - blind:
         raise ValueError(f"{where}: {COOPERATIVE}={seeing.tolist()} must be a flag per robot, false only at the end")
-    return Scenario(version=version, **found, blind=blind)
+    return Scenario(version=version, **found, blind=blind, read=True)

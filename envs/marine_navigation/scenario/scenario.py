@@ -25,6 +25,7 @@ class Scenario:
     radius: np.ndarray  # [O] m
     asked: int = 0  # robots asked for, of which A were placed; 0: A
     blind: int = 0  # that so many of these, the last, see no other robot
+    read: bool = False  # from a file, where the first reported velocity always has the current
 
     def __post_init__(self):
         for name, shape in (("start", (-1, 2)), ("goal", (-1, 2)), ("heading", (-1,)), ("speed", (-1,)),

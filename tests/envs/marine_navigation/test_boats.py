@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from lockstep.envs.marine_navigation.original import get_state, make
 from lockstep.envs.marine_navigation.vortices import Core, current
 from tests.envs.marine_navigation.worlds import opened, params, play, put, scene, state, step
 
@@ -188,10 +189,17 @@ def test_the_current_of_a_reported_velocity_is_that_of_its_place(lag):
     assert (state(env, "ground_velocity") == pytest.approx(now, abs=1e-12)) != lag
 
 
+@pytest.mark.parametrize("version", ["thruster", "kinematic", "sonar"])
 @pytest.mark.parametrize("without", [True, False])
-def test_the_first_reported_velocity_has_the_current_unless_it_is_left_out(without):
-    given = scene("kinematic", [(21.0, 20.0, 50.0, 50.0, 0.5, 1.5)], [(20.0, 20.0, True, 8.0)])
-    env = opened(given, start_without_current=without)
-    u, v = (0.0, 0.0) if without else (0.0, -4.0)
-    expected = [1.5 * math.cos(0.5) + u, 1.5 * math.sin(0.5) + v]
-    assert state(env, "ground_velocity") == pytest.approx(expected, abs=1e-12)
+def test_the_first_velocity_of_a_drawn_episode_lacks_the_current_on_request(version, without):
+    """Of the sonar's never."""
+    env = make(version=version, start_without_current=without, cores=8)
+    env.reset()
+    cores = [Core(*row) for row in get_state(env)["core"].tolist()]
+    for i in range(len(env.agents)):
+        x, y, theta = state(env, "pose", i)
+        speed = 0.0 if version == "thruster" else state(env, "speed", i)[0]
+        u, v = (0.0, 0.0) if without and version != "sonar" else current(x, y, cores, 0.5, False)
+        assert abs(u) + abs(v) > 0.01 or (without and version != "sonar")
+        expected = [speed * math.cos(theta) + u, speed * math.sin(theta) + v]
+        assert state(env, "ground_velocity", i) == pytest.approx(expected, abs=1e-12)

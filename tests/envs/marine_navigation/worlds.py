@@ -25,9 +25,9 @@ def params(version="thruster", preset=None, **single) -> Params:
     return make_params(version, preset, **single)
 
 
-def opened(given: Scenario, preset=None, **single) -> MarineNavigation:
+def opened(given: Scenario, preset=None, check_actions=True, **single) -> MarineNavigation:
     """An environment in the first episode of a scene."""
-    env = MarineNavigation(params(given.version, preset, **single), given)
+    env = MarineNavigation(params(given.version, preset, **single), given, check_actions=check_actions)
     env.reset()
     return env
 
