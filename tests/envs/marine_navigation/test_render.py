@@ -35,4 +35,12 @@ def test_a_picture_shows_what_there_is_where_it_is():
     assert colour(moved, 25.0, 30.0) == colour(first, 12.0, 12.0) and colour(moved, 12.0, 12.0) == [255, 255, 255]
     ended = put(env, active=[False]).render()
     assert colour(ended, 25.0, 30.0) == [211, 211, 211]
-    assert (make(scenario=scene(cores=[(20, 30, 1, 3.0)]), render_mode="rgb_array")).reset() and make().render() is None
+
+
+def test_a_picture_shows_currents():
+    env = make(scenario=scene(robots=[(5, 5, 50, 50, 0, 0)], cores=[(27.5, 27.5, 1, 3.0)]), render_mode="rgb_array")
+    env.reset()
+    with_core = (env.render()[200:400, 200:400] != 255).any(axis=-1).sum()
+    without = (put(env, counts=[1, 0, 0]).render()[200:400, 200:400] != 255).any(axis=-1).sum()
+    assert with_core > 500 and without == 0
+    assert make().render() is None
