@@ -1,6 +1,7 @@
 """State of the original in the names, shapes and units that all forms share (`layout.state_shapes`)."""
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 from lockstep.reading import nearest
 
@@ -32,8 +33,12 @@ COLUMNS = {  # of a field: the attributes of a boat
 
 
 def get_state(env: MarineNavigation) -> dict[str, np.ndarray]:
-    """Every field of `layout.state_shapes`, `active` [A], `elapsed`, `episode`, and `scenario` where there are any."""
-    episode = env.episode
+    """Every field of `layout.state_shapes`, `active` [A], `elapsed`, `episode`, and `scenario` where there are any.
+
+    Raises:
+        ResetNeeded: there was no episode yet.
+    """
+    episode = _opened(env)
     boats, counts = episode.boats, (len(episode.boats), len(episode.cores), len(episode.obstacles))
     rows = {name: [[getattr(boat, part) for part in parts] for boat in boats] for name, parts in COLUMNS.items()}
     rows |= {"core": episode.cores, "obstacle": episode.obstacles}
@@ -58,9 +63,11 @@ def set_state(env: MarineNavigation, state: dict):
     """Puts the environment into a state; fields that it lacks stay as they are, or as a `scenario` begins.
 
     Raises:
-        ValueError: an unknown field, another shape, a number that is not finite, or counts over what the environment
-            holds; names the field.
+        ValueError: an unknown field, another shape, a number that is not finite or not whole, or counts over what the
+            environment holds; names the field.
+        ResetNeeded: there was no episode yet.
     """
+    _opened(env)
     fields = _checked(env, state)
     number = fields.pop("episode", np.int64(env.number)).item()
     if "scenario" in fields:
@@ -79,6 +86,12 @@ def set_state(env: MarineNavigation, state: dict):
     episode.boats = [_boat(env, fields, i) for i in range(robots)]
     episode.over = episode.elapsed >= env.params.limit or not episode.active
     env.agents = [] if episode.over else [f"robot_{boat.index}" for boat in episode.active]
+
+
+def _opened(env: MarineNavigation) -> Episode:
+    if env.episode is None:
+        raise ResetNeeded("no episode is open: call reset() first")
+    return env.episode
 
 
 def _boat(env: MarineNavigation, fields: dict, i: int) -> Boat:
@@ -108,6 +121,8 @@ def _checked(env: MarineNavigation, state: dict) -> dict[str, np.ndarray]:
         if not np.isfinite(array).all():
             raise ValueError(f"state field {name!r} holds numbers that are not finite")
         found[name] = array.astype(kind)
+        if kind is not np.float64 and (found[name] != array).any():
+            raise ValueError(f"state field {name!r} must hold whole numbers, of flags 0 or 1")
     limits = {"elapsed": env.params.limit, "episode": 2**32 - 1, "scenario": len(env.scenarios or ()) - 1}
     for name, most in limits.items():
         if name in found:

@@ -105,9 +105,11 @@ def _load_many(path: Path) -> list[Scenario]:
     for key in ("version", *(f"n_{kind}" for kind in KINDS), *FIELDS):
         if key not in arrays:
             raise ValueError(f"{path}: {key} is missing")
-    version, counts = str(arrays["version"]), np.array([arrays[f"n_{kind}"] for kind in KINDS]).T
-    if counts.ndim != 2 or counts.dtype.kind not in "iu" or len(counts) == 0:
+    version, columns = str(arrays["version"]), [arrays[f"n_{kind}"] for kind in KINDS]
+    shapes, kinds = {column.shape for column in columns}, {column.dtype.kind for column in columns}
+    if len(shapes) > 1 or columns[0].ndim != 1 or not kinds <= {"i", "u"} or not columns[0].size:
         raise ValueError(f"{path}: n_robots, n_cores and n_obstacles must be integers [N] of one N from 1 on")
+    counts = np.stack(columns, axis=1)
     found = []
     for number, row in enumerate(counts.tolist()):
         sizes, rows = dict(zip(KINDS, row, strict=True)), {}
@@ -134,7 +136,7 @@ def _read(content, where: str) -> Scenario:
 
 
 def _read_published(content: dict, where: str) -> Scenario:
-    """Of the published object; what it does not use, such as rewards and trajectories, is not read."""
+    """Scenario of a published object; what it does not need, such as rewards and trajectories, is not read."""
     robots = _part(content, "robots", where)
     if not isinstance(robots, dict):
         raise ValueError(f"{where}: robots is {type(robots).__name__}, must be an object")

@@ -133,6 +133,8 @@ def test_a_state_of_a_smaller_episode_is_masked():
         ({"pose": np.zeros((2, 3))}, "state field 'pose' is float64 (2, 3), must be numbers (1, 3)"),
         ({"pose": [[np.nan, 0, 0]]}, "state field 'pose' holds numbers that are not finite"),
         ({"counts": [2, 0, 0]}, "state field 'counts': robots=2 must be an integer from 0 to 1"),
+        ({"counts": [0.5, 0, 0]}, "state field 'counts' must hold whole numbers, of flags 0 or 1"),
+        ({"active": [2]}, "state field 'active' must hold whole numbers, of flags 0 or 1"),
         ({"elapsed": 1001}, "state field 'elapsed'=1001 must be an integer from 0 to 1000"),
         ({"scenario": 1}, "state field 'scenario'=1 must be an integer from 0 to 0"),
     ],
@@ -198,8 +200,9 @@ def test_unchecked_actions_are_clipped_and_none_acts_as_0():
 
 def test_a_step_needs_an_open_episode():
     env = make(max_steps=1)
-    with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
-        env.step({})
+    for call in (lambda: env.step({}), lambda: get_state(env), lambda: set_state(env, {})):
+        with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
+            call()
     life(env, 1)
     with pytest.raises(ResetNeeded):
         env.step({})

@@ -179,6 +179,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         (lambda: load(tmp_path / "one.yaml"), "one.yaml: the suffix must be .json or .npz"),
         (lambda: load(written(n_cores=None)), "bad.npz: n_cores is missing"),
         (lambda: load(written(n_cores=np.array([4.0, 8.0]))), "n_robots, n_cores and n_obstacles must be integers [N]"),
+        (lambda: load(written(n_cores=np.array([4]))), "n_robots, n_cores and n_obstacles must be integers [N] of one"),
         (lambda: load(written(n_cores=np.array([4, 9]))), "cores.centre has shape (2, 8, 2), must have (2, at least 9"),
         (lambda: load(written(**{"robots.goal": np.zeros((1, 7, 2))})), "robots.goal has shape (1, 7, 2), must have"),
         (lambda: load(written(**{"robots.goal": np.zeros((2, 7, 3))})), "bad.npz[0]: robots.goal has shape (3, 3)"),
