@@ -68,9 +68,9 @@ def test_velocity_obstacles_of_robots_are_halfway_between_both_velocities():
     """Head on at 12 m the straight course lies in the cone; a robot that draws away leaves it free."""
     assert one(policies.rvo, velocity=(2.0, 0.0), boats=[(12.0, 0.3, -2.0, 0.0)]) % 3 == 0
     assert one(policies.rvo, velocity=(2.0, 0.0), boats=[(12.0, 0.3, 3.0, 0.0)]) % 3 == 1
-    # A boat that is carried along at 3 m/s wants 2: less than halfway to the other's 1.5, though more than that.
-    carried = (3 * math.cos(0.2), -3 * math.sin(0.2))
-    assert one(policies.rvo, velocity=carried, boats=[(12.0, -0.3, 1.5, 0.0)]) % 3 == 1
+    # One that comes on 14° aside has a cone of 22.8° to each side. Its edge is 8.8° off the course about the apex 0
+    # halfway, and about the other's velocity twice that, which is nearer to a turn of 30°/s than to none.
+    assert one(policies.rvo, velocity=(2.0, 0.0), boats=[(8.0, 2.0, -2.0, 0.0)]) % 3 == 1
 
 
 def test_velocity_obstacles_among_robots_all_round_take_the_longest_way_to_contact():
