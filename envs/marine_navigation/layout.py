@@ -1,0 +1,40 @@
+"""Layout of the state that all forms share (README.md, 5)."""
+
+import numpy as np
+
+from .params import Params
+
+
+def state_shapes(params: Params, robots: int, cores: int, obstacles: int) -> dict[str, tuple[tuple[int, ...], type]]:
+    """Shape and type of each field, of an environment that holds so many of each; what an episode lacks is 0.
+
+    Positions in m, velocities in m/s, angles in rad, all in world axes.
+    """
+    A, real, whole = robots, np.float64, np.int32
+    if params.version == "thruster":
+        motion = {
+            "water_velocity": ((A, 2), real),  # w, of the boat through the water
+            "yaw_rate": ((A,), real),  # r, rad/s
+            "reported_yaw_rate": ((A,), real),  # that robots observe
+            "thrust": ((A, 2), real),  # T_L, T_R in N
+        }
+    else:
+        motion = {"speed": ((A,), real)}  # s, through the water
+    return {
+        "pose": ((A, 3), real),  # x, y, heading
+        **motion,
+        "ground_velocity": ((A, 2), real),  # that robots observe
+        "goal": ((A, 2), real),
+        "core": ((cores, 4), real),  # x, y, s (1 clockwise, -1), Γ/2π
+        "obstacle": ((obstacles, 3), real),  # x, y, radius
+        "counts": ((3,), whole),  # robots, cores, obstacles of the episode
+        "asked": ((), whole),  # robots asked for
+        "blind": ((), whole),  # of these, the last, that see no robot
+        "noise_id": ((A,), whole),
+        "returns": ((A,), real),
+        "steps": ((A,), whole),  # while active
+        "energy": ((A,), real),  # N s, or control effort
+        "reached": ((A,), whole),  # 0 or 1, as the next two
+        "hit_robot": ((A,), whole),
+        "hit_obstacle": ((A,), whole),
+    }

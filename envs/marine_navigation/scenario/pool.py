@@ -1,0 +1,27 @@
+"""Scenarios that a user hands over, of which environment b plays number (b + episode) mod N."""
+
+from pathlib import Path
+
+from ..params import Params
+from .file import load
+from .scenario import Scenario
+
+
+def pool_of(given, params: Params) -> list[Scenario]:
+    """The scenarios of a `Scenario`, a path of a scenario file, or a list or tuple of them.
+
+    Raises:
+        ValueError: nothing, something else, a file that is none, or a scenario that the parameters do not fit; names
+            its number and what is allowed.
+    """
+    many, found = list(given) if isinstance(given, list | tuple) else [given], []
+    if not many:
+        raise ValueError("scenario=[] must hold at least one")
+    for one in many:
+        if isinstance(one, str | Path):
+            found += load(one)
+        elif isinstance(one, Scenario):
+            found.append(one)
+        else:
+            raise ValueError(f"scenario={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
+    return [one.check(params, f"scenario {number}") for number, one in enumerate(found)]

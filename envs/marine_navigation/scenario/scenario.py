@@ -1,0 +1,113 @@
+"""A scenario: where robots, vortex cores and obstacles of an episode are when it begins (README.md, 4)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...checks import choice
+from ..params import MOST, VERSIONS, Params
+from ..vortices import Core
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Float64 arrays unless another type stands beside them; no stage needs to have found all that was asked for."""
+
+    version: str
+    start: np.ndarray  # [A, 2] m
+    goal: np.ndarray  # [A, 2] m
+    heading: np.ndarray  # [A] rad
+    speed: np.ndarray  # [A] m/s through the water, 0 of a thruster boat
+    core_centre: np.ndarray  # [C, 2] m
+    clockwise: np.ndarray  # [C] bool
+    edge_speed: np.ndarray  # [C] m/s
+    obstacle_centre: np.ndarray  # [O, 2] m
+    radius: np.ndarray  # [O] m
+    asked: int = 0  # robots asked for, of which A were placed; 0: A
+    blind: int = 0  # that so many of these, the last, see no other robot
+    read: bool = False  # from a file, where the first reported velocity always has the current
+
+    def __post_init__(self):
+        for name, shape in (("start", (-1, 2)), ("goal", (-1, 2)), ("heading", (-1,)), ("speed", (-1,)),
+                            ("core_centre", (-1, 2)), ("edge_speed", (-1,)), ("obstacle_centre", (-1, 2)),
+                            ("radius", (-1,))):  # fmt: skip
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64).reshape(shape))
+        object.__setattr__(self, "clockwise", np.asarray(self.clockwise, dtype=bool).reshape(-1))
+        object.__setattr__(self, "asked", self.asked or len(self.start))
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Robots, cores and obstacles."""
+        return len(self.start), len(self.core_centre), len(self.obstacle_centre)
+
+    def cores(self, params: Params) -> list[Core]:
+        """The cores as `vortices.current` takes them."""
+        return [
+            Core(x, y, 1 if clockwise else -1, params.core_radius * speed)
+            for (x, y), clockwise, speed in zip(
+                self.core_centre.tolist(), self.clockwise.tolist(), self.edge_speed.tolist(), strict=True
+            )
+        ]
+
+    def check(self, params: Params, where: str = "scenario") -> "Scenario":
+        """The scenario itself.
+
+        Raises:
+            ValueError: another version than the parameters', counts that do not fit or are over a limit, a number that
+                is not finite, a radius or an edge speed that is not positive, a thruster boat that moves, or a robot
+                that starts in a collision; names the array, the first index and what is allowed.
+        """
+        choice(f"{where}: version", self.version, VERSIONS)
+        if self.version != params.version:
+            raise ValueError(f"{where}: version={self.version!r} must be {params.version!r}, as the parameters say")
+        robots, cores, obstacles = self.counts
+        for kind, count, arrays in (
+            ("robots", robots, ("goal", "heading", "speed")),
+            ("cores", cores, ("clockwise", "edge_speed")),
+            ("obstacles", obstacles, ("radius",)),
+        ):
+            least, most = int(kind == "robots"), 1 if params.version == "sonar" and kind == "robots" else MOST[kind]
+            if not least <= count <= most:
+                raise ValueError(f"{where}: {kind}={count} must be from {least} to {most}")
+            for name in arrays:
+                if len(getattr(self, name)) != count:
+                    raise ValueError(f"{where}: {name} has {len(getattr(self, name))} rows, must have {count}")
+        for name in ("start", "goal", "heading", "speed", "core_centre", "edge_speed", "obstacle_centre", "radius"):
+            array = getattr(self, name)
+            _refuse(~np.isfinite(array), array, name, where, "must be finite")
+        for name in ("edge_speed", "radius"):
+            _refuse(getattr(self, name) <= 0, getattr(self, name), name, where, "must be positive")
+        if params.version == "thruster":
+            _refuse(self.speed != 0, self.speed, "speed", where, "must be 0, since thruster boats start at rest")
+        else:
+            wrong = (self.speed < 0) | (self.speed > params.top_speed)
+            _refuse(wrong, self.speed, "speed", where, f"must be from 0 to {params.top_speed}")
+        if self.blind and params.version != "kinematic":
+            raise ValueError(f"{where}: blind={self.blind} must be 0 where version={params.version!r}")
+        if not 0 <= self.blind <= robots <= self.asked:
+            raise ValueError(
+                f"{where}: blind={self.blind}, robots={robots} and asked={self.asked} must be in this order"
+            )
+        self._check_collisions(params.collision_radius, where)
+        return self
+
+    def _check_collisions(self, R: float, where: str):
+        for i, (x, y) in enumerate(self.start.tolist()):
+            for k, ((ox, oy), radius) in enumerate(
+                zip(self.obstacle_centre.tolist(), self.radius.tolist(), strict=True)
+            ):
+                if np.hypot(x - ox, y - oy) <= R + radius:
+                    raise ValueError(
+                        f"{where}: start[{i}] is in a collision with obstacle {k}, must be over {R + radius:.6g} m away"
+                    )
+            for j in range(i):
+                if np.hypot(x - self.start[j, 0], y - self.start[j, 1]) <= 2 * R:
+                    raise ValueError(
+                        f"{where}: start[{i}] is in a collision with robot {j}, must be over {2 * R:.6g} m away"
+                    )
+
+
+def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: str):
+    if wrong.any():
+        index = tuple(np.argwhere(wrong)[0].tolist())
+        raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
