@@ -9,7 +9,6 @@ at random.
 """
 
 import itertools
-import math
 import time
 
 from lockstep.experiments.bench import timing
@@ -107,20 +106,18 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Clock(BaseCallback):
-        """Notes the time where a block ends; the first WARM_UP iterations that learn say how many one has."""
+        """Notes the time where a block ends, with the iteration that fills it, after WARM_UP iterations that learn."""
 
-        iterations, per_block, clocks = -1, 1, []
+        iterations, clocks = -1, []
 
         def _on_rollout_start(self) -> None:
             if self.num_timesteps < getattr(self.model, "learning_starts", 0):
                 return
             self.iterations += 1
             now = time.perf_counter(), timing.cpu_seconds(), self.num_timesteps
-            if self.iterations == WARM_UP:
-                self.per_block = math.ceil(timing.MIN_BLOCK_S / (now[0] - self.last))
-            if self.iterations >= WARM_UP and (self.iterations - WARM_UP) % self.per_block == 0:
+            full = not self.clocks or now[0] - self.clocks[-1][0] >= timing.MIN_BLOCK_S
+            if self.iterations >= WARM_UP and full:
                 self.clocks.append(now)
-            self.last = now[0]
 
         def _on_step(self) -> bool:
             return len(self.clocks) <= job.blocks
