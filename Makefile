@@ -81,7 +81,8 @@ $(PEERS): $(VENV)-peers/%/ready: %.txt
 	@NO_TRAIN=1 $(@D)/bin/python -m pip install --requirement $< >$(@D)/install.log 2>&1 && touch $@ \
 	    || echo 'Note: $* is left out, since it does not install here; $(@D)/install.log says why.'
 
-# Packages are compiled when first imported, which is half the time that pip would take for all of them.
+# Python compiles packages when they are first imported, which takes half the time that pip would for all of them.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile )
 # Without a GPU: torch's CPU build where pip sees one. With one: its standard build, which brings the CUDA libraries.
 HAS_GPU := $(shell command -v nvidia-smi || ls /proc/driver/nvidia/version 2>/dev/null)
 TORCH := $(shell sed -n 's/^torch==//p' requirements.lock)
@@ -104,8 +105,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(RUN) -m pip --version >/dev/null 2>&1 || '$(PYTHON)' -m venv --clear $(VENV)
 	@test -n '$(HAS_GPU)' || test "$$(uname -s)" != Linux \
 	    || $(RUN) -c 'from importlib.metadata import version as v; assert v("torch").startswith("$(TORCH)")' 2>/dev/null \
-	    || $(RUN) -m pip install --no-compile 'torch==$(TORCH)+cpu' 2>/dev/null \
+	    || $(RUN) -m pip install $(COMPILE)'torch==$(TORCH)+cpu' 2>/dev/null \
 	    || echo '$(NO_CPU_BUILD)'
-	$(RUN) -m pip install --no-compile --requirement requirements.lock
+	$(RUN) -m pip install $(COMPILE)--requirement requirements.lock
 	$(RUN) -m pip install --no-deps --no-build-isolation --editable .
 	@touch $@

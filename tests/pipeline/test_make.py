@@ -105,6 +105,12 @@ def test_lint_checks_python_snakefile_and_workflow(tree):
     ]
 
 
+def test_where_python_may_not_keep_what_it_compiles_pip_compiles(tree):
+    assert make(tree, "report", PYTHONDONTWRITEBYTECODE="1")[0] == 0
+    commands = asked(tree)
+    assert "-m pip install --requirement requirements.lock" in commands and "--no-compile" not in " ".join(commands)
+
+
 def test_changed_pins_are_installed_over_the_old_ones_but_torch_is_kept(tree):
     make(tree, "test")
     asked(tree)
