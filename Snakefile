@@ -45,7 +45,6 @@ def side_by_side(wildcards):
     return not GPUS and not catalogue.timed(wildcards.place)
 
 
-
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
 
