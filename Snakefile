@@ -39,11 +39,7 @@ if workflow.cores == 0:
 
 # What is timed takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
 SHARE = max(1, (workflow.cores or 1) // max(1, len(ENVIRONMENTS)))
-
-
-def side_by_side(wildcards):
-    return not GPUS and not catalogue.timed(wildcards.place)
-
+side_by_side = lambda wildcards: not GPUS and not catalogue.timed(wildcards.place)
 
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
