@@ -48,7 +48,7 @@ class View:
 
 
 def view(observation, params: Params) -> View:
-    """What rows [N, 39] show; ValueError where they are of another version or shape."""
+    """The fields of rows [N, 39]; ValueError where they are of another version or shape."""
     rows = np.asarray(observation, dtype=np.float64)
     if params.version != "kinematic":
         raise ValueError(f"version={params.version!r} must be 'kinematic', whose observations this policy reads")
