@@ -92,12 +92,13 @@ def measure(name: str, request: Request) -> None:
         plan = experiment.plan(request)
         output = options.output or command.output_path(name, request.environment)
         place = name, request.environment, request.scale
+        title = " ".join(filter(None, place[:2]))
         journal = Journal(output, experiment.columns, *place, plan.config, options.commit, plan.conditions)
         journal.keep(plan.groups)
         planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
         left = [label for label in plan.order or plan.groups if label not in journal]
         with leaving(experiment, journal, planned, plan.method):
-            measure_groups(plan, left, journal, planned, options, " ".join(filter(None, place[:2])))
+            measure_groups(plan, left, journal, planned, options, title)
     if not journal.groups:
         raise UserError("nothing was measured: none of what was asked for can run here")
     frame = journal.frame()
@@ -107,7 +108,7 @@ def measure(name: str, request: Request) -> None:
     missing = [fields for label, fields in planned.items() if label not in journal]
     quiet = results.undisturbed(frame, {"busy": busy})
     if len(quiet):
-        print(f"{' '.join(filter(None, place[:2]))}: {output}")
+        print(f"{title}: {output}")
         print(experiment.report(quiet, request.settings, missing + [one["fields"] for one in busy]))
     for one in busy:
         print(f"{one['group']}: left out, the machine was busy: it had {one['had']:.0%} of the cores it could use")
@@ -116,11 +117,11 @@ def measure(name: str, request: Request) -> None:
 
 
 def measure_groups(
-    plan: Plan, left: list[str], journal: Journal, planned: dict, options: argparse.Namespace, place: str
+    plan: Plan, left: list[str], journal: Journal, planned: dict, options: argparse.Namespace, title: str
 ) -> None:
     """Put the groups that are left into the journal; one that is left out is no longer planned.
 
-    place: before each line of progress, since several experiments may run side by side.
+    title: before each line of progress, since several experiments may run side by side.
     """
     measured = options.strict_minutes
 
@@ -129,7 +130,7 @@ def measure_groups(
         return plan.seconds.get(label, 0.0) if measured else 0.0
 
     with plan.measuring([plan.groups[label] for label in left]) as rows_of:
-        for label in command.progress(left, f"{place}: {{}}".format, options.deadline, predicted_s):
+        for label in command.progress(left, f"{title}: {{}}".format, options.deadline, predicted_s):
             try:
                 journal.add(label, rows_of(plan.groups[label]))
                 measured = True
