@@ -126,18 +126,18 @@ def make_original(name: str, **params):
 
 
 def has_arrays(name: str) -> bool:
-    """True where an environment has the optional array form."""
-    return (folder(name) / "arrays.py").exists()
+    """True where an environment has the optional array form, a module or a package."""
+    return any((folder(name) / form).exists() for form in ("arrays.py", "arrays/__init__.py"))
 
 
 def arrays_form(name: str):
-    """An environment's `arrays.py`: reset and step on NumPy or CuPy.
+    """An environment's `arrays`: reset and step on NumPy or CuPy.
 
     Raises:
         ValueError: the environment has none.
     """
     if not has_arrays(name):
-        raise ValueError(f"{name!r} has no array form ({folder(name).name}/arrays.py)")
+        raise ValueError(f"{name!r} has no array form ({folder(name).name}/arrays)")
     return _part(name, "arrays")
 
 

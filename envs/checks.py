@@ -2,10 +2,13 @@
 
 import math
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+
+from lockstep.reading import nearest
 
 
 def available_memory(device: torch.device) -> int:
@@ -72,6 +75,25 @@ def choice(field: str, value, allowed):
     if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
         raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
     return value
+
+
+def state_fields(state: Mapping, shapes: Mapping[str, tuple[tuple[int, ...], type]]) -> Iterator[tuple]:
+    """Name, type that it is to have, and numbers of each field of an original's state.
+
+    Raises:
+        ValueError: no dict, or a field that there is not, of another shape, or that holds no finite numbers.
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"state={state!r:.60} must be a dict of fields")
+    for name, given in state.items():
+        if name not in shapes:
+            raise ValueError(f"state has no field {name!r}{nearest(name, shapes)}")
+        (shape, kind), array = shapes[name], np.asarray(given)
+        if array.shape != shape or array.dtype.kind not in "biuf":
+            raise ValueError(f"state field {name!r} is {array.dtype} {array.shape}, must be numbers {shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"state field {name!r} holds numbers that are not finite")
+        yield name, kind, array
 
 
 def places(indices, count: int) -> list[int]:

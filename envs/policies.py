@@ -35,7 +35,7 @@ class Linear:
         for name, shape in (("weights", (m, n)), ("bias", (m,))):
             given = getattr(self, name)
             try:
-                tensor = torch.as_tensor(given).to(device, torch.float32, copy=True).contiguous()
+                tensor = torch.as_tensor(given, dtype=torch.float32, device=device).clone().contiguous()
             except (TypeError, ValueError, RuntimeError):
                 raise ValueError(f"policy.{name} must be numbers of shape {shape}, got {given!r:.80}") from None
             if tuple(tensor.shape) != shape:

@@ -19,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 from lockstep import envs
 from lockstep.extras import extra
 
-with extra("edge", of="lockstep.envs.adapters.pettingzoo"):
+with extra("pettingzoo", of="lockstep.envs.adapters.pettingzoo"):
     from pettingzoo import ParallelEnv
 
 
@@ -88,7 +88,7 @@ class ParallelPort(ByAgent, ParallelEnv):
     """One environment of a port as PettingZoo's `ParallelEnv`, in float32 NumPy arrays.
 
     It steps as the original does, with the port's arithmetic; a batch of one is for tools and tests, not for speed.
-    An info holds the port's metrics of the step.
+    An info holds the port's metrics and flags of the step.
 
     Args:
         batch: of one environment, with autoreset mode DISABLED.
@@ -114,13 +114,14 @@ class ParallelPort(ByAgent, ParallelEnv):
             options: the port's reset bounds; others are ignored, as PettingZoo's interface has it.
 
         Returns:
-            Observations [n] float32 and empty infos by agent.
+            Observations [n] float32 and empty infos by agent that the episode has.
         """
         if not isinstance(options, Mapping | None):
             raise ValueError(f"options must be a mapping, not {type(options).__name__}")
         known = {name: value for name, value in (options or {}).items() if name in self.batch.port.reset_options}
-        obs, _ = self.batch.reset(seed=seed, options=known)
-        self.agents = list(self.possible_agents)
+        obs, info = self.batch.reset(seed=seed, options=known)
+        present = torch.as_tensor(info["active"], device=self.batch.device)[0].tolist()
+        self.agents = [agent for agent, plays in zip(self.possible_agents, present, strict=True) if plays]
         return self._rows(obs), {agent: {} for agent in self.agents}
 
     def step(self, actions: Mapping) -> tuple[dict, dict, dict, dict, dict]:
@@ -141,13 +142,22 @@ class ParallelPort(ByAgent, ParallelEnv):
         for agent, action in inside.items():
             self._actions[0, self.possible_agents.index(agent)] = torch.from_numpy(action)
         obs, *outcome, info = self.batch.step(self._actions)
-        facts = {name: torch.as_tensor(info[name])[0].tolist() for name in self.batch.metrics}
-        obs, infos = self._rows(obs), {agent: dict(facts) for agent in self.agents}
+        facts = {
+            name: torch.as_tensor(info[name], device=self.batch.device)[0].tolist()
+            for name in (*self.batch.metrics, *self.batch.flags, *self.batch.amounts)
+        }
+        obs, infos = self._rows(obs), {agent: self._own(facts, agent) for agent in self.agents}
         reward, terminated, truncated = (
             {agent: row.item() for agent, row in self._rows(rows).items()} for rows in outcome
         )
         self.agents = [agent for agent in self.agents if not (terminated[agent] or truncated[agent])]
         return obs, reward, terminated, truncated, infos
+
+    def _own(self, facts: Mapping, agent: str) -> dict:
+        """Facts of a step as an agent is told them: of those that each agent has one of, its own."""
+        place, team = self.possible_agents.index(agent), (self.batch.num_agents,)
+        shapes = {**self.batch.metrics, **self.batch.flags, **self.batch.amounts}
+        return {name: value[place] if shapes[name] == team else value for name, value in facts.items()}
 
     def _inside(self, agent: str, action) -> np.ndarray:
         """The action in its space's type."""
@@ -162,7 +172,7 @@ class ParallelPort(ByAgent, ParallelEnv):
 
     def _rows(self, rows) -> dict[str, np.ndarray]:
         """Copies of rows [1, A, ...] by agent that plays."""
-        whole = torch.as_tensor(rows)[0].cpu().numpy()
+        whole = torch.as_tensor(rows, device=self.batch.device)[0].cpu().numpy()
         return {agent: whole[self.possible_agents.index(agent)].copy() for agent in self.agents}
 
     def render(self) -> np.ndarray | None:
@@ -223,12 +233,19 @@ class VectorPort(ByAgent):
 
     def _columns(self, rows) -> dict[str, torch.Tensor]:
         """Copies of rows [B, A, ...] by agent."""
-        return {agent: torch.as_tensor(rows)[:, place].clone() for place, agent in enumerate(self.agents)}
+        return {
+            agent: torch.as_tensor(rows, device=self.batch.device)[:, place].clone()
+            for place, agent in enumerate(self.agents)
+        }
 
     def _infos(self, info: Mapping) -> dict[str, dict]:
         """The entries of an info by agent."""
         parted = {name: self._columns(info[name]) for name in ("final_obs", "active") if name in info}
-        whole = {name: torch.as_tensor(rows).clone() for name, rows in info.items() if name not in parted}
+        whole = {
+            name: torch.as_tensor(rows, device=self.batch.device).clone()
+            for name, rows in info.items()
+            if name not in parted
+        }
         return {agent: whole | {name: rows[agent] for name, rows in parted.items()} for agent in self.agents}
 
     def render(self) -> list[np.ndarray] | None:

@@ -196,7 +196,7 @@ class TorchRLEnv(EnvBase):
 
     def _copies(self, rows: dict) -> TensorDict:
         """Copies [B, n], or [B, 1] of what is [B]; of several agents in their groups, beside the episode's flags."""
-        rows = {name: torch.as_tensor(row) for name, row in rows.items()}
+        rows = {name: torch.as_tensor(row, device=self.device) for name, row in rows.items()}
         active, whole = rows.pop("active", None), {}
         if "terminated" in rows:
             if self._apart:

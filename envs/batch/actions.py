@@ -50,6 +50,8 @@ class Actions:
             ValueError: names what it is, and what is allowed.
         """
         tensor = action if isinstance(action, torch.Tensor) else self._from_numpy(action)
+        if tensor.layout != torch.strided:
+            raise ValueError(f"action is {name_of(tensor.layout)}; allowed: a dense tensor, as action.to_dense() is")
         if tensor.dtype not in self.types:
             raise ValueError(
                 f"action has dtype {name_of(tensor.dtype)}; allowed: {', '.join(map(name_of, self.types))}"
@@ -70,20 +72,28 @@ class Actions:
         plain = action.flags.carray and action.dtype.isnative  # torch refuses, or warns of, anything else
         return torch.from_numpy(action if plain else np.array(action, action.dtype.newbyteorder("=")))
 
-    def require_inside(self, tensor: torch.Tensor, first_outside: Mapping[torch.dtype, Callable]):
+    def _first_outside(self, tensor: torch.Tensor, compiled: Mapping[torch.dtype, Callable]) -> int:
+        """The first number that lies outside the space or is none, -1 if there is none."""
+        if compiled:
+            return compiled[tensor.dtype](tensor.data_ptr(), tensor.numel())
+        low, high = (torch.tensor(limit, device=self._device) for limit in (self.low, self.high))
+        rows = tensor.reshape(-1, self.numbers)
+        wrong = (~((rows >= low) & (rows <= high))).flatten().nonzero()  # NaN is wrong as well
+        return int(wrong[0]) if len(wrong) else -1
+
+    def require_inside(self, tensor: torch.Tensor, first_outside: Mapping[torch.dtype, Callable], playing=None):
         """Raises ValueError that names the first number of an action that lies outside the space or is none.
 
         Args:
             tensor: as `take` gave it.
             first_outside: compiled functions that find it, by dtype; where there are none, torch does.
+            playing: agents [B, A] whose numbers are read; None: all.
         """
-        if first_outside:
-            first = first_outside[tensor.dtype](tensor.data_ptr(), tensor.numel())
-        else:
-            low, high = (torch.tensor(limit, device=self._device) for limit in (self.low, self.high))
-            rows = tensor.reshape(-1, self.numbers)
-            wrong = (~((rows >= low) & (rows <= high))).flatten().nonzero()  # NaN is wrong as well
-            first = int(wrong[0]) if len(wrong) else -1
+        first = self._first_outside(tensor, first_outside)
+        if first >= 0 and playing is not None:  # perhaps of an agent that plays no more
+            low = torch.from_numpy(self.low).to(tensor)
+            tensor = torch.where(playing[..., None], tensor.reshape(*playing.shape, -1), low).reshape(tensor.shape)
+            first = self._first_outside(tensor, first_outside)
         if first < 0:
             return
         low, high = self.low[first % self.numbers], self.high[first % self.numbers]
@@ -101,5 +111,5 @@ def place(first: int, shape, axes: tuple[str, ...]) -> str:
     return ", ".join(f"{axis} {int(index)}" for axis, index in zip(axes, found, strict=False))
 
 
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def name_of(kind: torch.dtype | torch.layout) -> str:
+    return str(kind).removeprefix("torch.")

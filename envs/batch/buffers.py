@@ -36,7 +36,9 @@ class Buffers(dict):
 
     def __init__(self, form: Form, port: Port, world: World, dtype: str, limit: int, **kept: bool):
         B, n = form.num_envs, port.of("observation", world.params).shape[0]
-        rows = (B,) if port.rows == 1 else (B, port.rows)
+        names = port.agents_of(world.params)
+        agents = port.rows_of(names)
+        rows = (B,) if agents == 1 else (B, agents)
         types = dict(zip(TYPES, (getattr(torch, dtype), torch.float64, torch.int32), strict=True))
         state = {
             BANKS[kind]: ((B, count) if form.lanes > 1 else (count, B), types[kind])
@@ -47,7 +49,7 @@ class Buffers(dict):
             "reward": (rows, torch.float32),
             "terminated": (rows, torch.bool),
             "truncated": (rows, torch.bool),
-            "active": (rows if port.rows > 1 else (0,), torch.bool),
+            "active": ((B, agents) if port.apart(names) else (0,), torch.bool),
             "ended": ((B,), torch.bool),
             "is_reset": ((B if kept["is_reset"] else 0,), torch.bool),
             "elapsed": ((B,), torch.uint16 if limit <= 65535 else torch.int32),
@@ -57,7 +59,9 @@ class Buffers(dict):
             "final_obs": ((*rows, n), torch.float32),
             "episode_return": ((B,), torch.float32),
             "episode_length": ((B,), torch.int32),
-            "metrics": ((B, sum(port.metrics_of(world).values())), torch.float32),
+            "metrics": ((B, sum(map(math.prod, port.metrics_of(world).values()))), torch.float32),
+            "flags": ((B, sum(map(math.prod, world.flags.values()))), torch.bool),
+            "amounts": ((B, sum(map(math.prod, world.amounts.values()))), torch.int32),
             "record": ((B, port.of("record", world.params) if kept["record"] else 0), types["real"]),
             "totals": ((3, form.tiles), torch.int64),
             "extremes": ((4, form.tiles), torch.float64),
@@ -75,7 +79,7 @@ class Buffers(dict):
         super().__init__(
             {name: torch.zeros(shape, dtype=kind, device=form.device) for name, (shape, kind) in layout.items()}
         )
-        self._inexact = world.inexact
+        self._inexact, self._written = world.inexact, world.written
         self.tables = {name: torch.from_numpy(np.ascontiguousarray(t)).to(form.device) for name, t in tables.items()}
         shared = ("bounds", "seeds", *(BY_TILE if form.tile > 1 else ()))
         per_env = {name: size // B for name, size in sizes.items() if name not in shared}
@@ -119,10 +123,10 @@ class Buffers(dict):
         """A hash of the tables, made when first asked for.
 
         Numbers that are no integers count in float32, as in batches of both types, and not at all where the world says
-        that their last bits are a machine's.
+        that their last bits are a machine's; nor do tables that it says are written.
         """
         digest = hashlib.sha256()
-        for name, table in sorted(self.tables.items()):
+        for name, table in sorted((name, one) for name, one in self.tables.items() if name not in self._written):
             digest.update(f"{name} {tuple(table.shape)}".encode())
             if not table.is_floating_point():
                 digest.update(table.cpu().numpy().tobytes())

@@ -33,7 +33,7 @@ from .state import States, array
 
 FETCH_EVERY = 8  # as in tile.cuh: steps between fetches of reset numbers in a fused rollout
 WHOLE = ("bounds", "clock", "seed")  # keys of a state that belong to the whole batch,
-WORLD = ("params", "pool")  # and whose state it is; compared, not written
+WORLD = ("params", "pool", "autoreset_mode")  # and whose state it is; compared, not written
 
 
 class Graph:
@@ -148,8 +148,12 @@ class BatchedEnv(VectorEnv):
         self.single_observation_space = port.of("observation", self.params)
         self.single_action_space = space = port.action_of(self._world)
         self.policy_shape = shape_of_policy(space, self.single_observation_space)
-        self.metrics = port.metrics_of(self._world)  # how many numbers by name
-        self.agents, self.num_agents = port.agents, max(len(port.agents), 1)
+        self.metrics = port.metrics_of(self._world)  # shapes by name, as the next two
+        self.flags, self.amounts = self._world.flags, self._world.amounts
+        self.phases = port.phases_of(self._world)
+        self.agents = port.agents_of(self.params)
+        self.num_agents, self._rows = max(len(self.agents), 1), port.rows_of(self.agents)
+        self._apart = port.apart(self.agents)
         self.actions = Actions(space, B, len(self.agents), self.lanes > 1, self.device, action_dtype)
         self._allocate()
         self._load()
@@ -222,7 +226,7 @@ class BatchedEnv(VectorEnv):
         env = weakref.proxy(self)
         phases = [
             functools.partial(phase, env) if callable(phase) else self._kernels.find(phase)
-            for phase in self.port.phases[:-1]
+            for phase in self.phases[:-1]
         ]
 
         @torch.no_grad()
@@ -244,24 +248,25 @@ class BatchedEnv(VectorEnv):
         info = {name: buffers[name] for name in ("episode_return", "episode_length")} | {"_final_obs": buffers["ended"]}
         if self.agents:
             everybody = torch.ones((self.num_envs, self.num_agents), dtype=torch.bool, device=self.device)
-            info["active"] = everybody if port.rows == 1 else buffers["active"]
-        for (name, width), part in zip(
-            self.metrics.items(), buffers["metrics"].split(list(self.metrics.values()), dim=1), strict=True
-        ):
-            info[name] = part if width > 1 else part[:, 0]
+            info["active"] = buffers["active"] if self._apart else everybody
+        for bank, shapes in (("metrics", self.metrics), ("flags", self.flags), ("amounts", self.amounts)):
+            parts = buffers[bank].split([math.prod(shape) for shape in shapes.values()], dim=1)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True):
+                info[name] = part.unflatten(1, shape) if shape else part[:, 0]
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
             info["is_reset"] = buffers["is_reset"]
         self._info = {"final_obs": self._of_agents(buffers["final_obs"])}
         self._info |= {name: self._shown(rows) for name, rows in info.items()}
         per_env = {bank: buffers[bank] if self.lanes > 1 else buffers[bank].t() for bank in BANKS.values()}
         rest = ("elapsed", "episode", "scenario", "terminated", "truncated", "running_return", "active")
-        rest += (*(["ended"] if port.rows > 1 else []), "final_obs", "episode_return", "episode_length")
+        rest += (*(["ended"] if self._apart else []), "final_obs", "episode_return", "episode_length")
         per_env |= {name: buffers[name] for name in rest}
         self._states = States(
             {name: rows for name, rows in per_env.items() if rows.numel()},
             port.of("state", self.params),
             {"elapsed": self.max_episode_steps, "scenario": self._world.scenarios - 1, "episode": 2**32 - 1},
             self.autoreset_mode == AutoresetMode.SAME_STEP,
+            port.absent,
         )
 
     def _shown(self, tensor: torch.Tensor):
@@ -269,7 +274,7 @@ class BatchedEnv(VectorEnv):
 
     def _of_agents(self, rows: torch.Tensor):
         """Rows [B, ...] as agents see them, [B, A, ...]; where they share one, without copies."""
-        shared = self.agents and self.port.rows == 1
+        shared = self.agents and self._rows == 1
         several = rows[:, None].expand(-1, self.num_agents, *rows.shape[1:]) if shared else rows
         return self._shown(several)
 
@@ -335,7 +340,7 @@ class BatchedEnv(VectorEnv):
             obs [B, n] float32, reward [B] float32, terminated [B] bool, truncated [B] bool, with agents [B, A, ...],
             and info: final_obs like obs, episode_return [B] float32 (the agents' mean), episode_length [B] int32, valid
             where `_final_obs` [B] is set and otherwise those of the row's previous episode; with agents active [B, A],
-            who plays on; the port's metrics [B]; with NEXT_STEP also is_reset [B].
+            who plays on; the port's metrics, flags and amounts [B, ...]; with NEXT_STEP also is_reset [B].
 
         Raises:
             ValueError: wrong shape, type or device; where actions are checked, place and value of the first number
@@ -354,7 +359,7 @@ class BatchedEnv(VectorEnv):
             return *self._outputs, dict(self._info)
         action = self.actions.take(action)
         if self.checked:
-            self.actions.require_inside(action, self._outside)
+            self.actions.require_inside(action, self._outside, self._buffers["active"] if self._apart else None)
             self._require_unended()
         self._call.input = action.data_ptr()
         self._steps[action.dtype]()
@@ -403,7 +408,7 @@ class BatchedEnv(VectorEnv):
         standard = bounds == self.port.reset_bounds({}) and self.params == self.port.make_params(None, {})
         enough = min(self.port.shortest_episode, self.max_episode_steps) >= FETCH_EVERY
         self._call.default_bounds = int(standard and enough)
-        self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype))
+        self._buffers["bounds"].copy_(torch.tensor(bounds, dtype=self._buffers["bounds"].dtype, device="cpu"))
 
     def _mask(self, mask, name: str) -> torch.Tensor:
         """A bool tensor [B] on the device; a host mask is validated as Gymnasium does."""
@@ -602,8 +607,8 @@ class BatchedEnv(VectorEnv):
             state [B, k] (fields of the batch's dtype; of others doubles and integers), elapsed int32, episode int64,
             scenario, terminated, truncated, with agents that end by themselves active [B, A] and ended [B], the info
             rows final_obs, episode_return and episode_length, running_return where kept, bounds, the integer clock
-            (batched steps since the seed) and seed (one per group); also params, a dict, and pool, by which
-            `set_state` sees a batch of other parameters or scenarios.
+            (batched steps since the seed) and seed (one per group); also params, a dict, pool and autoreset_mode,
+            by which `set_state` sees a batch of other parameters or scenarios, or one that resets otherwise.
         """
         found = self._states.take()
         if self._bounds:
@@ -611,6 +616,7 @@ class BatchedEnv(VectorEnv):
         found["clock"] = int(self._buffers["clock"][0])
         found["seed"] = [int(s) for s in self._buffers["seeds"].cpu().numpy()]
         found["params"] = dataclasses.asdict(self.params)
+        found["autoreset_mode"] = self.autoreset_mode.value
         return found | ({"pool": self._buffers.pool} if self._buffers.tables else {})
 
     def set_state(self, state: Mapping, mask=None):
@@ -624,11 +630,14 @@ class BatchedEnv(VectorEnv):
         Raises:
             ValueError: an unknown key, a wrong shape, a state or bounds the kernel is not written for, elapsed outside
                 0 .. limit-1 for a running episode or 0 .. limit for one that has ended, params or pool of another batch
-                than this one; states without these two keys are taken from any.
+                than this one, or an episode that has ended under another autoreset_mode; states without these three
+                keys are taken from any.
         """
         self._require_open()
         rows = None if mask is None else self._mask(mask, "set_state: mask")
-        found = self._states.check(self._without_world(state), WHOLE, rows)
+        found = self._states.check(self._without_world(state), WHOLE, WORLD, rows)
+        self._require_alike_after_ends(state, found, rows)
+        self._states.require_unfinished(found, rows)
         bounds = None
         if "bounds" in state:
             given = array("bounds", state["bounds"], (len(self.port.reset_options),)).tolist()
@@ -637,7 +646,7 @@ class BatchedEnv(VectorEnv):
         clock = integer("set_state: clock", state["clock"], 0, 2**62) if "clock" in state else None
 
         self._states.write(found, rows)
-        if self.port.rows == 1:
+        if not self._apart:
             self._buffers["ended"].copy_(self._buffers["terminated"] | self._buffers["truncated"])
         if bounds is not None:
             self._set_bounds(bounds)
@@ -663,13 +672,31 @@ class BatchedEnv(VectorEnv):
                     "'params' it is taken all the same"
                 )
         if "pool" in state and (not self._buffers.tables or state["pool"] != self._buffers.pool):
-            own = f"the {self._world.scenarios} of this one (pool={self._buffers.pool!r})"
+            number = f"the {self._world.scenarios}" if self._world.scenarios else "those"
+            own = f"{number} of this one (pool={self._buffers.pool!r})"
             own = own if self._buffers.tables else "this one, which has none"
             raise ValueError(
                 f"set_state: the state is of a batch with other scenarios (pool={state['pool']!r:.40}) than {own}; "
                 "without the key 'pool' it is taken all the same"
             )
         return {key: value for key, value in state.items() if key not in WORLD}
+
+    def _require_alike_after_ends(self, state: Mapping, found: Mapping[str, torch.Tensor], mask: torch.Tensor | None):
+        """Raises ValueError where an episode has ended in a state of another autoreset mode."""
+        own = self.autoreset_mode.value
+        mode = choice("set_state: autoreset_mode", state.get("autoreset_mode", own), MODES)
+        if mode == own:
+            return
+        over = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        for name in ["ended"] if self._apart else ["terminated", "truncated"]:
+            over |= found.get(name, over)
+        over = over if mask is None else over & mask
+        if over.any():
+            raise ValueError(
+                f"set_state: environment {int(over.nonzero()[0])} has ended in the state of a batch with "
+                f"autoreset_mode={mode!r}, after which this one, {own!r}, would go on in another way; reset such "
+                "environments before state(), or leave the key 'autoreset_mode' out"
+            )
 
 
 OPTIONS = frozenset(inspect.signature(BatchedEnv).parameters) - {"port", "folder", "params"}  # of every batch

@@ -132,7 +132,7 @@ class Kernels:
     def _scratch_bytes(self) -> int:
         device = self._form.device
         if device.type == "cpu":
-            size = compile.library(self.text).scratch_bytes
+            size = compile.of_batch(self.text).scratch_bytes
             size.restype = ctypes.c_longlong
             return size()
         found = constant(self.text, "scratch_bytes", device)
@@ -189,7 +189,7 @@ def cpu(text: str, batch, call, tiles: int, threads: int, apart: bool = False):
 def library_with(name: str, text: str, apart: bool) -> ctypes.CDLL:
     """The library with a CPU's kernel: of the whole unit, or of its steps or roll-outs alone."""
     part = "ONLY_ROLLOUTS" if name.startswith("rollout") else "ONLY_STEPS"
-    return compile.library(f"#define {part}\n{text}" if apart else text)
+    return compile.of_batch(f"#define {part}\n{text}" if apart else text)
 
 
 def cuda(

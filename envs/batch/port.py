@@ -25,7 +25,7 @@ TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of
 # Names in a state and in info that are every batch's.
 RESERVED = {"state", "doubles", "integers", "elapsed", "episode", "scenario", "terminated", "truncated", "active"}
 RESERVED |= {"ended", "final_obs", "_final_obs", "episode_return", "episode_length", "running_return", "is_reset"}
-RESERVED |= {"bounds", "clock", "seed", "params", "pool"}
+RESERVED |= {"bounds", "clock", "seed", "params", "pool", "autoreset_mode"}
 TYPES = ("real", "float64", "int32")  # of state fields: the batch's dtype, and two that are the same in every batch
 Space = Box | Discrete | MultiDiscrete
 
@@ -57,15 +57,22 @@ class World:
     params: Any
     scenarios: int = 0  # of the pool; every episode plays one
     frozen: bool = False  # every episode plays the first
+    in_turn: bool = False  # episode e of environment i plays number (i + e) mod N, instead of a drawn one
     tables: Callable[[str, int], Mapping[str, np.ndarray]] | None = None  # of dtype and B: fields of `struct Tables`
     inexact: bool = False  # the last bits of tables that are no integers are a machine's
+    written: tuple[str, ...] = ()  # tables that a batch writes, which tell no pool from another
     defines: Mapping[str, object] = field(default_factory=dict)  # compile-time choices of the environment's own
     action: Space | None = None  # in place of the port's
-    metrics: Mapping[str, int] | None = None  # in place of the port's
+    phases: tuple[str | Callable, ...] | None = None  # in place of the port's
+    metrics: Mapping[str, int | tuple[int, ...]] | None = None  # in place of the port's
+    flags: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of each step, shown in info: shapes by name
+    amounts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # likewise whole numbers, int32
     shown: Mapping[str, Any] = field(default_factory=dict)  # attributes of the batch
 
     def __post_init__(self):
         integer("scenarios", self.scenarios, 0, 2**31 - 1)
+        if self.phases is not None and tuple(self.phases)[-1:] != ("step",):
+            raise ValueError(f"world.phases={self.phases!r} must end with 'step'")
 
 
 def plain(port: "Port", preset: str | None, params: Mapping) -> World:
@@ -77,7 +84,8 @@ def plain(port: "Port", preset: str | None, params: Mapping) -> World:
 class Port:
     """One environment's parameters, spaces, state and launch; its dynamics are `kernel.cuh` beside it.
 
-    State, observation, action, horizon, lanes and record are given as they are, or as functions of the parameters.
+    State, observation, action, horizon, longest episode, lanes and record are given as they are, or as functions of the
+    parameters.
     """
 
     title: str  # as printed: "CartPole-v1"
@@ -90,9 +98,11 @@ class Port:
     default_preset: str = "original"
     lanes: int | Callable[[Any], int] = 1  # threads of a GPU that hold an environment: 1, 8, 16, 32, 64, ..
     agents: tuple[str, ...] = ()  # names; one agent has none
+    team: Callable[[Any], tuple[str, ...]] | None = None  # agents by parameters; `agents` are those of the default ones
     joint: bool = False  # several agents share one observation, reward and end
+    absent: bool = False  # an episode may be without some of its agents, or without any
     world: Callable[..., World] = plain  # of port, preset, parameters and options of its own
-    metrics: Mapping[str, int] = field(default_factory=dict)  # of each step, shown in info: how many numbers by name
+    metrics: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)  # likewise: how many numbers, or shapes
     record: int | Callable[[Any], int] = 0  # numbers of each step that trace=True keeps
     decode: Callable[[Any, Mapping], Mapping] | None = None  # an action in a form of its own, of batch and mapping
     phases: tuple[str | Callable, ...] = ("step",)  # kernels by name and functions of the batch; the step comes last
@@ -102,6 +112,7 @@ class Port:
     reset_bounds: Callable[[Mapping], tuple[float, ...]] = lambda options: ()  # from options of reset
     reset_options: tuple[str, ...] = ()  # that reset_bounds reads, in the order of the bounds
     shortest_episode: int = 0  # steps; with default parameters and bounds no episode is shorter
+    longest_episode: int | Callable[[Any], int] | None = None  # steps, where all terminate before the horizon
     observes_state: bool = False  # an observation is the state itself, so that it can be a view of it
     exact: bool = True  # in float32 its operations round correctly, so that all devices agree bit for bit
     running_return: bool = True  # or the return follows from length and terminal flag
@@ -128,8 +139,19 @@ class Port:
 
     @property
     def rows(self) -> int:
-        """Agents with rows of their own in observations, rewards and flags."""
-        return 1 if self.joint else max(len(self.agents), 1)
+        """Agents with rows of their own in observations, rewards and flags, with default parameters."""
+        return self.rows_of(self.agents)
+
+    def rows_of(self, agents: tuple[str, ...]) -> int:
+        return 1 if self.joint else max(len(agents), 1)
+
+    def apart(self, agents: tuple[str, ...]) -> bool:
+        """Tells that agents end, or are absent, by themselves, so that a batch knows who is active."""
+        return not self.joint and (len(agents) > 1 or self.absent)
+
+    def agents_of(self, params) -> tuple[str, ...]:
+        """Names of the agents of an environment of these parameters."""
+        return self.team(params) if self.team else self.agents
 
     def make_params(self, preset: str | None, overrides: Mapping):
         """The parameters of a preset with single ones replaced.
@@ -158,6 +180,7 @@ class Port:
         require(isinstance(world, World), f"world must return a World, not {type(world).__name__}")
         params = world.params
         lanes, own, counts = self.of("lanes", params), self.metrics_of(world), self.counts(params)
+        own = {**own, **world.flags, **world.amounts}
         names = [one.name for one in self.of("state", params)]
         shape, high, kind = self.of("observation", params).shape, *bounds(self.action_of(world))[1:]
         require(
@@ -166,14 +189,27 @@ class Port:
         )
         for name in (*names, *own):  # a metric may have the name of a field
             require(name not in RESERVED and names.count(name) <= 1, f"the name {name!r} is taken; choose another")
+        kinds = {"a metric": self.metrics_of(world), "a flag": world.flags, "an amount": world.amounts}
+        for (one, names_of_one), (other, names_of_other) in itertools.combinations(kinds.items(), 2):
+            taken = sorted(names_of_one.keys() & names_of_other.keys())
+            require(not taken, f"{', '.join(taken)} is both {one} and {other}")
         require(counts["real"] > 0, "the state needs a field of dtype 'real'")
         require(len(shape) == 1 and shape[0] > 0, f"observations have the shape {shape}; kernels write one axis")
+        require(not (self.absent and self.joint), "absent=True needs agents that share nothing, joint=False")
         if lanes > 1:
             require(not self.observes_state, "observes_state=True needs one lane")
             require(self.running_return, "running_return=False needs one lane")
             return
-        several = len(self.agents) > 1 or len(self.phases) > 1 or own or self.of("record", params) or self.decode
-        require(not several, "several agents, phases, metrics, a record or an own form of actions need several lanes")
+        several = (
+            len(self.agents_of(params)) > 1
+            or len(self.phases_of(world)) > 1
+            or world.flags
+            or world.amounts
+            or self.of("record", params)
+            or self.decode
+        )
+        require(not several, "several agents, phases, flags, a record or an own form of actions need several lanes")
+        require(not (self.absent or world.in_turn), "absent agents and scenarios in turn need several lanes")
         require(kind == "f" or high.max() <= 255, "more than 256 choices need several lanes")
         seen = not self.observes_state or shape[0] == counts["real"] == sum(counts.values())
         require(seen, f"observes_state=True needs observations that are the state, not {shape[0]} numbers of it")
@@ -185,8 +221,13 @@ class Port:
     def action_of(self, world: World) -> Space:
         return world.action or self.of("action", world.params)
 
-    def metrics_of(self, world: World) -> Mapping[str, int]:
-        return self.metrics if world.metrics is None else world.metrics
+    def phases_of(self, world: World) -> tuple[str | Callable, ...]:
+        return self.phases if world.phases is None else world.phases
+
+    def metrics_of(self, world: World) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the metrics of one environment, by name."""
+        metrics = self.metrics if world.metrics is None else world.metrics
+        return {name: n if isinstance(n, tuple) else (n,) if n > 1 else () for name, n in metrics.items()}
 
     def counts(self, params) -> dict[str, int]:
         """Numbers of the state by type."""
@@ -234,7 +275,7 @@ class Port:
             lanes: in place of the port's.
         """
         params = world.params
-        counts, lanes = self.counts(params), lanes or self.of("lanes", params)
+        counts, lanes, agents = self.counts(params), lanes or self.of("lanes", params), self.agents_of(params)
         low, high, kind = bounds(self.action_of(world))
         defines = {
             "ELAPSED": "u16" if limit <= 65535 else "int",
@@ -243,8 +284,9 @@ class Port:
             "LANES": lanes,
             "SEVERAL_LANES": int(lanes > 1),
             "TILE": tile if lanes == 1 else 1,
-            "AGENTS": max(len(self.agents), 1),
-            "JOINT": int(self.rows == 1),
+            "AGENTS": max(len(agents), 1),
+            "JOINT": int(not self.apart(agents)),
+            "ABSENT": int(self.absent),
             "REALS": counts["real"],
             "DOUBLES": counts["float64"],
             "INTEGERS": counts["int32"],
@@ -256,8 +298,11 @@ class Port:
             "CHOICES": int(high.flat[0]) + 1 if kind == "i" else 0,
             "SCENARIOS": int(world.scenarios > 0),
             "FROZEN": int(world.frozen),
+            "IN_TURN": int(world.in_turn),
             "OWN_FORM": int(self.decode is not None),
-            "METRICS": sum(self.metrics_of(world).values()),
+            "METRICS": sum(map(math.prod, self.metrics_of(world).values())),
+            "FLAGS": sum(map(math.prod, world.flags.values())),
+            "AMOUNTS": sum(map(math.prod, world.amounts.values())),
             "RECORD": self.of("record", params) if trace else 0,
             "TRACE": int(trace),
             "RUNNING_RETURN": int(self.running_return),
@@ -279,15 +324,16 @@ class Port:
     def units(self, folder: Path) -> dict[tuple[str, str, str], str]:
         """All translation units with default parameters, as `envs.units` describes them."""
         types = ("float32", "float64")
+        unit = functools.partial(self.unit, folder, tile=TILES["cuda"])
         if self.builds:
             return {
-                (mode, dtype, word): self.unit(
-                    folder, world, mode=mode, dtype=dtype, limit=self.of("horizon", world.params), tile=1, trace=trace
+                (mode, dtype, word): unit(
+                    world, mode=mode, dtype=dtype, limit=self.of("horizon", world.params), trace=trace
                 )
                 for mode, dtype, word, world, trace in self.builds(self)
             }
         world = self.world(self, None, {})
-        unit = functools.partial(self.unit, folder, world, limit=self.of("horizon", world.params), tile=TILES["cuda"])
+        unit = functools.partial(unit, world, limit=self.of("horizon", world.params))
         found = {(mode, dtype, "copy"): unit(mode=mode, dtype=dtype) for mode, dtype in itertools.product(MODES, types)}
         for mode in MODES if self.observes_state else ():
             found[mode, "float32", "view"] = unit(mode=mode, dtype="float32", view=True)

@@ -33,7 +33,7 @@ class Rollouts:
             raise ValueError(f"obs_dtype={obs_dtype!r} needs store='trajectory': statistics keep no observations")
         kind, hidden, arguments = self._of_kernel(policy)
         if self._env.lanes > 1 and store == "statistics":
-            if len(self._env.port.phases) == 1:
+            if len(self._env.phases) == 1:
                 self._run("rollout_random", steps=steps)
                 return {}
             for _ in range(steps):

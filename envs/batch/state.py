@@ -15,6 +15,8 @@ from .port import TYPES, Field
 # torch has few operations on these, on a GPU not even a mask: the same memory has another name, and copies are wider.
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
 WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
+GIVEN = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64}
+GIVEN |= {torch.float16, torch.bfloat16, torch.float32, torch.float64, *WIDER}
 
 
 class States:
@@ -25,10 +27,13 @@ class States:
         fields: of the state.
         highest: of the keys that are integers.
         restarts: a batch whose environments are in their next episode as soon as one has ended.
+        empty: an episode may be without agents from its beginning.
     """
 
-    def __init__(self, rows: Mapping[str, torch.Tensor], fields: Sequence[Field], highest: dict, restarts: bool):
-        self.rows, self._highest, self._restarts = dict(rows), highest, restarts
+    def __init__(
+        self, rows: Mapping[str, torch.Tensor], fields: Sequence[Field], highest: dict, restarts: bool, empty: bool
+    ):
+        self.rows, self._highest, self._restarts, self._empty = dict(rows), highest, restarts, empty
         self._of_bank = {
             BANKS[kind]: [one for one in fields if one.dtype == kind]
             for kind in TYPES
@@ -48,11 +53,14 @@ class States:
             for key, tensor in self.rows.items()
         }
 
-    def check(self, state: Mapping, whole: Sequence[str], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    def check(
+        self, state: Mapping, whole: Sequence[str], world: Sequence[str], mask: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
         """The rows of a given state, in the types of where they go.
 
         Args:
             whole: keys that belong to the whole batch.
+            world: keys that are compared elsewhere.
             mask: [B] the environments that it is written to; None: all.
 
         Raises:
@@ -63,12 +71,10 @@ class States:
         allowed = [*self.rows, *self.fields, *whole]
         for key in state:
             if key not in allowed:
-                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, (*allowed, 'params', 'pool'))}")
+                raise ValueError(f"set_state: unknown key {key!r}{nearest(key, (*allowed, *world))}")
             if mask is not None and key in whole:
                 raise ValueError(f"set_state: {key!r} belongs to the whole batch and cannot be masked")
-        found = {key: self._checked(key, value) for key, value in state.items() if key not in whole}
-        self._require_unfinished(found, mask)
-        return found
+        return {key: self._checked(key, value) for key, value in state.items() if key not in whole}
 
     def write(self, found: Mapping[str, torch.Tensor], mask: torch.Tensor | None):
         """Copies what `check` found over the batch's own, in the environments of a mask."""
@@ -95,8 +101,6 @@ class States:
                 self._require_allowed(one, part.reshape(len(part), *one.shape), target.dtype)
         elif not target.dtype.is_floating_point:
             tensor = integers(key, tensor, self._highest.get(key, 2**31 - 1))
-        elif key == "running_return":
-            refuse(key, tensor, ~tensor.isfinite(), "finite")
         return tensor.to(device=target.device, dtype=target.dtype)
 
     def _require_allowed(self, field: Field, values: torch.Tensor, kept_as: torch.dtype):
@@ -117,7 +121,7 @@ class States:
             allowed += f" and at least {field.low:g}" if math.isfinite(field.low) else ""
         refuse(field.name, values, wrong, allowed)
 
-    def _require_unfinished(self, found: Mapping[str, torch.Tensor], mask: torch.Tensor | None):
+    def require_unfinished(self, found: Mapping[str, torch.Tensor], mask: torch.Tensor | None):
         """Raises ValueError where an episode that has not ended is at the step limit, or has no agent left."""
         rows = {**self.rows, **found}
         elapsed = rows["elapsed"].to(torch.int64)
@@ -126,7 +130,7 @@ class States:
         running = ~ended | self._restarts
         running = running if mask is None else running & mask
         refuse("elapsed", elapsed, running & (elapsed == limit), f"in 0 .. {limit - 1}, its episode being unfinished")
-        if "active" in rows:
+        if "active" in rows and not self._empty:
             anybody = rows["active"].any(dim=1)
             refuse("active", anybody, running & ~anybody, "True for some agent, its episode being unfinished")
 
@@ -140,9 +144,13 @@ def array(key: str, value, *shapes: tuple[int, ...]) -> torch.Tensor:
     if tuple(tensor.shape) not in shapes:
         needed = " or ".join(map(str, shapes))
         raise ValueError(f"set_state: {key} has shape {tuple(tensor.shape)}; needed: {needed}")
-    if tensor.is_complex():
-        raise ValueError(f"set_state: {key} must be real, got {name_of(tensor.dtype)}")
-    return tensor
+    if tensor.dtype not in GIVEN or tensor.layout != torch.strided or tensor.device.type == "meta":
+        found = "meta" if tensor.device.type == "meta" else name_of(tensor.dtype)
+        raise ValueError(f"set_state: {key} must be real numbers in memory, got {found}")
+    if tensor.dtype == torch.uint64:
+        tensor = tensor.view(torch.int64)
+        refuse(key, tensor.view(torch.uint64), tensor < 0, "below 2^63")
+    return tensor.detach().to(WIDER.get(tensor.dtype, tensor.dtype))
 
 
 def integers(key: str, values: torch.Tensor, high: int) -> torch.Tensor:
@@ -158,7 +166,8 @@ def refuse(key: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
     """Raises ValueError naming the first environment [B, ...] where a value is wrong, and what is allowed."""
     if bool(wrong.any()):
         first = tuple(int(k) for k in wrong.nonzero()[0])
-        raise ValueError(f"set_state: {key}={values[first].item()} of environment {first[0]} must be {allowed}")
+        place = f" of environment {first[0]}" if first else ""
+        raise ValueError(f"set_state: {key}={values[first].item()}{place} must be {allowed}")
 
 
 def signed(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,11 +1,11 @@
-// What every batch is, whether one thread holds an environment (tile.cuh) or several (block.cuh).
+// Parts that every batch has, whether one thread holds an environment (tile.cuh) or several (block.cuh).
 //
 // B environments form groups of equal size, one seed each; a group is cut into tiles of at most TILE environments. Tiles share
 // nothing that is written, so no result depends on the launch, the thread count or the order.
 #pragma once
 #include "place.cuh"
 
-// How a policy's action is stored: [K, B, AGENTS, NUMBERS].
+// Type of a policy's action as it is stored: [K, B, AGENTS, NUMBERS].
 #if CONTINUOUS
 typedef float Stored;
 #elif SEVERAL_LANES  // of which the CPU's form makes one
@@ -34,6 +34,8 @@ struct Batch {
     float* episode_return;  // [B] mean of the agents
     int* episode_length;    // [B]
     float* metrics;         // [B, METRICS] of the last step
+    u8* flags;              // [B, FLAGS] of the last step
+    int* amounts;           // [B, AMOUNTS] of the last step
     real* record;           // [B, RECORD] of the last step, where kept
     i64* totals;            // [3, tiles] episodes, steps in them, return in units of 2^-20: integers, whose sum over tiles has no order
     double* extremes;       // [4, tiles] shortest, longest, lowest and highest return

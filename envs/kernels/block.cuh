@@ -18,8 +18,12 @@
 // each and none twice: reads(k) whether number k is used, read_one(Scratch&, k, number). A phase before the step, named in PHASES,
 // is a function (Scratch&, const Place&) of that name, which finds the action read.
 //
+// On a CPU, where loops over one environment are short, kernel.cuh may `#define TOGETHER n`: of up to so many environments of a
+// thread board(Scratch&, const Place&) is called once their actions are read, then depart() once, then step of each.
+//
 // An agent that has terminated is no longer active: its rewards are 0, its flags false and, from the next step on, its
-// observations 0. The episode is over where no agent is active, or at the limit, which truncates those that still are.
+// observations 0. The episode is over where no agent is active, where the outcome says so, or at the limit, which truncate those
+// that still are. Where ABSENT, an episode may lack agents: present(const Scratch&) gives those that it has, a bit each.
 #pragma once
 #include "lanes.cuh"
 #include "batch.cuh"
@@ -35,12 +39,25 @@ struct Episode {
     u32 number;
     float total;  // return so far
     u64 active;   // agents, a bit each
+    i64 clock;    // batched steps since the seed, the present one included
 };
 
 constexpr u64 EVERYBODY = AGENTS == 64 ? ~u64(0) : (u64(1) << AGENTS) - 1;
 
-FN Place place_at(const Batch& b, i64 e, const Episode& episode) {
-    return place_of(b, span_of(b, e), 0, episode.number, episode.scenario, episode.t, episode.active);
+// Agents of the episode.
+FN u64 present(const Memory& s) {
+#if ABSENT
+    return Environment::present(s);
+#else
+    return EVERYBODY;
+#endif
+}
+
+FN Place place_at(const Batch& b, i64 e, const Episode& episode, u64 shown = 0) {
+    Place at = place_of(b, span_of(b, e), 0, episode.number, episode.scenario, episode.t, episode.active);
+    at.shown = shown;
+    at.clock = episode.clock;
+    return at;
 }
 
 template <typename X>
@@ -48,7 +65,7 @@ FN void copy(const X* from, X* to, int n) {
     for (int k = lane(); k < n; k += LANES) to[k] = from[k];
 }
 
-FN void load(const Batch& b, i64 e, Memory& s, Episode& episode) {
+FN void load(const Batch& b, i64 e, Memory& s, Episode& episode, bool steps) {
     copy(b.state + e * REALS, s.state, REALS);
 #if DOUBLES
     copy(b.doubles + e * DOUBLES, s.doubles, DOUBLES);
@@ -56,8 +73,8 @@ FN void load(const Batch& b, i64 e, Memory& s, Episode& episode) {
 #if INTEGERS
     copy(b.integers + e * INTEGERS, s.integers, INTEGERS);
 #endif
-    episode = {b.elapsed[e], SCENARIOS ? b.scenario[e] : 0, b.episode[e], b.running_return[e], 0};
-    if (AGENT_ROWS == 1) episode.active = EVERYBODY;
+    episode = {b.elapsed[e], SCENARIOS ? b.scenario[e] : 0, b.episode[e], b.running_return[e], 0, b.clock[e] + steps};
+    if (JOINT) episode.active = EVERYBODY;
     else
         for (int a = 0; a < AGENTS; a++) episode.active |= u64(b.active[e * AGENTS + a] != 0) << a;
     sync();
@@ -71,7 +88,7 @@ FN void save(const Batch& b, i64 e, const Memory& s, const Episode& episode) {
 #if INTEGERS
     copy(s.integers, b.integers + e * INTEGERS, INTEGERS);
 #endif
-    if (AGENT_ROWS > 1)
+    if (!JOINT)
         for (int a = lane(); a < AGENTS; a += LANES) b.active[e * AGENTS + a] = episode.active >> a & 1;
     if (lane() == 0) {
         b.elapsed[e] = ELAPSED(episode.t);
@@ -85,15 +102,17 @@ FN void open_episode(const Batch& b, i64 e, Memory& s, Episode& episode, u32 num
     const Span span = span_of(b, e);
     u32 word[4] = {span.index, number, 0, STREAM_RESET};
     philox(word[0], word[1], word[2], word[3], span.key);
-    episode = {0, FROZEN ? 0 : scenario_of(b, word[0]), number, 0.0f, EVERYBODY};
+    const int drawn = SCENARIOS && IN_TURN ? int((u64(span.index) + number) % u64(b.scenarios)) : scenario_of(b, word[0]);
+    episode = {0, FROZEN ? 0 : drawn, number, 0.0f, EVERYBODY, episode.clock};
     Environment::start(s, place_at(b, e, episode), fresh);
+    episode.active = present(s);
 }
 
 // Observations of the agents that `shown` names, zero for the others.
 FN void observe(const Batch& b, i64 e, Memory& s, const Episode& episode, u64 shown, float* rows) {
     float* const own = rows + e * AGENT_ROWS * OBS;
-    Environment::observe(s, place_at(b, e, episode), own);
-    if (AGENT_ROWS == 1 || shown == EVERYBODY) return;
+    Environment::observe(s, place_at(b, e, episode, shown), own);
+    if (JOINT || shown == EVERYBODY) return;
     for (int a = 0; a < AGENT_ROWS; a++)
         for (int k = lane(); k < OBS && !(shown >> a & 1); k += LANES) own[a * OBS + k] = 0.0f;
     sync();
@@ -110,34 +129,37 @@ FN void count_episode(const Batch& b, i64 e, int length, float value) {
 // One step with the action that has been read. `shown`: its outputs are written, as they are of the last of several steps.
 FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) {
     Outcome out;
+    out.flags = b.flags + e * FLAGS;
+    out.amounts = b.amounts + e * AMOUNTS;
     Environment::step(s, place_at(b, e, episode), out, b.metrics + e * METRICS, b.record + e * RECORD);
     const u64 played = episode.active;
     episode.t += 1;
-    const bool late = episode.t >= LIMIT;
+    const bool late = episode.t >= LIMIT || out.over;
     float sum = 0.0f;
     u64 fell = 0;
     for (int n = 0; n < AGENT_ROWS; n++) {
-        if (AGENT_ROWS > 1 && !(played >> n & 1)) {
+        if (!JOINT && !(played >> n & 1)) {
             out.reward[n] = 0.0f;
             out.terminated[n] = false;
         }
         sum += out.reward[n];
         fell |= u64(out.terminated[n]) << n;
     }
-    episode.total += AGENT_ROWS == 1 ? sum : sum / AGENT_ROWS;
-    episode.active = AGENT_ROWS == 1 ? EVERYBODY : played & ~fell;
-    const bool ended = late || (AGENT_ROWS == 1 ? fell != 0 : episode.active == 0);
+    const int team = ABSENT ? set_bits(present(s)) : int(AGENT_ROWS);
+    episode.total += sum / (team > 0 ? team : 1);
+    episode.active = JOINT ? EVERYBODY : played & ~fell;
+    const bool ended = late || (JOINT ? fell != 0 : episode.active == 0);
     if (shown && lane() == 0) {
         for (int n = 0; n < AGENT_ROWS; n++) {
             b.reward[e * AGENT_ROWS + n] = out.reward[n];
             b.terminated[e * AGENT_ROWS + n] = out.terminated[n];
-            b.truncated[e * AGENT_ROWS + n] = late && (AGENT_ROWS == 1 || (episode.active >> n & 1));
+            b.truncated[e * AGENT_ROWS + n] = late && (episode.active >> n & 1);
         }
         b.ended[e] = ended;
     }
     u64 seen = played;
     if (ended) {  // of all lanes or of none
-        if (AGENT_ROWS > 1) episode.active = 0;
+        if (!JOINT) episode.active = 0;
         if (shown) {
             observe(b, e, s, episode, played, b.final_obs);
             if (lane() == 0) {
@@ -148,7 +170,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         if (lane() == 0) count_episode(b, e, episode.t, episode.total);
         if (AUTORESET == SAME_STEP) {
             open_episode(b, e, s, episode, episode.number + 1, false);
-            seen = EVERYBODY;
+            seen = episode.active;
         }
     }
     if (shown) observe(b, e, s, episode, seen, b.obs);
@@ -162,20 +184,22 @@ FN void clear_outputs(const Batch& b, i64 e, bool flags) {
     }
     for (int n = 0; n < AGENT_ROWS; n++) b.reward[e * AGENT_ROWS + n] = 0.0f;
     for (int n = 0; n < METRICS; n++) b.metrics[e * METRICS + n] = 0.0f;
+    for (int n = 0; n < FLAGS; n++) b.flags[e * FLAGS + n] = 0;
+    for (int n = 0; n < AMOUNTS; n++) b.amounts[e * AMOUNTS + n] = 0;
 }
 
-FN void begin(const Batch& b, i64 e, Memory& s, bool fresh) {
+FN void begin(const Batch& b, i64 e, Memory& s, bool fresh, bool steps) {
     Episode episode;
-    load(b, e, s, episode);
+    load(b, e, s, episode, steps);
     open_episode(b, e, s, episode, fresh ? 0 : episode.number + 1, fresh);
     clear_outputs(b, e, true);
-    observe(b, e, s, episode, EVERYBODY, b.obs);
+    observe(b, e, s, episode, episode.active, b.obs);
     save(b, e, s, episode);
 }
 
 // A step of an environment that has ended: it starts anew or stands still.
 FN void stand(const Batch& b, i64 e, Memory& s) {
-    if (AUTORESET == NEXT_STEP) begin(b, e, s, false);
+    if (AUTORESET == NEXT_STEP) begin(b, e, s, false, true);
     else clear_outputs(b, e, false);
 }
 
@@ -194,33 +218,33 @@ FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     if (inert) {
         stand(b, e, s);
     } else {
-        float* const after = b.metrics + (e + 1) * METRICS;  // the last two before: of reading an action, of all
+        const auto last = [&](int n) { return METRICS > 1 ? b.metrics + (e + 1) * METRICS - n : nullptr; };
         Watch whole, reading;
         Episode episode;
-        load(b, e, s, episode);
+        load(b, e, s, episode, true);
         reading.restart();
         read(call, e, s);
-        reading.lap(after - 2);
+        reading.lap(last(2));
         advance(b, e, s, episode, true);
         save(b, e, s, episode);
-        whole.lap(after - 1);
+        whole.lap(last(1));
     }
     if (lane() == 0) b.clock[e] += 1;
 }
 
 FN void reset_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     const u8* mask = static_cast<const u8*>(call.input);
-    if (!mask || mask[e]) begin(b, e, s, call.fresh);  // of all lanes or of none
+    if (!mask || mask[e]) begin(b, e, s, call.fresh, false);  // of all lanes or of none
 }
 
 // Observations of the present state, after a state was put in from outside; of agents as well whose episode the last step ended.
 FN void observe_one(const Batch& b, const Call&, i64 e, Memory& s) {
     Episode episode;
-    load(b, e, s, episode);
+    load(b, e, s, episode, false);
     u64 shown = episode.active;
     for (int n = 0; n < AGENT_ROWS; n++)
         shown |= u64((b.terminated[e * AGENT_ROWS + n] | b.truncated[e * AGENT_ROWS + n]) != 0) << n;
-    observe(b, e, s, episode, shown, b.obs);
+    observe(b, e, s, episode, shown & present(s), b.obs);
 }
 
 // A phase before the step.
@@ -228,7 +252,7 @@ FN void observe_one(const Batch& b, const Call&, i64 e, Memory& s) {
     FN void NAME##_one(const Batch& b, const Call& call, i64 e, Memory& s) { \
         if (stands(b, e)) return; \
         Episode episode; \
-        load(b, e, s, episode); \
+        load(b, e, s, episode, true); \
         read(call, e, s); \
         Environment::NAME(s, place_at(b, e, episode)); \
         save(b, e, s, episode); \
@@ -320,19 +344,65 @@ FN void random_one(const Batch& b, const Call& call, i64 e) {
     for (i64 k = 0; k < call.steps; k++) write_random(b, e, clock + u32(k), call.actions + (k * b.num_envs + e) * RAW);
 }
 
+#if LANE_WALK || !defined(TOGETHER)
+
 // K steps of the random policy with the state in shared memory.
 FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
     const u32 clock = u32(b.clock[e]);
     const int steps = int(call.steps);
     Episode episode;
-    load(b, e, s, episode);
+    load(b, e, s, episode, false);
     for (int k = 0; k < steps; k++) {
+        episode.clock += 1;
         read_random(b, e, clock + k, s);
         advance(b, e, s, episode, k == steps - 1);
     }
     save(b, e, s, episode);
     if (lane() == 0) b.clock[e] += steps;
 }
+
+#else
+
+// The steps of environments first .. first + n - 1, n <= TOGETHER, with actions that are given or, in a roll-out, random.
+template <bool RANDOM>
+static void steps_together(const Batch& b, const Call& call, i64 first, int n) {
+    static thread_local Memory memory[TOGETHER];
+    Episode episode[TOGETHER];
+    bool inert[TOGETHER];
+    const int steps = RANDOM ? int(call.steps) : 1;
+    for (int j = 0; j < n; j++) {
+        inert[j] = stands(b, first + j);
+        if (AUTORESET == NEXT_STEP) b.is_reset[first + j] = inert[j];
+        if (inert[j]) stand(b, first + j, memory[j]);
+        else load(b, first + j, memory[j], episode[j], false);
+    }
+    for (int k = 0; k < steps; k++) {
+        for (int j = 0; j < n; j++) {
+            if (inert[j]) continue;
+            episode[j].clock += 1;
+            if (RANDOM) read_random(b, first + j, u32(b.clock[first + j]) + u32(k), memory[j]);
+            else read(call, first + j, memory[j]);
+            Environment::board(memory[j], place_at(b, first + j, episode[j]));
+        }
+        Environment::depart();
+        for (int j = 0; j < n; j++)
+            if (!inert[j]) advance(b, first + j, memory[j], episode[j], k == steps - 1);
+    }
+    for (int j = 0; j < n; j++) {
+        if (!inert[j]) save(b, first + j, memory[j], episode[j]);
+        b.clock[first + j] += steps;
+    }
+}
+
+#define KERNEL_TOGETHER(NAME, RANDOM) \
+    EXPORT void NAME(const Batch* b, const Call* call, i64 first, i64 last) { \
+        for (i64 e = call->first + first; e < call->first + last; e += TOGETHER) { \
+            const i64 left = call->first + last - e; \
+            steps_together<RANDOM>(*b, *call, e, int(left < TOGETHER ? left : TOGETHER)); \
+        } \
+    }
+
+#endif
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------
 
@@ -382,7 +452,11 @@ EXPORT i64 scratch_bytes() { return sizeof(Memory); }
 
 static_assert(sizeof(Memory) % 16 == 0, "shared memory is cleared sixteen bytes at a time");
 
+#if LANE_WALK || !defined(TOGETHER)
 KERNEL(step, step_one)
+#else
+KERNEL_TOGETHER(step, false)
+#endif
 KERNEL(reset, reset_one)
 KERNEL(observe, observe_one)
 #ifndef __CUDACC__
@@ -394,5 +468,9 @@ KERNEL(random_actions, random_one)
 PHASES(PHASE_KERNEL)
 #endif
 #if AUTORESET == 1 && !defined(PHASES)
+#if LANE_WALK || !defined(TOGETHER)
 KERNEL(rollout_random, rollout_one)
+#else
+KERNEL_TOGETHER(rollout_random, true)
+#endif
 #endif

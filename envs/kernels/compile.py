@@ -7,6 +7,7 @@ that is hashed.
 
 import contextlib
 import ctypes
+import errno
 import functools
 import hashlib
 import os
@@ -15,7 +16,6 @@ import shlex
 import shutil
 import struct
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as dataclass_fields
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
+from lockstep import files
 from lockstep.extras import extra
 
 ENVS = Path(__file__).resolve().parent.parent
@@ -41,6 +42,10 @@ FLAGS = (
 # 919 M steps per CPU-second, with them 79 M.
 GCC_FLAGS = ("-fno-tree-pre", "-fno-thread-jumps")
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+SOONER = () if "LOCKSTEP_CXXFLAGS" in os.environ else ("-O2",)  # after the others, of what is compiled `sooner`
+_level: tuple[str, ...] = ()
+# One pass takes a time that grows with the square of a loop's length, unless it looks at no more than pairs.
+LONG_LOOPS = "#define LONG_STEP 3", "--param=max-combine-insns=2"
 TARGETS = ("sm_80", "sm_90")
 # CuPy takes the last byte of every binary for the end of a string and leaves it out: right for PTX, but a cubin loaded
 # from a file then ends within its tables. One byte too many would do no harm.
@@ -98,7 +103,10 @@ def constants(params) -> str:
     for field in dataclass_fields(params):
         value, choices = getattr(params, field.name), get_args(field.type)
         if choices:
-            lines += [f"    static constexpr bool {field.name}_is_{c} = {str(c == value).lower()};" for c in choices]
+            names = {c: re.sub(r"\W", "_", str(c)) for c in choices}
+            lines += [
+                f"    static constexpr bool {field.name}_is_{names[c]} = {str(c == value).lower()};" for c in choices
+            ]
         elif isinstance(value, bool):
             lines.append(f"    static constexpr bool {field.name} = {str(value).lower()};")
         else:
@@ -132,28 +140,75 @@ def unit(dtype: str, defines: Mapping[str, object], params, *sources: Path, decl
 
 
 def cache_folder() -> Path:
-    """The folder of compiled libraries: $LOCKSTEP_CACHE, else the user's cache folder."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("LOCKSTEP_CACHE") or user / "lockstep")
+    """The folder of compiled kernels: $LOCKSTEP_CACHE, else the user's cache folder.
+
+    Raises:
+        CompilerError: neither is set, and there is no home directory.
+    """
+    own, user = os.environ.get("LOCKSTEP_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(own) if own else Path(user or Path.home() / ".cache") / "lockstep"
+    except RuntimeError as error:
+        raise CompilerError(
+            "kernels are cached in the home directory, and there is none; set LOCKSTEP_CACHE to a folder"
+        ) from error
 
 
 @contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A temporary folder on the cache's file system; what is made in it is moved into the cache in one step.
+def writable_cache() -> Iterator[Path]:
+    """The folder of compiled kernels, made where missing.
 
     Raises:
-        CompilerError: the cache cannot be written to.
+        CompilerError: it cannot be written to.
     """
+    folder = cache_folder()
     try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(dir=cache_folder())
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        yield folder
     except OSError as error:
         raise CompilerError(
-            f"kernels are cached in {cache_folder()}, which cannot be written to ({error.strerror}); "
+            f"kernels are cached in {folder}, which cannot be written to ({error.strerror}); "
             "set LOCKSTEP_CACHE to a folder that can"
         ) from error
-    with scratch as path:
-        yield Path(path)
+
+
+def cached(key: str, ending: str, build: Callable[[Path], None]) -> Path:
+    """A file of the cache, whose name has the hash of its content; built where it is missing or was damaged.
+
+    Of processes that ask at once for the same, one builds it and the others wait.
+
+    build: writes the file that it is given the path of.
+    """
+    if found := undamaged(key, ending):
+        return found
+    with writable_cache() as folder, files.hold(folder / f"{key}.lock", wait=True):
+        if found := undamaged(key, ending):
+            return found
+        partial = folder / f"{key}.partial"  # what a kill leaves there is written over
+        try:
+            build(partial)
+            path = folder / f"{key}-{digest(partial.read_bytes())}{ending}"
+            files.settle(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def undamaged(key: str, ending: str) -> Path | None:
+    """The file of the cache of this key, None where it is missing; one that is not as it was written is deleted."""
+    for path in cache_folder().glob(f"{key}-*{ending}"):
+        if path.stem == f"{key}-{digest(path.read_bytes())}":
+            return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def digest(*parts: bytes | str) -> str:
+    """A hash of texts or bytes, for names of files."""
+    whole = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
+    return hashlib.sha256(whole).hexdigest()[:32]
 
 
 @functools.cache
@@ -161,11 +216,14 @@ def compiler() -> tuple[str, ...]:
     """The C++ compiler's command: $CXX, else the first of c++, g++, clang++.
 
     Raises:
-        CompilerError: none is installed, or $CXX names one that is not.
+        CompilerError: none is installed, or $CXX names one that is not, or is no command.
     """
     named = os.environ.get("CXX")
     for candidate in [named] if named else ["c++", "g++", "clang++"]:
-        command = shlex.split(candidate)
+        try:
+            command = shlex.split(candidate)
+        except ValueError as error:
+            raise CompilerError(f"CXX={named!r} is no command: {error}") from error
         if command and shutil.which(command[0]):
             return tuple(command)
     missing = f"CXX names {named!r}, which is not installed" if named else "no C++ compiler found (c++, g++, clang++)"
@@ -185,7 +243,28 @@ def target_flags() -> tuple[tuple[str, ...], str]:
             wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in result.stdout else ()
             gcc = () if "__clang__" in result.stdout else GCC_FLAGS
             return flags + wide + gcc, result.stdout
-    raise CompilerError(f"{shlex.join(compiler())} fails on an empty file: {result.stderr.strip()}")
+    named = " (named by CXX)" if os.environ.get("CXX") else ""
+    said = result.stderr.strip() or f"exit status {result.returncode}"
+    raise CompilerError(f"{shlex.join(compiler())}{named} is no C++ compiler that works: on an empty file, {said}")
+
+
+@contextlib.contextmanager
+def sooner() -> Iterator[None]:
+    """Libraries that are compiled in here take less time, up to a tenth, and run slower; their bits are the same.
+
+    They are apart from all others, in the cache as well. Where $LOCKSTEP_CXXFLAGS is set it goes first.
+    """
+    global _level
+    before, _level = _level, SOONER
+    try:
+        yield
+    finally:
+        _level = before
+
+
+def of_batch(text: str) -> ctypes.CDLL:
+    """The library of a batch's unit, as `library` has it."""
+    return library(text, *_level)
 
 
 @_once
@@ -194,29 +273,29 @@ def library(text: str, *more: str) -> ctypes.CDLL:
 
     more: flags after the others.
 
-    Processes that begin at once may each compile, but none loads what another has not finished.
-
     Raises:
-        CompilerError: no compiler, or the compiler's own message.
+        CompilerError: no compiler, the compiler's own message, or a folder that libraries cannot be loaded from.
     """
     flags, macros = target_flags()
-    command = [*compiler(), *FLAGS, *flags, *more]
-    key = hashlib.sha256("\0".join([text, *command, macros]).encode()).hexdigest()[:32]
-    path = cache_folder() / f"{key}.so"
-    if not path.exists():
-        with scratch_folder() as scratch:
-            source, built = scratch / "unit.cpp", scratch / "unit.so"
-            source.write_text(text)
-            result = subprocess.run([*command, str(source), "-o", str(built)], capture_output=True, text=True)
-            if result.returncode != 0:
-                raise CompilerError(f"{shlex.join(command)} failed:\n{result.stderr.strip()}")
-            os.replace(built, path)  # another process may have built the same: either file is right
+    word, flag = LONG_LOOPS
+    long = [flag] if word in text and "__clang__" not in macros else []
+    command = [*compiler(), *FLAGS, *flags, *long, *more]
+
+    def build(path: Path) -> None:
+        reading = [*command, "-x", "c++", "-", "-o", str(path)]
+        result = subprocess.run(reading, input=text, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CompilerError(f"{shlex.join(command)} failed:\n{result.stderr.strip()}")
+
+    path = cached(digest(text, *command, macros), ".so", build)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise CompilerError(
-            f"the cached library {path} does not load ({error}); delete it, and it is built again"
-        ) from error
+        if os.statvfs(path.parent).f_flag & os.ST_NOEXEC:
+            advice = "nothing may be run from there (noexec); set LOCKSTEP_CACHE to a folder elsewhere"
+        else:
+            advice = f"{shlex.join(compiler())} built it; set CXX to another compiler"
+        raise CompilerError(f"the library {path} does not load ({error}): {advice}") from error
 
 
 @functools.cache
@@ -244,16 +323,8 @@ def cubin_file(text: str, target: str) -> Path:
         CompilerError: NVRTC is missing, or its own message.
     """
     version = ".".join(map(str, nvrtc().getVersion()))
-    # "whole": a cache may hold binaries from before their last byte was put back.
-    key = hashlib.sha256("\0".join([text, target, version, "whole", *NVRTC_FLAGS]).encode()).hexdigest()[:32]
-    path = cache_folder() / f"{key}.cubin"
-    if not path.exists():
-        binary, _ = cubin(text, target)
-        with scratch_folder() as scratch:
-            built = scratch / "unit.cubin"
-            built.write_bytes(binary)
-            os.replace(built, path)
-    return path
+    key = digest(text, target, version, *NVRTC_FLAGS)
+    return cached(key, ".cubin", lambda path: path.write_bytes(cubin(text, target)[0]))
 
 
 def entry_points(text: str, target: str = TARGETS[-1]) -> set[str]:

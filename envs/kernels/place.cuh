@@ -1,4 +1,4 @@
-// What an environment's physics is given besides its state, and what a step gives back.
+// Inputs of an environment's physics besides its state, and the outcome of a step.
 #pragma once
 #include "philox.cuh"
 
@@ -7,7 +7,7 @@ struct Tables;  // what scenarios hold: of kernel.cuh, where its port has any
 // Agents that have rows of their own in observations, rewards and flags: all, or one for all.
 enum : int { AGENT_ROWS = JOINT ? 1 : AGENTS };
 
-// Where an environment is, and what keys its noise.
+// Place of an environment, and the key of its noise.
 struct Place {
     const Tables& tables;
     const real* bounds;  // [BOUNDS] of reset
@@ -17,6 +17,8 @@ struct Place {
     u32 index, episode;  // of the environment and its episode, in the noise counter
     u64 key;             // the seed
     u64 active;          // bit a: agent a plays
+    u64 shown = 0;       // in an observation: agents that observe, who played the step that the state comes from, or begin
+    i64 clock = 0;       // of several lanes: batched steps since the seed, of which this one is the last
 
     FN bool plays(int agent) const { return active >> agent & 1; }
 
@@ -34,4 +36,11 @@ struct Place {
 struct Outcome {
     float reward[AGENT_ROWS];
     bool terminated[AGENT_ROWS];
+    bool over = false;  // the episode ends for all, which truncates those who still play; of one lane where kernel.cuh says OVER
+#if SEVERAL_LANES
+    u8* flags;          // [FLAGS] of the step, which it sets
+    int* amounts;       // [AMOUNTS], likewise
+#elif METRICS
+    float metrics[METRICS];
+#endif
 };

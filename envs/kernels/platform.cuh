@@ -1,4 +1,4 @@
-// What differs between the two compilers, and nothing else: NVRTC for the GPU, C++17 for the CPU.
+// Differences between the two compilers, and nothing else: NVRTC for the GPU, C++17 for the CPU.
 // Only correctly rounded operations appear in float32 physics (+ - * /, sqrt, a written fma, the polynomials below), and both
 // compilers run with contraction off, so that one source gives the same bits on both.
 #pragma once
@@ -13,14 +13,17 @@ typedef long long i64;
 #define FN __device__ __forceinline__
 #define VECTORISE
 #define UNROLL _Pragma("unroll")
+#define WRITTEN_OUT _Pragma("unroll")
 #else
 #define FN inline __attribute__((always_inline))
 #ifdef __clang__
 #define VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #define UNROLL _Pragma("unroll")
+#define WRITTEN_OUT _Pragma("unroll")
 #else
 #define VECTORISE _Pragma("GCC ivdep")
 #define UNROLL _Pragma("GCC unroll 8")
+#define WRITTEN_OUT _Pragma("GCC unroll 256")  // so that a loop around it can be vectorised
 #endif
 #include <math.h>
 #include <string.h>

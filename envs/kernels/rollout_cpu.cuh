@@ -11,7 +11,7 @@ struct PolicyTile {
     Words sampling;
 };
 
-// Whether to be greedy is known when the loop is compiled: a branch in it would stop GCC from vectorising.
+// GREEDY is known when the loop is compiled: a branch in it would stop GCC from vectorising.
 template <bool GREEDY>
 static void sample_tile(PolicyTile& p, const float* log_std, int count, Chosen* chosen) {
     VECTORISE
@@ -64,31 +64,38 @@ struct Column {
 
     FN State get(int i) const {
         State s;
+WRITTEN_OUT
         for (int j = 0; j < REALS; j++) s.of[j] = of[j][i];
 #if DOUBLES
+WRITTEN_OUT
         for (int j = 0; j < DOUBLES; j++) s.doubles[j] = doubles[j][i];
 #endif
 #if INTEGERS
+WRITTEN_OUT
         for (int j = 0; j < INTEGERS; j++) s.integers[j] = integers[j][i];
 #endif
         return s;
     }
     FN void put(int i, const State& s) {
+WRITTEN_OUT
         for (int j = 0; j < REALS; j++) of[j][i] = s.of[j];
 #if DOUBLES
+WRITTEN_OUT
         for (int j = 0; j < DOUBLES; j++) doubles[j][i] = s.doubles[j];
 #endif
 #if INTEGERS
+WRITTEN_OUT
         for (int j = 0; j < INTEGERS; j++) integers[j][i] = s.integers[j];
 #endif
     }
 };
 
-// What a policy that the loop carries chooses; not an MLP's, and of several numbers the random one's alone.
+// Choice of a policy that the loop carries; not an MLP's. Of several numbers there is the random one alone, which is drawn apart.
 #if NUMBERS == 1
 #define CHOOSE(WORDS, I, T, OBS_) (POLICY == RANDOM ? random_action(WORDS[I], T) : linear_action(OBS_, weights, bias))
+#define TAKEN(I) action_of(taken(choice))
 #else
-#define CHOOSE(WORDS, I, T, OBS_) random_action(span, I, T)
+#define TAKEN(I) drawn.of(I)
 #endif
 
 // K steps with the state kept in cache. Reset numbers are fetched ahead for the whole tile every few steps, so that a reset is a
@@ -96,6 +103,7 @@ struct Column {
 template <int POLICY, bool TRAJECTORY, bool DEFAULT_BOUNDS>
 static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     constexpr bool CHOSEN_APART = TRAJECTORY || POLICY == MLP;  // in a loop of its own before the step
+    constexpr bool KEPT_APART = TAIL > 0 && POLICY == RANDOM;    // observations, in rows
     constexpr int PER_STEP = Episodes::PER_STEP;
     const Span span = span_of(b, tile);
     const i64 base = span.base, clock = b.clock[tile];
@@ -104,10 +112,14 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     alignas(64) int length[TILE] = {}, shortest[TILE], longest[TILE] = {};
     alignas(64) u32 episode[TILE] = {}, fetched[TILE] = {};
     alignas(64) float running[TILE] = {}, total[TILE];
+#if NUMBERS == 1
     alignas(64) Chosen chosen[TILE];
+    Stored actions[TILE];
+#else
+    Actions drawn;
+#endif
     alignas(64) u32 fell[TILE], late[TILE];
     alignas(64) int scenario[TILE] = {}, next_scenario[TILE];
-    Stored actions[TILE * NUMBERS];
     float weights[SCORES * OBS], bias[SCORES];
     // Loops go on to a whole vector; what they compute there is not used, but tables have rows for environments alone.
     const auto within = [&](int i) { return i < count ? i : 0; };
@@ -138,19 +150,25 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     for (i64 k = 0; k < call.steps; k++) {
         const i64 t = clock + k, row = k * b.num_envs + base;
         const bool last = k == call.steps - 1;
-        if (NUMBERS == 1 && POLICY == RANDOM && (k == 0 || t % PER_BLOCK == 0)) random_block(span, t, random);
+#if NUMBERS == 1
+        if (POLICY == RANDOM && (k == 0 || t % PER_BLOCK == 0)) random_block(span, t, random);
         const u32* word = random.word[word_of_block(t)];
+#else
+        random_columns(span, t, drawn);
+#endif
         if (CHOSEN_APART || last) {
             float* const rows = call.obs + row * OBS;
             u16* const narrow_rows = call.obs_bfloat16 + row * OBS;
             const bool wide = TRAJECTORY && call.obs, narrow = TRAJECTORY && call.obs_bfloat16;
-            VECTORISE
-            for (int i = 0; i < count; i++) {
-                float obs[OBS];
-                Environment::observe(state.get(i), at(i, length[i]), obs);
-                for (int j = 0; j < OBS; j++) seen[j][i] = kept(obs[j], narrow);
+            if (POLICY != RANDOM || (TRAJECTORY && !KEPT_APART)) {
+                VECTORISE
+                for (int i = 0; i < count; i++) {
+                    float obs[OBS];
+                    observe_whole(state.get(i), at(i, length[i]), obs);
+                    for (int j = 0; j < OBS; j++) seen[j][i] = kept(obs[j], narrow);
+                }
             }
-#if HIDDEN == 0
+#if HIDDEN == 0 && NUMBERS == 1
             VECTORISE
             for (int i = 0; i < count; i++) {
                 float obs[OBS];
@@ -158,12 +176,16 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 chosen[i] = CHOOSE(word, i, t, obs);
             }
 #endif
-            if (wide) {
+#if TAIL
+            for (int i = 0; TRAJECTORY && KEPT_APART && i < count; i++)
+                keep(state.get(i), at(i, length[i]), rows + i * OBS, narrow ? narrow_rows + i * OBS : nullptr);
+#endif
+            if (wide && !KEPT_APART) {
                 VECTORISE
                 for (int i = 0; i < count; i++)
                     for (int j = 0; j < OBS; j++) rows[i * OBS + j] = seen[j][i];
             }
-            if (narrow) {
+            if (narrow && !KEPT_APART) {
                 VECTORISE
                 for (int i = 0; i < count; i++)
                     for (int j = 0; j < OBS; j++) narrow_rows[i * OBS + j] = bfloat16(seen[j][i]);
@@ -176,14 +198,18 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
                 memcpy(call.value + row, policy.value, count * sizeof(float));
             }
 #endif
+#if NUMBERS == 1
             if (TRAJECTORY) {
-                Stored* const stored = call.actions + row * NUMBERS;
-                for (int i = 0; i < count; i++) store(stored + i * NUMBERS, chosen[i]);
+                Stored* const stored = call.actions + row;
+                for (int i = 0; i < count; i++) store(stored + i, chosen[i]);
             }
-            for (int i = 0; i < count; i++) store(actions + i * NUMBERS, taken(chosen[i]));
+            for (int i = 0; i < count; i++) store(actions + i, taken(chosen[i]));
+#else
+            if (TRAJECTORY) store_columns(drawn, count, call.actions + row * NUMBERS);
+#endif
         }
         if (last) break;
-        if (k % FETCH_EVERY == 0) {
+        if (!CARRIES && k % FETCH_EVERY == 0) {
             u32 used = k == 0;
             for (int i = 0; i < lanes; i++) used |= fetched[i] ^ (episode[i] + 1);
             if (used) {
@@ -215,15 +241,17 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
         for (int i = 0; i < width; i++) {
             State s = state.get(i);
             Outcome out;
+#if NUMBERS == 1
             Chosen choice;
             if (CHOSEN_APART) {
                 choice = chosen[i];
             } else {
                 float obs[OBS];
-                if (POLICY != RANDOM) Environment::observe(s, at(i, length[i]), obs);
+                if (POLICY != RANDOM) observe_whole(s, at(i, length[i]), obs);
                 choice = CHOOSE(word, i, t, obs);
             }
-            Environment::step(s, action_of(taken(choice)), at(i, length[i]), out);
+#endif
+            Environment::step(s, TAKEN(i), at(i, length[i]), out);
             const float reward = out.reward[0];
             const bool terminated = out.terminated[0];
 #if HIDDEN
@@ -231,8 +259,13 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             if (SCENARIOS) before_scenario[i] = scenario[i];
 #endif
             const int steps = length[i] + 1;
+#if OVER  // in integers: GCC knows no vectors of conditions that come from comparisons of numbers of several widths
+            const u32 cut = bit(steps >= LIMIT) | bit(out.over);
+            const bool truncated = cut != 0, ended = (cut | bit(terminated)) != 0;
+#else
             const bool truncated = steps >= LIMIT, ended = terminated | truncated;
-            if (!DEFAULT_BOUNDS) dry |= u32(ended) & u32(fetched[i] != episode[i] + 1);
+#endif
+            if (!DEFAULT_BOUNDS) dry |= u32(ended) & u32(CARRIES || fetched[i] != episode[i] + 1);
             if (PER_STEP != 0) {
                 // Minimum and maximum with a neutral value that GCC cannot know to be one: it would turn the statement into a
                 // branch around a masked store, wrong half of the time.
@@ -254,7 +287,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             }
             episode[i] += ended;
             length[i] = ended ? 0 : steps;
-            choose(s, !ended, next.get(i));
+            if (!CARRIES) choose(s, !ended, next.get(i));
             state.put(i, s);
             if (SCENARIOS) scenario[i] = ended ? next_scenario[i] : scenario[i];
         }
@@ -277,8 +310,8 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             if (cut) {
                 for (int i = 0; i < count; i++) {
                     float obs[OBS];  // of environments that did not end nothing is read
-                    const Place ended = place_of(b, span, i, episode[i] - 1, SCENARIOS ? before_scenario[i] : 0, LIMIT, 1);
-                    Environment::observe(before_reset.get(i), ended, obs);
+                    const Place ended = place_of(b, span, i, episode[i] - 1, SCENARIOS ? before_scenario[i] : 0, OVER ? longest[i] : LIMIT, 1);
+                    observe_whole(before_reset.get(i), ended, obs);
                     for (int j = 0; j < OBS; j++) policy.obs[j][i] = kept(obs[j], call.obs_bfloat16);
                 }
                 value_tile(call, count, policy);
@@ -289,10 +322,11 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
 #endif
         if (!DEFAULT_BOUNDS && dry) {  // a second reset since the fetch: computed on the spot
             for (int i = 0; i < count; i++) {
-                if (length[i] != 0 || episode[i] == fetched[i]) continue;
+                if (length[i] != 0 || (!CARRIES && episode[i] == fetched[i])) continue;
                 u32 w[4] = {span.index + u32(i), episode[i], 0, STREAM_RESET};
                 philox(w[0], w[1], w[2], w[3], span.key);
                 State s;
+                if (CARRIES) s = state.get(i);
                 const Place first = first_place(b, span, i, episode[i], w);
                 Environment::reset(s, first, w);
                 state.put(i, s);
@@ -323,7 +357,11 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     }
     if (episodes.count) episodes.store(b, tile);
     b.clock[tile] += call.steps - 1;
-    step_tile(b, tile, actions);
+#if NUMBERS == 1
+    step_tile(b, tile, Actions<Stored>{actions});
+#else
+    step_tile(b, tile, drawn);
+#endif
     if (TRAJECTORY) {
         const i64 row = (call.steps - 1) * b.num_envs + base;
         memcpy(call.reward + row, b.reward + base, count * sizeof(float));
@@ -338,7 +376,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             for (int i = 0; i < count; i++) {
                 State s;
                 load(b, base + i, s);
-                Environment::observe(s, at_step(b, span, i, b.elapsed[base + i]), obs + i * OBS);
+                observe_whole(s, at_step(b, span, i, b.elapsed[base + i]), obs + i * OBS);
             }
             value_rows(call, obs, count, policy);
             memcpy(call.value + row + b.num_envs, policy.value, count * sizeof(float));
@@ -350,7 +388,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
 template <int POLICY, bool TRAJECTORY>
 static void rollout_tiles(const Batch* b, const Call* call, i64 first, i64 last) {
     for (i64 tile = first; tile < last; tile++) {
-        if (call->default_bounds) rollout_tile<POLICY, TRAJECTORY, true>(*b, *call, tile);
+        if (!CARRIES && call->default_bounds) rollout_tile<POLICY, TRAJECTORY, true>(*b, *call, tile);
         else rollout_tile<POLICY, TRAJECTORY, false>(*b, *call, tile);
     }
 }

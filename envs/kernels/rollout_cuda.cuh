@@ -2,7 +2,7 @@
 #pragma once
 
 FN void observe_kept(const State& s, const Place& at, float* obs, bool narrow) {
-    Environment::observe(s, at, obs);
+    observe_whole(s, at, obs);
 #pragma unroll
     for (int j = 0; j < OBS; j++) obs[j] = kept(obs[j], narrow);
 }
@@ -36,7 +36,7 @@ FN Action as_chosen(Chosen chosen) {
 // episode ends does not hold up the other 31; the last step is an ordinary one and leaves every buffer as K single steps would.
 template <int POLICY, bool TRAJECTORY>
 FN void rollout_tile(const Batch& b, const Call& call) {
-    constexpr bool BY_LENGTH = Episodes::PER_STEP != 0;
+    constexpr bool BY_LENGTH = Episodes::PER_STEP != 0, KEPT_APART = TAIL > 0 && POLICY == RANDOM;
     const Thread<HIDDEN != 0> at(b);
     const Span& span = at.span;
     const i64 clock = at.clock(b), i = at.i;
@@ -68,7 +68,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
         i64 row = i;  // of [K, B]
         for (int k = 0;; row += b.num_envs) {
             const Place here = place_of(b, span, lane, episode, scenario, e.length, 1);
-            if (POLICY != RANDOM || TRAJECTORY) observe_kept(e.s, here, obs, narrow);
+            if (POLICY != RANDOM || (TRAJECTORY && !KEPT_APART)) observe_kept(e.s, here, obs, narrow);
             if (POLICY == RANDOM) action = random.action(u32(clock) + k);
 #if NUMBERS == 1
             if (POLICY == LINEAR) action = linear_action(obs, weights, bias);
@@ -83,11 +83,15 @@ FN void rollout_tile(const Batch& b, const Call& call) {
 #endif
             if (TRAJECTORY) {
                 store(call.actions + row * NUMBERS, action);
+#if TAIL
+                if (KEPT_APART) keep(e.s, here, call.obs + row * OBS, narrow ? call.obs_bfloat16 + row * OBS : nullptr);
+                else
+#endif
                 if (narrow) write_bfloat16(call.obs_bfloat16 + row * OBS, obs);
-                else write_row(call.obs + row * OBS, obs);
+                else write_row<OBS>(call.obs + row * OBS, obs);
             }
             if (k == steps - 1) break;
-            if (k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
+            if (!CARRIES && k % FETCH_EVERY == 0 && __any_sync(warp, fetched != episode + 1)) {
                 fetched = episode + 1;
                 next_scenario = first_state(b, span, lane, fetched, next).scenario;
             }
@@ -97,7 +101,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
             const bool terminated = out.terminated[0];
             e.length += 1;
             if (RUNNING_RETURN) e.running += reward;
-            const bool truncated = e.length >= LIMIT, ended = terminated | truncated;
+            const bool truncated = e.length >= LIMIT || (OVER && out.over), ended = terminated | truncated;
             if (TRAJECTORY) {
                 call.reward[row] = reward;
                 call.terminated[row] = terminated;
@@ -117,7 +121,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
                 episode += 1;
                 e.length = 0;
                 e.running = 0.0f;
-                if (episode != fetched) {  // a second reset since the fetch: computed on the spot
+                if (CARRIES || episode != fetched) {  // a second reset since the fetch: computed on the spot
                     scenario = first_state(b, span, lane, episode, e.s).scenario;
                 } else {
                     e.s = next;

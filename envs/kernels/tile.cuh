@@ -11,9 +11,28 @@
 //       static void observe(const State&, const Place&, float* obs);
 //       static float episode_return(int length, bool terminated);    where it follows from these (RUNNING_RETURN 0)
 //   };
+//
+// and may define
+//
+//   OVER 1     a step may end its episode by the outcome's `over`, which truncates it
+//   CARRIES 1  reset finds in its State that of the episode before, which is anything in episode 0
+//   TAIL n     the last n numbers of an observation are a row of a table, and observe writes those before them:
+//       static const float* tail(const State&, const Place&);    where the row is
 #pragma once
 #include "state.cuh"
 #include "batch.cuh"
+
+#ifndef OVER
+#define OVER 0
+#endif
+#ifndef CARRIES
+#define CARRIES 0
+#endif
+#ifndef TAIL
+#define TAIL 0
+#endif
+enum { HEAD = OBS - (TAIL) };  // numbers of an observation that observe writes
+static_assert(HEAD > 0 && !(TAIL && VIEW), "an observation begins with numbers of its own");
 
 #if CONTINUOUS
 typedef float Choice;          // of a policy, of one number
@@ -84,32 +103,32 @@ struct Episodes {
 };
 
 FN void load(const Batch& b, i64 i, State& s) {
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < REALS; j++) s.of[j] = b.state[j * b.num_envs + i];
 #if DOUBLES
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < DOUBLES; j++) s.doubles[j] = b.doubles[j * b.num_envs + i];
 #endif
 #if INTEGERS
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < INTEGERS; j++) s.integers[j] = b.integers[j * b.num_envs + i];
 #endif
 }
 
 FN void save(const Batch& b, i64 i, const State& s) {
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < REALS; j++) b.state[j * b.num_envs + i] = s.of[j];
 #if DOUBLES
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < DOUBLES; j++) b.doubles[j * b.num_envs + i] = s.doubles[j];
 #endif
 #if INTEGERS
-#pragma unroll
+WRITTEN_OUT
     for (int j = 0; j < INTEGERS; j++) b.integers[j * b.num_envs + i] = s.integers[j];
 #endif
 }
 
-// Where environment `lane` of a tile is at step t of its running episode.
+// Place of environment `lane` of a tile at step t of its running episode.
 FN Place at_step(const Batch& b, const Span& span, int lane, int t) {
     return place_of(b, span, lane, b.episode[span.base + lane], SCENARIOS ? b.scenario[span.base + lane] : 0, t, 1);
 }
@@ -119,31 +138,52 @@ FN Place first_place(const Batch& b, const Span& span, int lane, u32 episode, co
     return place_of(b, span, lane, episode, scenario_of(b, words[0]), 0, 1);
 }
 
+// The first N numbers of a row.
+template <int N>
 FN void write_row(float* row, const float* obs) {
 #ifdef __CUDACC__  // the widest stores that rows are aligned for
-    if (OBS % 4 == 0) {
+    if (OBS % 4 == 0 && N % 4 == 0) {
 #pragma unroll
-        for (int j = 0; j < OBS; j += 4)
-            *reinterpret_cast<float4*>(row + j) = make_float4(obs[j], obs[(j + 1) % OBS], obs[(j + 2) % OBS], obs[(j + 3) % OBS]);
+        for (int j = 0; j < N; j += 4)
+            *reinterpret_cast<float4*>(row + j) = make_float4(obs[j], obs[(j + 1) % N], obs[(j + 2) % N], obs[(j + 3) % N]);
         return;
     }
-    if (OBS % 2 == 0) {
+    if (OBS % 2 == 0 && N % 2 == 0) {
 #pragma unroll
-        for (int j = 0; j < OBS; j += 2) *reinterpret_cast<float2*>(row + j) = make_float2(obs[j], obs[(j + 1) % OBS]);
+        for (int j = 0; j < N; j += 2) *reinterpret_cast<float2*>(row + j) = make_float2(obs[j], obs[(j + 1) % N]);
         return;
     }
 #endif
 #pragma unroll
-    for (int j = 0; j < OBS; j++) row[j] = obs[j];
+    for (int j = 0; j < N; j++) row[j] = obs[j];
+}
+
+// The numbers of an observation that are a row of a table.
+FN void write_tail(const State& s, const Place& at, float* row) {
+#if TAIL
+    const float* const tail = Environment::tail(s, at);
+    for (int j = 0; j < (TAIL); j++) row[HEAD + j] = tail[j];
+#endif
 }
 
 FN void observe(const State& s, const Place& at, float* row) {
-    float obs[OBS];
+    float obs[HEAD];
     Environment::observe(s, at, obs);
-    write_row(row, obs);
+    write_row<HEAD>(row, obs);
+    write_tail(s, at, row);
 }
 
-// What an unchecked number of an action acts as: the nearest one inside a discrete space; of a continuous one any number, and NaN
+// All numbers of an observation, not yet in a row of the batch.
+FN void observe_whole(const State& s, const Place& at, float* obs) {
+    Environment::observe(s, at, obs);
+    write_tail(s, at, obs);
+}
+
+FN void clear_metrics(const Batch& b, i64 i) {
+    for (int n = 0; n < METRICS; n++) b.metrics[i * METRICS + n] = 0.0f;
+}
+
+// Number as which an unchecked one acts: the nearest one inside a discrete space; of a continuous one any number, and NaN
 // as 0.
 template <typename Given>
 FN Number admitted(Given number, int k = 0) {
@@ -162,6 +202,7 @@ FN Action action_of(const Given* actions, i64 i) {
     return admitted(actions[i]);
 #else
     Action action;
+WRITTEN_OUT
     for (int k = 0; k < NUMBERS; k++) action.of[k] = admitted(actions[i * NUMBERS + k], k);
     return action;
 #endif
@@ -181,6 +222,7 @@ FN void store(Stored* row, Chosen chosen) {
 #if NUMBERS == 1
     *row = Stored(chosen);
 #else
+WRITTEN_OUT
     for (int k = 0; k < NUMBERS; k++) row[k] = Stored(chosen.of[k]);
 #endif
 }
@@ -239,7 +281,7 @@ FN Chosen random_action(u32 word, i64 t) {
 FN Chosen random_action(const Span& span, int lane, i64 t) {
     Chosen chosen;
     u32 word[4];
-#pragma unroll
+WRITTEN_OUT
     for (int k = 0; k < NUMBERS; k++) {
         if (k % 4 == 0) random_words(span.index + lane, k / 4, t, span.key, word);
         chosen.of[k] = Choice(random_number(word[k % 4], k));
@@ -266,7 +308,7 @@ FN Chosen best_action(const float* scores) {
 #endif
 }
 
-// What the environment gets: a sample may lie outside the space, and then acts as the nearest number inside.
+// Action that the environment gets: a sample may lie outside the space, and then acts as the nearest number inside.
 FN Chosen taken(Chosen action) {
 #if CONTINUOUS
     return best_action(&action);
@@ -291,6 +333,21 @@ FN Chosen taken(const Chosen& action) { return action; }
 
 // An observation as a trajectory keeps it, and so as the policy sees it.
 FN float kept(float obs, bool narrow) { return narrow ? from_bfloat16(bfloat16(obs)) : obs; }
+
+#if TAIL
+// An observation that no policy sees, in its row of a trajectory, of which there is one.
+FN void keep(const State& s, const Place& at, float* row, u16* narrow_row) {
+    const float* const tail = Environment::tail(s, at);
+    float obs[HEAD];
+    Environment::observe(s, at, obs);
+    if (narrow_row) {
+        for (int j = 0; j < OBS; j++) narrow_row[j] = bfloat16(j < HEAD ? obs[j < HEAD ? j : 0] : tail[j - HEAD]);
+    } else {
+        write_row<HEAD>(row, obs);
+        for (int j = HEAD; j < OBS; j++) row[j] = tail[j - HEAD];
+    }
+}
+#endif
 
 #if HIDDEN
 #include "mlp.cuh"

@@ -22,19 +22,18 @@ static inline int collect(const u8* flags, int count, int* positions) {
     return found;
 }
 
-#if NUMBERS == 1
-#define AT_RANDOM(WORDS, SPAN, I, T) random_action(WORDS[I], T)
-#else
-#define AT_RANDOM(WORDS, SPAN, I, T) random_action(SPAN, I, T)
-#endif
+FN u32 bit(bool x) { return x ? 1u : 0u; }
 
 // s, or the state before where an environment stands still.
 FN void choose(State& s, bool live, const State& before) {
+WRITTEN_OUT
     for (int j = 0; j < REALS; j++) s.of[j] = live ? s.of[j] : before.of[j];
 #if DOUBLES
+WRITTEN_OUT
     for (int j = 0; j < DOUBLES; j++) s.doubles[j] = live ? s.doubles[j] : before.doubles[j];
 #endif
 #if INTEGERS
+WRITTEN_OUT
     for (int j = 0; j < INTEGERS; j++) s.integers[j] = live ? s.integers[j] : before.integers[j];
 #endif
 }
@@ -63,19 +62,46 @@ static inline void start_episodes(const Batch& b, const Span& span, const int* p
         const u32 words[4] = {w.word[0][k], w.word[1][k], w.word[2][k], w.word[3][k]};
         const Place at = first_place(b, span, positions[k], b.episode[span.base + positions[k]], words);
         State s;
+        if (CARRIES) load(b, at.environment, s);
         Environment::reset(s, at, words);
         begin(b, at, s);
     }
 }
 
+// The actions of a tile: one number each as they are given, several as columns.
+#if NUMBERS == 1
 template <typename Given>
-static void step_tile(const Batch& b, i64 tile, const Given* actions) {
+struct Actions {
+    const Given* given;
+    FN Action of(int i) const { return action_of(given, i); }
+};
+#else
+struct Actions {
+    alignas(64) Number given[NUMBERS][TILE];
+    FN Action of(int i) const {
+        Action action;
+WRITTEN_OUT
+        for (int k = 0; k < NUMBERS; k++) action.of[k] = given[k][i];
+        return action;
+    }
+};
+#endif
+// Vector loops write rows of a few numbers; of longer ones they leave columns.
+enum : bool { BY_COLUMN = !VIEW && HEAD > 8 };
+
+#if NUMBERS == 1
+template <typename Given>
+static void step_tile(const Batch& b, i64 tile, const Actions<Given>& actions) {
+#else
+static __attribute__((noinline)) void step_tile(const Batch& b, i64 tile, const Actions& actions) {
+#endif
     const Span span = span_of(b, tile);
     const i64 base = span.base;
     const int count = span.count;
-    alignas(64) u32 inert[TILE], fell[TILE];
+    alignas(64) u32 inert[TILE], fell[TILE], over[OVER ? TILE : 1];
     alignas(64) u8 newly[TILE] = {}, resetting[TILE] = {};
     int positions[TILE];
+    alignas(64) float head[BY_COLUMN ? int(HEAD) : 1][TILE], metric[METRICS > 0 ? METRICS : 1][TILE];
 
     if (AUTORESET != SAME_STEP) {
         VECTORISE
@@ -86,20 +112,36 @@ static void step_tile(const Batch& b, i64 tile, const Given* actions) {
         const bool live = AUTORESET == SAME_STEP || !inert[i];
         State before;
         Outcome out;
-        float obs[OBS];
+        float obs[HEAD];
         const Place at = at_step(b, span, i, b.elapsed[base + i]);
         load(b, base + i, before);
         State s = before;
-        Environment::step(s, action_of(actions, i), at, out);
+        Environment::step(s, actions.of(i), at, out);
         choose(s, live, before);
         save(b, base + i, s);
         b.reward[base + i] = live ? out.reward[0] : 0.0f;
         if (RUNNING_RETURN) b.running_return[base + i] += live ? out.reward[0] : 0.0f;
+#if METRICS
+WRITTEN_OUT
+        for (int n = 0; n < METRICS; n++) metric[n][i] = live ? out.metrics[n] : 0.0f;
+#endif
         fell[i] = out.terminated[0] ? 1u : 0u;
+        if (OVER) over[i] = out.over ? 1u : 0u;
         if (!VIEW) {
             Environment::observe(s, at_step(b, span, i, b.elapsed[base + i] + live), obs);
-            for (int j = 0; j < OBS; j++) b.obs[(base + i) * OBS + j] = obs[j];
+WRITTEN_OUT
+            for (int j = 0; j < HEAD; j++) (BY_COLUMN ? head[j][i] : b.obs[(base + i) * OBS + j]) = obs[j];
         }
+    }
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < METRICS; n++) b.metrics[(base + i) * METRICS + n] = metric[n][i];
+    for (int i = 0; BY_COLUMN && i < count; i++)
+        for (int j = 0; j < HEAD; j++) b.obs[(base + i) * OBS + j] = head[j][i];
+    for (int i = 0; TAIL && i < count; i++) {
+        State s;
+        load(b, base + i, s);
+        const bool live = AUTORESET == SAME_STEP || !inert[i];
+        write_tail(s, at_step(b, span, i, b.elapsed[base + i] + live), b.obs + (base + i) * OBS);
     }
     // A byte may alias anything, so pointers are taken out of the struct before bytes are written, here and below.
     ELAPSED* const elapsed = b.elapsed + base;
@@ -108,7 +150,8 @@ static void step_tile(const Batch& b, i64 tile, const Given* actions) {
     for (int i = 0; i < count; i++) {
         const u8 live = AUTORESET == SAME_STEP || !inert[i];
         const ELAPSED length = ELAPSED(elapsed[i] + live);
-        const u8 down = live ? u8(fell[i]) : terminated[i], late = live ? u8(length >= LIMIT) : truncated[i];
+        const u8 cut = OVER ? u8(over[i]) : u8(0);
+        const u8 down = live ? u8(fell[i]) : terminated[i], late = live ? u8(length >= LIMIT) | cut : truncated[i];
         elapsed[i] = length;
         terminated[i] = down;
         truncated[i] = late;
@@ -145,7 +188,17 @@ template <typename Given>
 static void step_tiles(const Batch* batch, const Call* call, i64 first, i64 last) {
     const Batch b = *batch;
     const Given* actions = static_cast<const Given*>(call->input);
-    for (i64 tile = first; tile < last; tile++) step_tile(b, tile, actions + span_of(b, tile).base * NUMBERS);
+    for (i64 tile = first; tile < last; tile++) {
+        const Span span = span_of(b, tile);
+#if NUMBERS == 1
+        step_tile(b, tile, Actions<Given>{actions + span.base});
+#else
+        Actions columns;
+        for (int i = 0; i < span.count; i++)
+            for (int k = 0; k < NUMBERS; k++) columns.given[k][i] = admitted(actions[(span.base + i) * NUMBERS + k], k);
+        step_tile(b, tile, columns);
+#endif
+    }
 }
 
 // Words of the random policy's block that holds step t, for a whole tile.
@@ -158,6 +211,31 @@ static inline void random_block(const Span& span, i64 t, Words& w) {
     }
     philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
 }
+
+#if NUMBERS > 1
+// The random policy's actions at step t of a whole tile, a row for each number.
+static inline void random_columns(const Span& span, i64 t, Actions& actions) {
+    for (int quad = 0; 4 * quad < NUMBERS; quad++) {
+        Words w;
+        for (int i = 0; i < padded(span.count); i++) {
+            w.word[0][i] = span.index + i;
+            w.word[1][i] = quad;
+            w.word[2][i] = u32(t);
+            w.word[3][i] = STREAM_RANDOM_POLICY;
+        }
+        philox_many(w.word[0], w.word[1], w.word[2], w.word[3], padded(span.count), span.key);
+        for (int k = 4 * quad; k < NUMBERS && k < 4 * quad + 4; k++) {
+            VECTORISE
+            for (int i = 0; i < padded(span.count); i++) actions.given[k][i] = Number(random_number(w.word[k % 4][i], k));
+        }
+    }
+}
+
+static inline void store_columns(const Actions& actions, int count, Stored* rows) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < NUMBERS; k++) rows[i * NUMBERS + k] = Stored(actions.given[k][i]);
+}
+#endif
 
 #if HIDDEN == 0 && !defined ONLY_ROLLOUTS  // the library of an MLP has rollouts alone
 #define FOR_ACTIONS(Given, name) \
@@ -185,6 +263,7 @@ EXPORT void reset(const Batch* batch, const Call* call, i64 first, i64 last) {
             b.episode[i] = call->fresh ? 0 : b.episode[i] + 1;
             b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
             b.reward[i] = 0.0f;
+            clear_metrics(b, i);
         }
         start_episodes(b, span, positions, count);
     }
@@ -209,11 +288,17 @@ EXPORT void random_actions(const Batch* b, const Call* call, i64 first, i64 last
         Words w;
         for (i64 k = 0; k < call->steps; k++) {
             const i64 t = b->clock[tile] + k;
-            if (NUMBERS == 1 && (k == 0 || t % PER_BLOCK == 0)) random_block(span, t, w);
-            const u32* word = w.word[word_of_block(t)];
             Stored* row = call->actions + (k * b->num_envs + span.base) * NUMBERS;
+#if NUMBERS > 1
+            Actions actions;
+            random_columns(span, t, actions);
+            store_columns(actions, span.count, row);
+#else
+            if (k == 0 || t % PER_BLOCK == 0) random_block(span, t, w);
+            const u32* word = w.word[word_of_block(t)];
             VECTORISE
-            for (int i = 0; i < span.count; i++) store(row + i * NUMBERS, AT_RANDOM(word, span, i, t));
+            for (int i = 0; i < span.count; i++) store(row + i, random_action(word[i], t));
+#endif
         }
     }
 }

@@ -4,16 +4,17 @@
 enum { BLOCK = 256 };  // threads at most
 // Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
 // for memory, and 80 for a roll-out; where the physics is long (LONG_STEP 1, which kernel.cuh may define) 64 and 128, with noise in
-// a step besides (2) 128 for both. Before sm_80 a multiprocessor holds fewer threads than that.
+// a step besides (2) 128 for both, where many numbers live through it (3) as many as there are. Before sm_80 a multiprocessor holds
+// fewer threads than that.
 #ifndef LONG_STEP
 #define LONG_STEP 0
 #endif
 #define BOUNDS(THREADS, BLOCKS) \
     __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 || __CUDA_ARCH__ < 800 ? 1 : (BLOCKS))
-#define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
-#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
+#define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 || LONG_STEP == 3 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
+#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP == 3 ? 1 : LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
 
-// Where a thread is, in a block of one tile or of SEVERAL; every warp lies in one.
+// Place of a thread in a block of one tile or of SEVERAL; every warp lies in one.
 template <bool SEVERAL>
 struct Thread {
     i64 first, tile;  // of the block, of the thread
@@ -33,7 +34,7 @@ struct Thread {
     }
 };
 
-// The first state of an environment's episode of that number, and where that is.
+// The first state of an environment's episode of that number, and where that is; where it CARRIES, from that of the episode before.
 FN Place first_state(const Batch& b, const Span& span, int lane, u32 episode, State& s) {
     u32 words[WORDS] = {span.index + lane, episode, 0, STREAM_RESET};
     philox(words[0], words[1], words[2], words[3], span.key);
@@ -74,7 +75,7 @@ FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
     }
 }
 
-// What a step reads of an environment.
+// Numbers of an environment that a step reads.
 struct Before {
     State s;
     int length;
@@ -97,8 +98,12 @@ FN bool advance(const Batch& b, const Span& span, int lane, Action action, Befor
     const float reward = out.reward[0];
     const bool terminated = out.terminated[0];
     const int length = e.length + 1;
-    const bool truncated = length >= LIMIT, ended = terminated | truncated;
+    const bool truncated = length >= LIMIT || (OVER && out.over), ended = terminated | truncated;
     b.reward[i] = reward;
+#if METRICS
+#pragma unroll
+    for (int n = 0; n < METRICS; n++) b.metrics[i * METRICS + n] = out.metrics[n];
+#endif
     b.terminated[i] = terminated;
     b.truncated[i] = truncated;
     b.ended[i] = ended;
@@ -112,6 +117,7 @@ FN void start_next(const Batch& b, const Span& span, int lane) {
     const i64 i = span.base + lane;
     const u32 episode = b.episode[i] + 1;
     State s;
+    if (CARRIES) load(b, i, s);
     const Place at = first_state(b, span, lane, episode, s);
     b.episode[i] = episode;
     begin(b, at, s);
@@ -121,6 +127,7 @@ FN void start_next(const Batch& b, const Span& span, int lane) {
 FN void stand(const Batch& b, const Span& span, int lane) {
     const i64 i = span.base + lane;
     b.reward[i] = 0.0f;
+    clear_metrics(b, i);
     if (AUTORESET != NEXT_STEP) return;
     b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
     start_next(b, span, lane);
@@ -138,6 +145,37 @@ FN void step_one(const Batch& b, const Span& span, int lane, Action action, Epis
     if (ended && AUTORESET == SAME_STEP) start_next(b, span, lane);
     else if (!VIEW) observe(e.s, at, b.obs + i * OBS);
 }
+
+// The numbers of an observation that are no row of a table, and where that row is.
+FN const float* observe_head(const State& s, const Place& at, float* row) {
+    float obs[HEAD];
+    Environment::observe(s, at, obs);
+    write_row<HEAD>(row, obs);
+#if TAIL
+    return Environment::tail(s, at);
+#else
+    return nullptr;
+#endif
+}
+
+#if TAIL
+struct Tail {
+    const float* from;  // null: none
+    float* to;
+};
+// Each warp copies the rows of its lanes one after the other, so that neighbours write neighbours.
+FN void write_tails(const Tail& own) {
+    __shared__ Tail tails[BLOCK];
+    tails[threadIdx.x] = own;
+    __syncwarp();
+    const int warp = threadIdx.x & ~31;
+#pragma unroll 1
+    for (int k = warp; k < warp + 32; k++) {
+        const Tail tail = tails[k];
+        for (int j = threadIdx.x % 32; tail.from && j < (TAIL); j += 32) tail.to[j] = tail.from[j];
+    }
+}
+#endif
 
 // An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
 // ended, so that the block's first warp alone does what follows an end. The older form is here to be compared on a GPU.
@@ -161,14 +199,18 @@ FN void step_block(const Batch& b, const Call& call) {
             action = action_of(actions, at.i);
         }
         __syncthreads();  // all loads are on their way before the first is waited for
+        const float* tail = nullptr;
         if (at.live) {
             if (advance(b, at.span, at.lane, action, e)) {
                 gathered[atomicAdd(&count, 1)] = u16(threadIdx.x);
             } else if (!VIEW) {
-                observe(e.s, at_step(b, at.span, at.lane, e.length + 1), b.obs + at.i * OBS);
+                tail = observe_head(e.s, at_step(b, at.span, at.lane, e.length + 1), b.obs + at.i * OBS);
             }
         }
         __syncthreads();
+#if TAIL
+        write_tails({tail, b.obs + at.i * OBS + HEAD});
+#endif
         const int ended = count;
         if (threadIdx.x >= 32 || ended == 0) return;
 #pragma unroll 1
@@ -180,6 +222,7 @@ FN void step_block(const Batch& b, const Call& call) {
             const Place last = at_step(b, span, lane, b.elapsed[i]);
             State next;
             load(b, i, e.s);
+            if (CARRIES) next = e.s;
             const Place first = first_state(b, span, lane, episode, next);
             finish_episode(b, last, e.s, episodes);
             b.episode[i] = episode;
@@ -255,10 +298,12 @@ KERNEL reset(const Batch b, const Call call) {
     if (threadIdx.x >= span.count || (mask && !mask[i])) return;
     const u32 episode = call.fresh ? 0 : b.episode[i] + 1;
     State s;
+    if (CARRIES) load(b, i, s);
     const Place at = first_state(b, span, threadIdx.x, episode, s);
     b.episode[i] = episode;
     b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
     b.reward[i] = 0.0f;
+    clear_metrics(b, i);
     begin(b, at, s);
 }
 
