@@ -5,6 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 
+def number(name: str, value) -> float:
+    """An option of reset as a float; ValueError where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last one of torch, for complex numbers
+        raise ValueError(f"options[{name!r}]={value!r:.60} must be a number") from None
+
+
 def interval(options: Mapping, low: float, high: float, limit: float) -> tuple[float, float]:
     """Reset bounds `low` and `high` of the options.
 
@@ -14,10 +22,7 @@ def interval(options: Mapping, low: float, high: float, limit: float) -> tuple[f
     bounds = []
     for name, default in (("low", low), ("high", high)):
         value = options.get(name, default)
-        try:
-            bounds.append(float(value))
-        except (TypeError, ValueError):
-            raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
+        bounds.append(number(name, value))
         if not abs(bounds[-1]) <= max(limit, float(np.float32(limit))):  # as float32 may have rounded it
             raise ValueError(f"options[{name!r}]={value!r} must lie in [-{limit}, {limit}]")
     if bounds[0] > bounds[1]:

@@ -11,7 +11,7 @@ from ...batch.port import Field, Port
 from ..bounds import interval
 from ..render import frames
 
-# What the kernel is written for: its sine holds up to 100 rad; within a Runge-Kutta step angles grow to half of that.
+# Largest angle of the kernel: its sine holds up to 100 rad; within a Runge-Kutta step angles grow to half of that.
 ANGLE_LIMIT = 4 * math.pi  # rad
 SPEED_LIMITS = (4 * math.pi, 9 * math.pi)  # rad/s
 TIME_STEP_LIMIT = 0.2  # s

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ...batch.port import Field, Port
+from ..bounds import number
 from ..render import frames
 
 ANGLE_LIMIT = 100.0  # rad; the kernel's sine holds up to there
@@ -42,10 +43,7 @@ def reset_bounds(options: Mapping) -> tuple[float, float]:
     bounds = []
     for name, default, limit in (("x_init", math.pi, ANGLE_LIMIT), ("y_init", 1.0, SPEED_LIMIT)):
         value = options.get(name, default)
-        try:
-            bounds.append(float(value))
-        except (TypeError, ValueError):
-            raise ValueError(f"options[{name!r}]={value!r} must be a number") from None
+        bounds.append(number(name, value))
         if not 0 <= bounds[-1] <= limit:
             raise ValueError(f"options[{name!r}]={value!r} must lie in [0, {limit}]")
     return bounds[0], bounds[1]
