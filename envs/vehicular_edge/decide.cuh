@@ -59,7 +59,7 @@ FN void report(Scratch& s) {
     sync();
 }
 
-// Where the backlog on the way of a client with access edge a to a node stands in s.path.
+// Index in s.path of the backlog on the way of a client with access edge a to a node.
 FN int path_to(int node, int a) { return node + (node >= EDGE_0 ? a * (NE + 1) : 0); }
 
 FN void find_paths(Scratch& s) {
@@ -152,7 +152,7 @@ FN void admit_at(Scratch& s, const Slot& x, int n, int from) {
     if (far) s.wired[e] = wired;
 }
 
-// What an access edge takes up and pays for.
+// Sums up the tasks that an access edge takes up and those that it pays for.
 FN void take_up(Scratch& s, const Slot& x, int e, int first) {
     real uploaded = 0, to_edge = 0, to_cloud = 0;
     for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {

@@ -188,7 +188,7 @@ def deliver(moved: Flows, where: Places, params: Params) -> Delivery:
     age = slots - t  # s, of a task when the episode ends
     served = (route != NOT_ADMITTED) & (left < slots)
     delay = np.where(served, left - t + wire, np.inf)
-    # What is still queued is late once its deadline has passed; before that nobody can say.
+    # A task that is still queued is late once its deadline has passed; before that nobody can say.
     undecided = (route != NOT_ADMITTED) & ~served & (age + wire <= where.deadline_s)
     outcome = np.where(delay <= where.deadline_s, ON_TIME, np.where(undecided, OPEN, LATE))
     overflow = np.maximum(where.count - J, 0).sum(axis=(1, 2))

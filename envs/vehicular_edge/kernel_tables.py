@@ -70,7 +70,7 @@ def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:
 
 
 def _scales(found, p: Params) -> np.ndarray:
-    """Scales of the kernel: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], densities."""
+    """Scales of the kernel: backlogs, wire costs (of MB m), drifts, sizes [Mbit], work [Mcycles], density, load."""
     calibration = found.calibration
     size, work = calibration.size, calibration.work
     if p.running_scales:  # Q11: over the scenario
@@ -84,6 +84,7 @@ def _scales(found, p: Params) -> np.ndarray:
             size * MBIT if size > 0 else np.inf,
             work * 1e-6 if work > 0 else np.inf,
             found.mean_density,
+            calibration.load,
         ]
     )
 

@@ -18,7 +18,7 @@ enum : int {
 };
 static_assert(NODES < NOWHERE, "a node is named by 16 bits");
 
-constexpr bool POOLED = P::slot_tandem, RUNNING = P::running_scales;
+constexpr bool POOLED = P::slot_tandem, RUNNING = P::running_scales, UNSIGNED = P::unsigned_drift;
 
 enum : int {  // the state, as params.state_shapes says
     LC = 0, V2V = LC + NC, VC = V2V + NS, V2I = VC + NS, I2I = V2I + (POOLED ? NE : NE * (NE + 1)),
@@ -29,10 +29,10 @@ enum : int {  // the state, as params.state_shapes says
     // kinds of cost, within MAX_COST and within a record
     POWER_V2V = 0, POWER_V2I = NC, COST_LC = 2 * NC, COST_VC = 3 * NC, COST_EC = COST_VC + NS, COST_I2I = COST_EC + NE,
     COST_I2C = COST_I2I + NE, COST_CC = COST_I2C + NE, COSTS = COST_CC + 1,
-    // queues with a drift, within MIN_DRIFT and MAX_DRIFT
+    // queues with a published drift (Q10), within MIN_DRIFT and MAX_DRIFT
     DRIFT_DELAY = 0, DRIFT_LC = NC, DRIFT_VC = 2 * NC, DRIFT_EC = DRIFT_VC + NS, DRIFT_CC = DRIFT_EC + NE, DRIFTS = DRIFT_CC + 1,
     MIN_DRIFT = MAX_COST + COSTS, MAX_DRIFT = MIN_DRIFT + DRIFTS,
-    STATE_LENGTH = RUNNING ? MAX_DRIFT + DRIFTS : EPISODIC,
+    STATE_LENGTH = !RUNNING ? EPISODIC : UNSIGNED ? MAX_DRIFT + DRIFTS : MIN_DRIFT,
 };
 
 enum : int {  // the record of a slot; its flows have the order of the queues in the state
@@ -43,14 +43,16 @@ enum : int {  // the record of a slot; its flows have the order of the queues in
 };
 
 enum : int {  // rows that are summed over entities
-    ROW_COST_CLIENT, ROW_COST_SERVER, ROW_COST_EDGE, ROW_DELAY, ROW_LC, ROW_VC, ROW_EC, ROW_WATT, ROW_CLIENT_GHZ,
-    ROW_SERVER_GHZ, ROW_EDGE_GHZ, ROW_ADMITTED, ROW_UNREACHABLE, ROW_SHARE, ROW_SHARE_SQUARED, ROWS,
+    ROW_COST_CLIENT, ROW_COST_SERVER, ROW_COST_EDGE, ROW_DRIFT_CLIENT, ROW_DRIFT_SERVER, ROW_DRIFT_EDGE, ROW_WATT,
+    ROW_CLIENT_GHZ, ROW_SERVER_GHZ, ROW_EDGE_GHZ, ROW_ADMITTED, ROW_UNREACHABLE, ROW_SHARE, ROW_SHARE_SQUARED,
+    ROW_DRIFT_DELAY, ROWS = ROW_DRIFT_DELAY + (UNSIGNED ? 1 : 0),
     MOST_ENTITIES = NC > NS ? (NC > NE ? NC : NE) : (NS > NE ? NS : NE), PITCH = padded_to(MOST_ENTITIES, PARTS),
 };
 
-enum : int {  // reciprocals of scales: of observed backlogs, wire costs, drifts, task sizes [Mbit] and work [Mcycles], densities
+enum : int {  // reciprocals of scales: of observed backlogs, wire costs, published drifts, task sizes [Mbit] and work [Mcycles],
+              // densities, what a slot brings [Mbit]
     SCALE_BACKLOG = 0, SCALE_I2I = 8, SCALE_I2C = 9, SCALE_DRIFT = 10, SCALE_SIZE = 15, SCALE_WORK = 16, SCALE_DENSITY = 17,
-    SCALES = 18,
+    SCALE_LOAD = 18, SCALES = 19,
 };
 
 static_assert(REALS == STATE_LENGTH && OBS == OBSERVATION && NUMBERS == ACTION && AGENTS == 2, "port.py says the same");
@@ -60,7 +62,7 @@ enum : int { METRIC_ADMITTED, METRIC_OVERFLOW, METRIC_CAP, METRIC_COVERAGE, METR
 
 typedef CLIENT_INDEX ClientIndex;  // u8 where it holds all clients
 
-// What a pool of P scenarios holds; the Python side reads names and order from this text. Slots come after scenarios.
+// Contents of a pool of P scenarios; the Python side reads names and order from this text. Slots come after scenarios.
 struct Tables {
     const real* cpu;              // [P, nodes] GHz
     const real* power;            // [P, Nc] mW
@@ -93,7 +95,7 @@ struct Given {
 
 struct Slot;
 
-// What is needed only once the shares have been used: pairs of sender and receiver, then rows of what entities contribute.
+// Arrays needed only once the shares have been used: pairs of sender and receiver, then rows of what entities contribute.
 struct Late {
     alignas(64) u16 sender[PAIRS_PADDED];
     alignas(64) real rate[PAIRS_PADDED];  // signal over noise, then Mbit/s

@@ -13,7 +13,9 @@ AGENTS = ("offloading", "allocation")
 BITS = 8e6  # of a MB
 SERVER_PROBABILITY = 0.3  # that a vehicle serves others
 FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queues
-DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the drift
+WEIGHTS = {"lc": 0.7, "v2v": 0.9, "vc": 0.7, "v2i": 0.9, "i2i": 0.8, "ec": 0.7, "i2c": 0.8, "cc": 0.7}  # of a bit in L
+WAITING = 0.02  # kappa, charge for a slot in L
+DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the published drift (Q10)
 POSITIVE = {"positive": True}
 DERIVED = {"least": 0}  # 0 is what the published drawing gives
 INT16 = 2**15 - 1  # orders of clients are kept in it
@@ -49,7 +51,7 @@ class Params:
     cap_edge: int = _count(**DERIVED)  # an edge node,
     cap_cloud: int = _count(**DERIVED)  # the cloud
 
-    # What a scenario is drawn from.
+    # Numbers and ranges from which a scenario is drawn.
     draw: Literal["philox", "published"] = "philox"
     size_low_mb: float = field(default=0.01, metadata=POSITIVE)  # of a type's range of task sizes
     size_high_mb: float = field(default=5.0, metadata=POSITIVE)
@@ -237,6 +239,7 @@ def state_shapes(params: Params) -> dict[str, tuple[int, ...]]:
         shapes |= {f"max_{name}": (n,) for name, n in reported.items()}  # of the observed backlogs
         costs = {"power_v2v": Nc, "power_v2i": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "i2i": Ne, "i2c": Ne, "cc": 1}
         shapes |= {f"cost_{name}": (n,) for name, n in costs.items()}  # largest so far, of each cost
+    if params.running_scales and params.unsigned_drift:
         entities = {"delay": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "cc": 1}
         shapes |= {f"drift_min_{name}": (entities[name],) for name in DRIFTS}
         shapes |= {f"drift_max_{name}": (entities[name],) for name in DRIFTS}

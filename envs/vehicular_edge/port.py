@@ -217,7 +217,7 @@ def builds(port: Port) -> Iterator[tuple[str, str, str, World, bool]]:
         tables = dict  # of which a unit knows no more than that there are any
         choices = defines(chosen, drawn, signed=signed)
         box = action(chosen, signed)
-        return World(chosen, 1, chosen.frozen_scenario, tables, defines=choices, action=box, metrics=METRICS)
+        return World(chosen, 1, chosen.frozen_scenario, tables=tables, defines=choices, action=box, metrics=METRICS)
 
     for preset, dtype in itertools.product(PRESETS, ("float32", "float64")):
         yield "SameStep", dtype, preset, one(preset), False

@@ -16,18 +16,17 @@ FN real flow(Scratch& s, real* record, int queue, real in, real out) {
 // One slot of a virtual queue.
 FN void constrain(Scratch& s, int queue, real in, real out) { s.state[queue] = larger(s.state[queue] + in - out, real(0)); }
 
-// What a node serves, Mbit: of the tasks admitted and, where empty places serve the backlog (Q23), of that.
+// Service of a node, Mbit: of the tasks admitted and, where empty places serve the backlog (Q23), of that.
 FN real service_of(const Scratch& s, const Slot& x, int n) {
     real service = s.service[n];
     if (!P::empty_places_idle) service += s.spare[n] * x.inverse_scale[SCALE_DENSITY];
     return real(1e3) * x.cpu[n] * service;
 }
 
-// GHz that are paid for; `backlog` as the slot began.
-FN real busy(const Scratch& s, const Slot& x, int n, real backlog) {
-    real share = s.used[n];
-    if (!P::empty_places_idle) share += backlog > 0 ? s.spare[n] : real(0);
-    return share * x.cpu[n];
+// GHz that are paid for: all that serves, or as much of it as was used (Q22).
+FN real busy(const Scratch& s, const Slot& x, int n, real out, real dep) {
+    const real given = (P::empty_places_idle ? s.used[n] : s.used[n] + s.spare[n]) * x.cpu[n];
+    return P::idle_power_paid ? given : out > 0 ? given * (dep / out) : real(0);
 }
 
 FN real over(real value, real most) { return most > 0 ? value / most : real(P::zero_max_is_one ? 1 : 0); }
@@ -41,9 +40,11 @@ FN real relative(Scratch& s, real* record, int kind, real value, real inverse_bu
     return over(value, most);
 }
 
-// A queue's part of its family's drift: what is left after service (Q10), or the change of the backlog.
-FN real drift_of(Scratch& s, int n, real q, real in, real out, real dep, real inverse_scale) {
-    if (!P::unsigned_drift) return q * (in - dep) * inverse_scale;
+// Share of a queue in L(t+1) - L(t) + kappa L(t+1), before its weight in L. By its flows: of L itself float32 would keep too little.
+FN real waits(const Scratch& s, int queue, real in, real dep) { return in - dep + real(0.02) * s.state[queue]; }
+
+// A queue's part of its family's published drift: what is left after service (Q10).
+FN real phi_of(Scratch& s, int n, real q, real in, real out, real inverse_scale) {
     const real phi = (q - out) * in;
     if (!RUNNING) return smaller(magnitude(phi) * inverse_scale, real(1));
     const real least = smaller(s.state[MIN_DRIFT + n], phi), most = larger(s.state[MAX_DRIFT + n], phi);
@@ -51,6 +52,9 @@ FN real drift_of(Scratch& s, int n, real q, real in, real out, real dep, real in
     s.state[MAX_DRIFT + n] = most;
     return phi < 0 ? phi / least : phi > 0 ? phi / most : real(0);
 }
+
+// Place that gathers the drift of an edge or, as the last, of the cloud, with that of the queues on the way to it.
+FN real& drift_towards(Scratch& s, int e) { return e < NE ? s.late.row[ROW_DRIFT_EDGE * PITCH + e] : s.drift_cc; }
 
 FN void flow_on_routes(Scratch& s, const Slot& x, bool idle, real* record) {
     for (int k = lane(); k < NE * (NE + 1); k += LANES) {
@@ -74,6 +78,16 @@ FN void flow_on_routes(Scratch& s, const Slot& x, bool idle, real* record) {
         real in = e < NE ? s.dep_v2i[e * (NE + 1) + e] : real(0);
         for (int a = 0; a < NE; a++) in += e < NE ? s.dep_i2i[a * NE + e] : s.dep_i2c[a];
         (e < NE ? s.in_ec[e] : s.in_cc) = in;
+        if (!UNSIGNED) {
+            real radio = 0, wire = 0;
+            for (int a = 0; a < NE; a++) {
+                const int route = a * (NE + 1) + e, hop = a * NE + e;
+                const real sent = s.dep_v2i[route], arrived = a != e ? sent : real(0);
+                radio += waits(s, V2I + route, idle ? real(0) : s.inflow[route], sent);
+                wire += e < NE ? waits(s, I2I + hop, arrived, s.dep_i2i[hop]) : waits(s, I2C + a, arrived, s.dep_i2c[a]);
+            }
+            drift_towards(s, e) = real(0.9) * radio + real(0.8) * wire;
+        }
     }
 }
 
@@ -88,12 +102,15 @@ FN void flow_in_pools(Scratch& s, const Slot& x, bool idle, real* record) {
             }
         const real wired = idle ? real(0) : s.wired[e];
         arrived = idle ? real(0) : arrived;
-        flow(s, record, e < NE ? I2I + e : I2C, arrived, wired);
+        const int wire = e < NE ? I2I + e : I2C;
+        const real left = flow(s, record, wire, arrived, wired);
         real passed = smaller(arrived, wired);
+        if (!UNSIGNED) drift_towards(s, e) = real(0.8) * waits(s, wire, arrived, left);
         if (e < NE) {
             const real in = idle ? real(0) : s.uploaded[e], out = idle ? real(0) : s.capacity[NS + e];
-            flow(s, record, V2I + e, in, out);
+            const real sent = flow(s, record, V2I + e, in, out);
             passed += smaller(in, out);
+            if (!UNSIGNED) drift_towards(s, e) += real(0.9) * waits(s, V2I + e, in, sent);
         }
         (e < NE ? s.in_ec[e] : s.in_cc) = passed;
     }
@@ -104,8 +121,8 @@ FN void flow_of_clients(Scratch& s, const Slot& x, bool idle, real* record) {
     for (int i = lane(); i < NC; i += LANES) {
         const real q = s.state[LC + i], v = s.state[DELAY + i], cpu = x.cpu[i], budget = x.power[i];
         const real in = idle ? real(0) : s.offered[i], out = idle ? real(0) : service_of(s, x, i);
-        const real paid = busy(s, x, i, q), wait = s.waiting[i], demand = x.demand[i];
-        const real dep = flow(s, record, LC + i, in, out);
+        const real wait = s.waiting[i], demand = x.demand[i];
+        const real dep = flow(s, record, LC + i, in, out), paid = busy(s, x, i, out, dep);
         constrain(s, DELAY + i, wait, demand);
         if (TRACE) {
             record[DELAY_IN + i] = wait;
@@ -119,8 +136,8 @@ FN void flow_of_clients(Scratch& s, const Slot& x, bool idle, real* record) {
         const int generated = x.count[i];
         const real accepted = real(s.accepted[i]), share = accepted / real(generated ? generated : 1);
         s.late.row[ROW_COST_CLIENT * PITCH + i] = cost_v2v + cost_v2i + cost_lc;
-        s.late.row[ROW_DELAY * PITCH + i] = drift_of(s, DRIFT_DELAY + i, v, wait, demand, demand, scale_v);
-        s.late.row[ROW_LC * PITCH + i] = drift_of(s, DRIFT_LC + i, q, in, out, dep, scale_lc);
+        if (UNSIGNED) s.late.row[ROW_DRIFT_DELAY * PITCH + i] = phi_of(s, DRIFT_DELAY + i, v, wait, demand, scale_v);
+        s.late.row[ROW_DRIFT_CLIENT * PITCH + i] = UNSIGNED ? phi_of(s, DRIFT_LC + i, q, in, out, scale_lc) : real(0.7) * waits(s, LC + i, in, dep);
         s.late.row[ROW_WATT * PITCH + i] = (v2v + v2i) * real(1e-3);
         s.late.row[ROW_CLIENT_GHZ * PITCH + i] = paid;
         s.late.row[ROW_ADMITTED * PITCH + i] = accepted;
@@ -133,14 +150,16 @@ FN void flow_of_clients(Scratch& s, const Slot& x, bool idle, real* record) {
 FN void flow_of_servers(Scratch& s, const Slot& x, bool idle, real* record) {
     for (int r = lane(); r < NS; r += LANES) {
         const int n = NC + r;
-        const real q = s.state[VC + r], paid = busy(s, x, n, q), cpu = x.cpu[n];
+        const real q = s.state[VC + r], cpu = x.cpu[n];
         const real sent = idle ? real(0) : s.offered[n], capacity = idle ? real(0) : s.capacity[r];
         const real left = flow(s, record, V2V + r, sent, capacity);
         const real in = POOLED ? smaller(sent, capacity) : left, out = idle ? real(0) : service_of(s, x, n);
-        const real dep = flow(s, record, VC + r, in, out);
+        const real dep = flow(s, record, VC + r, in, out), paid = busy(s, x, n, out, dep);
         if (P::cpu_virtual_queues) constrain(s, CPU + n, cpu * s.used[n], cpu);
         s.late.row[ROW_COST_SERVER * PITCH + r] = relative(s, record, COST_VC + r, paid, real(1) / cpu);
-        s.late.row[ROW_VC * PITCH + r] = drift_of(s, DRIFT_VC + r, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 2]);
+        s.late.row[ROW_DRIFT_SERVER * PITCH + r] =
+            UNSIGNED ? phi_of(s, DRIFT_VC + r, q, in, out, x.inverse_scale[SCALE_DRIFT + 2])
+                     : real(0.9) * waits(s, V2V + r, sent, left) + real(0.7) * waits(s, VC + r, in, dep);
         s.late.row[ROW_SERVER_GHZ * PITCH + r] = paid;
     }
 }
@@ -148,22 +167,26 @@ FN void flow_of_servers(Scratch& s, const Slot& x, bool idle, real* record) {
 FN void flow_of_edges(Scratch& s, const Slot& x, bool idle, real* record) {
     for (int e = lane(); e < NE; e += LANES) {
         const int n = EDGE_0 + e;
-        const real q = s.state[EC + e], paid = busy(s, x, n, q), cpu = x.cpu[n];
+        const real q = s.state[EC + e], cpu = x.cpu[n];
         const real in = s.in_ec[e], out = idle ? real(0) : service_of(s, x, n), dep = flow(s, record, EC + e, in, out);
+        const real paid = busy(s, x, n, out, dep);
         if (P::cpu_virtual_queues) constrain(s, CPU + n, cpu * s.used[n], cpu);
         const real cost = relative(s, record, COST_EC + e, paid, real(1) / cpu);
         const real to_edge = relative(s, record, COST_I2I + e, s.haul_edge[e] * real(0.125), x.inverse_scale[SCALE_I2I]);
         const real to_cloud = relative(s, record, COST_I2C + e, s.haul_cloud[e] * real(0.125), x.inverse_scale[SCALE_I2C]);
         s.late.row[ROW_COST_EDGE * PITCH + e] = cost + to_edge + to_cloud;
-        s.late.row[ROW_EC * PITCH + e] = drift_of(s, DRIFT_EC + e, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 3]);
+        if (UNSIGNED) drift_towards(s, e) = phi_of(s, DRIFT_EC + e, q, in, out, x.inverse_scale[SCALE_DRIFT + 3]);
+        else drift_towards(s, e) += real(0.7) * waits(s, EC + e, in, dep);
         s.late.row[ROW_EDGE_GHZ * PITCH + e] = paid;
     }
     if (lane() == LANES - 1) {
-        const real q = s.state[CC], paid = busy(s, x, CLOUD, q), cpu = x.cpu[CLOUD];
+        const real q = s.state[CC], cpu = x.cpu[CLOUD];
         const real in = s.in_cc, out = idle ? real(0) : service_of(s, x, CLOUD), dep = flow(s, record, CC, in, out);
+        const real paid = busy(s, x, CLOUD, out, dep);
         if (P::cpu_virtual_queues) constrain(s, CPU + CLOUD, cpu * s.cloud_weight, cpu);
         s.cost_cc = relative(s, record, COST_CC, paid, real(1) / cpu);
-        s.drift_cc = drift_of(s, DRIFT_CC, q, in, out, dep, x.inverse_scale[SCALE_DRIFT + 4]);
+        if (UNSIGNED) s.drift_cc = phi_of(s, DRIFT_CC, q, in, out, x.inverse_scale[SCALE_DRIFT + 4]);
+        else s.drift_cc += real(0.7) * waits(s, CC, in, dep);
         s.ghz_cc = paid;
     }
 }
@@ -207,15 +230,18 @@ FN real judge(Scratch& s, const Slot& x, float* metrics, real* record) {
     sum_rows(s.late.row, ROWS, PITCH, s.partial, s.sum);
     const real cost = real(0.25) * (s.sum[ROW_COST_CLIENT] / real(3 * NC) + s.sum[ROW_COST_SERVER] / real(NS) +
                                     s.sum[ROW_COST_EDGE] / real(3 * NE) + s.cost_cc);
-    const real drift = real(0.2) * (s.sum[ROW_DELAY] / real(NC) + s.sum[ROW_LC] / real(NC) + s.sum[ROW_VC] / real(NS) +
-                                    s.sum[ROW_EC] / real(NE) + s.drift_cc);
+    const real of_clients = s.sum[ROW_DRIFT_CLIENT], of_servers = s.sum[ROW_DRIFT_SERVER], of_edges = s.sum[ROW_DRIFT_EDGE];
+    real drift;
+    if (UNSIGNED)
+        drift = real(0.2) * (s.sum[ROW_DRIFT_DELAY] / real(NC) + of_clients / real(NC) + of_servers / real(NS) + of_edges / real(NE) + s.drift_cc);
+    else drift = (of_clients + of_servers + of_edges + s.drift_cc) * x.inverse_scale[SCALE_LOAD];
     const int generated = x.tallies[0], tried = x.tallies[1], producers = x.tallies[2];
     const real least = real(1e-6), admitted = s.sum[ROW_ADMITTED];
     const real success = admitted / larger(real(P::silent_overflow ? tried : generated), least);
     real burden;
-    if (P::unsigned_drift)
+    if (UNSIGNED)
         burden = real(0.7) * natural_log(P::penalty_weight * larger(cost, least)) + real(0.3) * natural_log(larger(drift, least));
-    else burden = real(0.7) * P::penalty_weight * cost + real(0.3) * drift;
+    else burden = real(0.7) * P::penalty_weight * cost + drift;
     const real reward = real(0.5) * success - real(0.5) * burden;
     if (lane() == 0) {
         const real shares = s.sum[ROW_SHARE], squares = s.sum[ROW_SHARE_SQUARED];

@@ -102,7 +102,7 @@ FN int count_senders(const Scratch& s, int r) {
     return count;
 }
 
-// Where the pairs of each receiver begin, and of all the end.
+// Numbers the pairs: the first of each receiver, and the end of all.
 FN void number_pairs(Scratch& s) {
 #if LANE_WALK
     for (int r = lane(); r < RECEIVERS; r += LANES) s.senders[r] = count_senders(s, r);

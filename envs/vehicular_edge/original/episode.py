@@ -6,7 +6,7 @@ Headings name the sections of README.md; (Qn) marks a switch.
 import itertools
 import math
 
-from ..params import DRIFTS, FAMILIES, Params, queue_shapes, state_shapes
+from ..params import DRIFTS, FAMILIES, WAITING, WEIGHTS, Params, queue_shapes, state_shapes
 from .admission import LEAST, Admission
 from .nodes import Client, Cloud, Edge, Network, Node, Queue, Server, Task, VirtualQueue, distinct_clients
 from .radio import User, sic_rates, wire_rate
@@ -253,11 +253,13 @@ class Episode:
         return 1e-3 * sum(sent) + sum(sum(self.costs[kind]) for kind in ("lc", "vc", "ec", "cc"))
 
     def _busy(self, node: Node, queue: Queue) -> float:
-        """GHz that are paid: of the tasks admitted and, where empty places serve the backlog (Q23), of those."""
-        used = self._used(node)
-        if not self.params.empty_places_idle and queue.start > 0.0:
-            used += node.cpu * sum(node.weights[len(self.assigned.at(node)) :])
-        return used
+        """GHz that are paid: of the tasks admitted and of empty places that serve (Q23), as far as used (Q22)."""
+        given = self._used(node)
+        if not self.params.empty_places_idle:
+            given += node.cpu * sum(node.weights[len(self.assigned.at(node)) :])
+        if self.params.idle_power_paid:
+            return given
+        return given * (queue.departed / queue.capacity) if queue.capacity > 0.0 else 0.0
 
     def _paid_by(self, edge: Edge) -> list[Task]:
         """Tasks for another place whose way an edge pays: all it covers, or those it sent on (Q21)."""
@@ -273,19 +275,30 @@ class Episode:
         return task.size_mb * self.network.wire[edge.index][task.node.index]
 
     def drift(self) -> float:
-        """Lyapunov drift: of what the slot's service leaves (Q10), or of how the backlog changes."""
-        total = 0.0
-        for family in DRIFTS:
-            queues = self.virtual["delay"] if family == "delay" else self.queues[family]
-            total += sum(self.scales.drift(family, queues, self.scenario.calibration)) / len(queues)
-        self.outcome["drift"] = 0.2 * total
+        """Lyapunov drift: as published (Q10), or of all that waits, with a charge for waiting."""
+        calibration = self.scenario.calibration
+        if self.params.unsigned_drift:
+            total = 0.0
+            for family in DRIFTS:
+                queues = self.virtual["delay"] if family == "delay" else self.queues[family]
+                total += sum(self.scales.drift(family, queues, calibration)) / len(queues)
+            self.outcome["drift"] = 0.2 * total
+        else:
+            before, after = self._lyapunov("start"), self._lyapunov("backlog")
+            self.outcome["drift"] = (after - before + WAITING * after) / calibration.load
         return self.outcome["drift"]
+
+    def _lyapunov(self, part: str) -> float:
+        """L: the weighted Mbit of all real queues, at the start of the slot or after it."""
+        return sum(
+            weight * sum(getattr(queue, part) for queue in self.queues[family]) for family, weight in WEIGHTS.items()
+        )
 
     def reward(self) -> float:
         p, (success, cost, drift) = self.params, (self.outcome[name] for name in ("success", "cost", "drift"))
         if p.unsigned_drift:  # Q10
             burden = 0.7 * math.log(p.penalty_weight * max(cost, LEAST)) + 0.3 * math.log(max(drift, LEAST))
         else:
-            burden = 0.7 * p.penalty_weight * cost + 0.3 * drift
+            burden = 0.7 * p.penalty_weight * cost + drift
         self.outcome["reward"] = 0.5 * success - 0.5 * burden
         return self.outcome["reward"]

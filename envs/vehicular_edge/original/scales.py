@@ -11,7 +11,7 @@ POWERS = ("power_v2v", "power_v2i")
 
 
 class Scales:
-    """Largest costs and backlogs, least and largest drifts so far; they outlive an episode."""
+    """Largest costs and backlogs, least and largest drifts so far (Q10); they outlive an episode."""
 
     def __init__(self, params: Params, running: dict | None):
         """`running` holds the first values by their names in the state; None for nothing seen yet."""
@@ -61,12 +61,10 @@ class Scales:
         return {name: [value / scale[name] for value in values] for name, values in reported.items()}
 
     def drift(self, family: str, queues: list[Queue], calibration) -> list[float]:
-        """Contribution of each queue of a family to the drift (Q10)."""
-        scale = float(calibration.drift[DRIFTS.index(family)])
-        if not self.params.unsigned_drift:
-            return [queue.start * (queue.arrived - queue.departed) / scale for queue in queues]
+        """Contribution of each queue of a family to the published drift (Q10)."""
         left = [(queue.start - queue.capacity) * queue.arrived for queue in queues]
         if not self.params.running_scales:
+            scale = float(calibration.drift[DRIFTS.index(family)])
             return [min(abs(phi) / scale, 1.0) for phi in left]
         most, least = self._raise(f"drift_max_{family}", left), self.running[f"drift_min_{family}"]
         for n, phi in enumerate(left):

@@ -1,27 +1,46 @@
-"""Objective of the search: the worth of an action of one slot under the physical reward, while single tasks move.
+"""Objective of the search: success less cost and drift of one slot, while single tasks move.
 
-The reward of a slot falls apart into terms of single tasks (success, wire cost, arrivals), of nodes (their CPU block,
-whose best value has a closed form) and of receivers (all that they hear: W log2(1 + sum g P / N0)). So a task that
-moves changes two nodes and at most a few receivers, and only these are computed again.
+The drift is linear in what each queue gains and loses: prices say what a Mbit costs in each. So the value of a slot
+falls apart into terms of single tasks (success, wire cost, arrivals), of nodes (their CPU block, whose best value has a
+closed form) and of receivers (all that they hear: W log2(1 + sum g P / N0)). A task that moves changes two nodes and at
+most a few receivers, and only these are computed again.
 
 Constants, which no action changes, are left out of every value.
 """
 
 import math
 from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..params import BITS, FAMILIES, SWITCHES, Params
+from ..params import BITS, FAMILIES, SWITCHES, WAITING, WEIGHTS, Params
 from ..slot.numbering import Array, Layout
 from .views import View
 
+FULL = 250.0  # Mbit in a queue at which a quadratic price is what the reward charges a bit of weight 1; found by trial
 POWERS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
 MUST_BE_CLEAR = (  # switches that change the reward of a slot
     "interference_in_mw", "rate_weighted_bits", "slot_tandem", "one_bit_wire", "unsigned_drift", "running_scales",
     "silent_overflow", "idle_last_slot", "silent_ties", "rejected_transmit", "all_covering_pay", "idle_power_paid",
     "empty_places_idle",
 )  # fmt: skip
+
+
+Prices = Mapping[str, np.ndarray]  # of a Mbit in each queue of a family, in the shape of the family
+Pricing = Callable[[View, int], Prices]  # of an environment of a batch
+
+
+def linear(view: View, b: int) -> Prices:
+    """Prices under which the value of a slot is its physical reward."""
+    unit = 0.5 * (1.0 + WAITING) / float(view.tables.load[view.index[b]])
+    return {name: np.full(view.queues[name].shape[1:], unit * weight) for name, weight in WEIGHTS.items()}
+
+
+def quadratic(view: View, b: int) -> Prices:
+    """Prices of half the sum of squared backlogs as Lyapunov function: that of a queue rises with its backlog."""
+    unit = 0.5 / float(view.tables.load[view.index[b]])
+    return {name: unit * on_host(view.queues[name][b]) / FULL for name in FAMILIES}
 
 
 class Plan:
@@ -32,27 +51,22 @@ class Plan:
     Args:
         view: of the batch.
         b: the environment.
-        along_routes: the drift of the queues on the way (V2V, V2I, I2I, I2C) counts as well, each on the scale of the
-            queue at the end of its route, so that sending is worth what it takes off the difference of two backlogs.
+        pricing: of the drift.
     """
 
-    def __init__(self, view: View, b: int, along_routes: bool = False):
+    def __init__(self, view: View, b: int, pricing: Pricing = linear):
         self.params = p = view.params
         require_physical(p)
-        self.along_routes = along_routes
+        self.prices = pricing(view, b)
         Nc, Ns, Ne = p.clients, p.servers, p.edges
         slot_names = ("count", "size", "cycles", "access", "server_of", "snr")
         self.tables = {name: on_host(view.now(name)[b]) for name in slot_names}
         self.tables |= {name: on_host(view.always(name)[b]) for name in ("cpu", "power", "wire")}
-        self.queues = {name: on_host(view.queues[name][b]) for name in (*FAMILIES, "delay")}
-        scale = {name: float(of[view.index[b]]) for name, of in view.tables.drift_scale.items()}
+        self.queues = {name: on_host(view.queues[name][b]) for name in FAMILIES}
         wire_scale = [float(view.tables.cost_scale[name][view.index[b]]) for name in ("i2i", "i2c")]
         density = float(view.always("density")[b])
 
-        # What a Mbit of drift and the whole of a cost take off the reward.
-        per_family = {"delay": Nc, "lc": Nc, "vc": Ns, "ec": Ne, "cc": 1}
-        self.drift = {name: 0.5 * 0.3 * 0.2 / n / scale[name] for name, n in per_family.items()}
-        paid = 0.5 * 0.7 * p.penalty_weight * 0.25
+        paid = 0.5 * 0.7 * p.penalty_weight * 0.25  # for the whole of a cost
         self.power_price = paid / (3 * Nc)
         self.wire_price = np.array([paid / (3 * Ne) / wire_scale[0]] * Ne + [paid / (3 * Ne) / wire_scale[1]])
 
@@ -61,7 +75,7 @@ class Plan:
         self.tasks = [(i, j) for i in order for j in range(int(view.tasks[b, i]))]
         self.client = [i for i, _ in self.tasks]
         self.options = [self._options(i) for i in range(Nc)]  # of a client: (option, node, receiver)
-        self.always, self.if_admitted = self._task_terms()
+        self.if_admitted = self._task_terms()
 
         self.cap = view.tables.layout.cap.tolist()
         self.nowhere = view.tables.layout.nodes
@@ -77,7 +91,6 @@ class Plan:
         self.bands = [[0, 0] for _ in range(Nc)]  # servers and edges among them
         self._known_levels: dict[tuple[int, int], list[float]] = {}
         for task in range(len(self.tasks)):
-            self.value += self.always[task][0]
             self.lists[self.options[self.client[task]][0][1]].append(task)
         for node in range(Nc):
             for task in self.lists[node][: self.cap[node]]:
@@ -99,69 +112,51 @@ class Plan:
             found.append((1 + S + e, Nc + Ns + e if reached else nowhere, Ns + access if reached else -1))
         return found
 
-    def _task_terms(self) -> tuple[list[list[float]], list[list[float]]]:
-        """Worth of each option of each task: admitted or not, and besides if it is."""
-        p, Q, drift = self.params, self.queues, self.drift
-        Ne, S = p.edges, p.server_choices
+    def _task_terms(self) -> list[list[float]]:
+        """Worth of each option of each task if it is admitted there."""
+        S, price = self.params.server_choices, self.prices
         success = 0.5 / max(float(self.tables["count"].sum()), 1e-6)
-        always, admitted = [], []
+        admitted = []
         for i, j in self.tasks:
-            size = float(self.tables["size"][i, j])
-            a, mbit = int(self.tables["access"][i]), BITS * 1e-6 * size
-            late = drift["delay"] * float(Q["delay"][i]) / min(int(self.tables["count"][i]), p.tasks)
-            paths, terms = [], []
+            size, a = float(self.tables["size"][i, j]), int(self.tables["access"][i])
+            mbit, terms = BITS * 1e-6 * size, []
             for option, _, receiver in self.options[i]:
+                paid = 0.0
                 if option == 0:
-                    path, term = Q["lc"][i], -drift["lc"] * Q["lc"][i] * mbit
+                    paid = price["lc"][i] * mbit
                 elif option <= S:
-                    path = Q["v2v"][receiver] + Q["vc"][receiver]
-                    term = -drift["vc"] * Q["v2v"][receiver] * mbit if self.along_routes else 0.0
-                else:
+                    paid = price["v2v"][receiver] * mbit
+                elif a >= 0:
                     e = option - 1 - S
-                    path = Q["ec"][e] if e < Ne else Q["cc"][0]
-                    term = 0.0
-                    if a >= 0:
-                        path = path + Q["v2i"][a].sum() + (Q["i2i"][a, e] if e < Ne else Q["i2c"][a])
-                        term = -self.wire_price[e] * size * self.tables["wire"][a, e]
-                        if self.along_routes:
-                            term -= drift["ec" if e < Ne else "cc"] * Q["v2i"][a, e] * mbit
-                paths.append(-late * float(path))
-                terms.append(success + float(term))
-            always.append(paths)
+                    paid = price["v2i"][a, e] * mbit + self.wire_price[e] * size * self.tables["wire"][a, e]
+                terms.append(success - float(paid))
             admitted.append(terms)
-        return always, admitted
+        return admitted
 
     def _node_terms(self, density: float, paid: float) -> None:
         """Of each node: backlog, drift per Mbit served, price of the whole CPU, Mbit/s times cycles/bit."""
-        p, Q = self.params, self.queues
-        families = ["lc"] * p.clients + ["vc"] * p.servers + ["ec"] * p.edges + ["cc"]
+        p = self.params
         counts = {"lc": 3 * p.clients, "vc": p.servers, "ec": 3 * p.edges, "cc": 1}
-        backlog = np.concatenate([Q["lc"], Q["vc"], Q["ec"], Q["cc"]]).tolist()
-        self.backlog = backlog
-        self.worth = [self.drift[name] * queue for name, queue in zip(families, backlog, strict=True)]
-        self.price = [paid / counts[name] for name in families]
+        self.backlog, self.worth = (
+            np.concatenate([of[name] for name in counts]).tolist() for of in (self.queues, self.prices)
+        )
+        self.price = [paid / count for name, count in counts.items() for _ in self.queues[name]]
         self.speed = (1e3 * self.tables["cpu"]).tolist()  # Mcycles/s
         self.density = density
         self.cycles = [float(self.tables["cycles"][i, j]) for i, j in self.tasks]
 
     def _receiver_terms(self) -> None:
         """Of each receiver: (what a unit of flow takes off, at most so many units, units per Mbit/s)."""
-        p, Q, drift = self.params, self.queues, self.drift
+        p, Q, price = self.params, self.queues, self.prices
         self.flow = []
         for r in range(p.servers):
-            rise = drift["vc"] * (Q["vc"][r] - (Q["v2v"][r] if self.along_routes else 0.0))
-            self.flow.append((float(rise), float(Q["v2v"][r]), p.bandwidth_v2v_mhz))
+            rise = float(price["vc"][r] - price["v2v"][r])
+            self.flow.append((rise, float(Q["v2v"][r]), p.bandwidth_v2v_mhz))
         for a in range(p.edges):
-            queued = Q["v2i"][a]
-            onward = np.zeros(p.edges + 1)
-            onward[a] = drift["ec"] * Q["ec"][a]
-            if self.along_routes:
-                price = np.array([drift["ec"]] * p.edges + [drift["cc"]])
-                behind = np.append(Q["i2i"][a], Q["i2c"][a])
-                behind[a] = Q["ec"][a]
-                onward = price * (behind - queued)
+            queued, onward = Q["v2i"][a], np.append(price["i2i"][a], price["i2c"][a])
+            onward[a] = price["ec"][a]
             total = float(queued.sum())
-            rise = float(onward @ queued) / total if total > 0 else 0.0
+            rise = float((onward - price["v2i"][a]) @ queued) / total if total > 0 else 0.0
             self.flow.append((rise, total, p.bandwidth_v2i_mhz))
         self.signal = (self.tables["snr"] * self.tables["power"]).tolist()  # [receiver][client] at full power
 
@@ -181,7 +176,8 @@ class Plan:
                 place, least = k, self.cycles[task]
         if len(listed) < cap and self.density < least:
             place, least = len(listed), self.density
-        gain = self.worth[node] * min(self.backlog[node], self.speed[node] / least) - self.price[node]
+        served = self.speed[node] / least  # and the price is of the part that is used
+        gain = min(self.backlog[node], served) * (self.worth[node] - self.price[node] / served)
         return (gain, place) if gain > 0.0 else (0.0, -1)
 
     def _levels(self, i: int, receiver: int) -> list[float]:
@@ -245,7 +241,6 @@ class Plan:
         """Aim a task at another of its client's options; others may be admitted, or no longer be, because of it."""
         options = self.options[self.client[task]]
         source, goal = options[self.choice[task]][1], options[chosen][1]
-        self.value += self.always[task][chosen] - self.always[task][self.choice[task]]
         if source != self.nowhere:
             listed, cap = self.lists[source], self.cap[source]
             place = bisect_left(listed, task)

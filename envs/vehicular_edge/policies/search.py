@@ -1,4 +1,4 @@
-"""Policies that search: the targets, CPU blocks and powers of one slot for the largest physical reward."""
+"""Policies that search: the targets, CPU blocks and powers of one slot for the most success less cost and drift."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from ..slot.numbering import Array
-from .objective import POWERS, Plan, on_host
+from .objective import POWERS, Plan, Pricing, linear, on_host, quadratic
 from .rules import greedy
 from .views import Action, Noise, View
 
@@ -16,29 +16,29 @@ PASSES = 2  # of single-task moves, where there are more
 
 def drift_plus_penalty(view: View, noise: Noise) -> Action:
     """The action with the largest physical reward of the slot: exact where the combinations are few."""
-    return _one_slot(view, noise, along_routes=False)
+    return _one_slot(view, noise, linear)
 
 
 def backpressure(view: View, noise: Noise) -> Action:
-    """The same with the drift of the queues on the way, which the reward leaves out, so that sending is worth it."""
-    return _one_slot(view, noise, along_routes=True)
+    """The same with the drift of the squared backlogs in place of the reward's, so that work flees from long queues."""
+    return _one_slot(view, noise, quadratic)
 
 
-def _one_slot(view: View, noise: Noise, along_routes: bool) -> Action:
+def _one_slot(view: View, noise: Noise, pricing: Pricing) -> Action:
     start = greedy(view, noise)["target"]
-    found = [best(view, b, start[b], along_routes) for b in range(view.size)]
+    found = [best(view, b, start[b], pricing) for b in range(view.size)]
     target, share = (view.xp.asarray(np.stack(parts)) for parts in zip(*found, strict=True))
     return {"target": target, "share": share}
 
 
-def best(view: View, b: int, start: Array, along_routes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def best(view: View, b: int, start: Array, pricing: Pricing = linear) -> tuple[np.ndarray, np.ndarray]:
     """Targets [Nc, J] and shares [A1] of an environment: of all combinations, or by single moves where these are many.
 
     Args:
         start: targets [Nc, J] from which to move.
-        along_routes: whether the drift counts the queues on the way, see `Plan`.
+        pricing: of the drift, see `Plan`.
     """
-    plan = Plan(view, b, along_routes)
+    plan = Plan(view, b, pricing)
     if combinations(plan) <= ENUMERATED:
         enumerate_all(plan)
     else:

@@ -28,8 +28,8 @@ def calibrate(
     episodes: int = 10,
     seed: int = 264,
 ) -> Calibration:
-    """Extremes that the random policy reaches: largest backlogs and costs, largest |Q (in - dep)| (or |phi|, Q10),
-    largest size and work, deviations of scores.
+    """Extremes that the random policy reaches: largest backlogs, costs and |phi| (Q10), largest size and work,
+    deviations of scores; and what a slot brings on average.
 
     Args:
         traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
@@ -48,7 +48,7 @@ def calibrate(
         scenarios = drawn_each(params, traffic, episodes, seed, Calibration.ones(params))
     else:
         scenarios = (traffic[episode % len(traffic)] for episode in range(episodes))
-    most, scores = {}, {"scores_v2v": [], "scores_v2i": []}
+    most, loads, scores = {}, [], {"scores_v2v": [], "scores_v2i": []}
     links = params.slots * params.clients * (params.servers + params.edges)
     together = max(1, min(episodes, LINKS // links))
     for first in range(0, episodes, together):
@@ -57,10 +57,11 @@ def calibrate(
         for before, after, outcome in _episodes(group, len(group), _random_actions(params, environments, seed)):
             found = reported(after)
             found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
-            found |= {f"drift_{name}": _drift(params, name, before, outcome.flows) for name in DRIFTS}
+            found |= {f"drift_{name}": _phi(name, before, outcome.flows) for name in DRIFTS}
             _raise(most, found)
         for scenario in group:
             _raise(most, {"size": scenario.task_size, "work": scenario.task_work})
+            loads.append(1e-6 * scenario.task_bits.sum() / params.slots)
             for name, values in scores.items():
                 values.append(getattr(scenario, name))
     scale = {name: value or 1.0 for name, value in most.items()}
@@ -69,6 +70,7 @@ def calibrate(
         backlog=np.array([scale[name] for name in FAMILIES]),
         cost_i2i=scale["cost_i2i"],
         cost_i2c=scale["cost_i2c"],
+        load=float(np.mean(loads)) or 1.0,
         drift=np.array([scale[f"drift_{name}"] for name in DRIFTS]),
         size=scale["size"],
         work=scale["work"],
@@ -125,9 +127,6 @@ def _random_actions(params: Params, environments: np.ndarray, seed: int):
     return (random_action(np, params, seed, environments, t) for t in range(params.slots))
 
 
-def _drift(params: Params, name: str, before: dict, flows: dict) -> np.ndarray:
-    """Amounts whose largest the drift of a family is divided by: |phi| or |Q (in - dep)| of every queue, Mbit^2."""
-    backlog, into, out = before[name], flows["in"][name], flows["out"][name]
-    if params.unsigned_drift:
-        return np.abs((backlog - out) * into)
-    return np.abs(backlog * (into - flows["dep"][name]))
+def _phi(name: str, before: dict, flows: dict) -> np.ndarray:
+    """|phi| of every queue of a family, Mbit^2."""
+    return np.abs((before[name] - flows["out"][name]) * flows["in"][name])

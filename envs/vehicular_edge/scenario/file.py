@@ -9,7 +9,7 @@ import numpy as np
 
 from ..params import Params, state_shapes
 
-VERSION = 1
+VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
 NOT_NEGATIVE = (
     "client_cpu", "client_power", "server_cpu", "edge_cpu", "edge_range", "task_count", "task_size", "task_cycles",

@@ -23,7 +23,8 @@ class Calibration:
     backlog: np.ndarray = field(default_factory=lambda: np.ones(len(FAMILIES)))  # Mbit, in the order of FAMILIES
     cost_i2i: float = 1.0  # MB m
     cost_i2c: float = 1.0  # MB m
-    drift: np.ndarray = field(default_factory=lambda: np.ones(len(DRIFTS)))  # Mbit^2, in the order of DRIFTS
+    load: float = 1.0  # G, Mbit: mean over slots of all tasks within the task slots; needs no policy
+    drift: np.ndarray = field(default_factory=lambda: np.ones(len(DRIFTS)))  # Mbit^2, |phi| (Q10), in DRIFTS' order
     size: float = 1.0  # MB
     work: float = 1.0  # bits times cycles/bit
     score_v2v: np.ndarray = field(default_factory=lambda: np.ones(10))  # [components] m, deviations

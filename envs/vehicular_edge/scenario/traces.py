@@ -41,7 +41,7 @@ def ngsim(path, start_s: float | None = None, seconds: float = WINDOW_S, **equal
     """NGSIM CSV: `Vehicle_ID, Global_Time` in ms (Peachtree: s), `Local_X, Local_Y` in ft.
 
     Args:
-        start_s, seconds: keeps start_s <= utc < start_s + seconds; None keeps all.
+        start_s, seconds: keeps start_s <= utc <= start_s + seconds; None keeps all.
         equal: keeps rows whose column has this value, as Location="i-80".
     """
 
@@ -69,7 +69,7 @@ def sumo_xml(path, start_s: float | None = None, seconds: float = WINDOW_S) -> R
                 now = float(element.attrib["time"])
             elif event == "end" and element.tag == "vehicle" and now is None:
                 raise ValueError("a vehicle outside of a timestep")
-            elif event == "end" and element.tag == "vehicle" and (start_s is None or 0 <= now - start_s < seconds):
+            elif event == "end" and element.tag == "vehicle" and (start_s is None or 0 <= now - start_s <= seconds):
                 rows.append((element.attrib["id"], now, float(element.attrib["x"]), float(element.attrib["y"])))
             if event == "end":
                 element.clear()
@@ -174,7 +174,7 @@ def _csv(
                 part = part if needs is None else part[part[needs].notna()]
                 part = convert(_numbers(part[list(columns)], path).rename(columns=columns))
                 since = part["utc_s"] - (start_s or 0.0)
-                parts.append(part if start_s is None else part[(since >= 0) & (since < seconds)])
+                parts.append(part if start_s is None else part[(since >= 0) & (since <= seconds)])
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
         raise ValueError(f"{path}: not a CSV file: {str(error).strip()}") from error
     return _records(pd.concat(parts, ignore_index=True), path)

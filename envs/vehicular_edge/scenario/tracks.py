@@ -13,7 +13,8 @@ def fill(records: Records, params: Params) -> tuple[np.ndarray, np.ndarray, tupl
     only whole seconds after it count.
 
     Returns:
-        Positions [T, N, 2] m; active [T, N] bool; map box x0, y0, x1, y1 in m, the extremes of the taken records.
+        Positions [T, N, 2] m; active [T, N] bool; map box x0, y0, x1, y1 in m, the extremes of all
+        records of the taken vehicles, between whole seconds as well.
 
     Raises:
         ValueError: fewer than N vehicles.
@@ -21,18 +22,18 @@ def fill(records: Records, params: Params) -> tuple[np.ndarray, np.ndarray, tupl
     if not isinstance(records, Records):
         raise ValueError(f"records must be of traces.Records, not {type(records).__name__}")
     where = records.source.get("file", "records")
-    taken, second, xy = _densest(records, params.vehicles, where)
+    taken, second, xy, box = _densest(records, params.vehicles, where)
     track = _published_track if params.jumping_tracks else _linear_track  # Q15
     filled = np.empty((params.slots, params.vehicles, 2))
     active = np.empty((params.slots, params.vehicles), dtype=bool)
     for position in range(params.vehicles):
         mine = taken == position
         filled[:, position], active[:, position] = track(second[mine], xy[mine], params.slots)
-    return filled, active, (*xy.min(axis=0), *xy.max(axis=0))
+    return filled, active, box
 
 
-def _densest(records: Records, vehicles: int, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Records of the taken vehicles: position of the vehicle in the order of ids, whole second, [R, 2] m."""
+def _densest(records: Records, vehicles: int, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple]:
+    """Records of the taken vehicles: position of the vehicle in the order of ids, whole second, [R, 2] m; the box."""
     if len(records.utc_s) == 0:
         raise ValueError(f"{where}: has no record in the window, needs vehicles={vehicles}")
     # Times of milliseconds: whole seconds after the earliest are found in integers.
@@ -48,14 +49,16 @@ def _densest(records: Records, vehicles: int, where: str) -> tuple[np.ndarray, n
     most = np.sort(np.argsort(-counts, kind="stable")[:vehicles])
     rank = np.full(len(ids), -1)
     rank[most] = np.arange(vehicles)
-    keep = whole & (rank[number] >= 0)
+    theirs = rank[number] >= 0
+    x, y = records.x[theirs], records.y[theirs]
+    keep = whole & theirs
     taken, second = rank[number[keep]], milliseconds[keep] // 1000
     xy = np.stack([records.x[keep], records.y[keep]], axis=1)
     order = np.lexsort((second, taken))
     taken, second, xy = taken[order], second[order], xy[order]
     first = np.ones(len(taken), dtype=bool)  # of several records of a second the first counts
     first[1:] = (taken[1:] != taken[:-1]) | (second[1:] != second[:-1])
-    return taken[first], second[first], xy[first]
+    return taken[first], second[first], xy[first], (x.min(), y.min(), x.max(), y.max())
 
 
 def _linear_track(second: np.ndarray, xy: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:

@@ -152,7 +152,7 @@ class _Traffic:
         key, next_key = self._lane_key(self.node, self.heading), self._lane_key(end, self.next_heading)
         gap, leads = self._gap(key, next_key, length)
         v = np.minimum(self.desired_mps, np.maximum(gap - GAP_M, 0.0))
-        # Who is over the stop line leaves the crossing; of those that would enter a lane at once only one does.
+        # A vehicle over the stop line leaves the crossing; of those that would enter a lane at once only one does.
         left = length - self.along_m
         free = self._open(end, t) | (left < STOP_M - 1e-6)  # rounding passes no line
         goes = np.zeros_like(leads)

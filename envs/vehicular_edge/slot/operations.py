@@ -245,7 +245,7 @@ def _delay(xp, tables, state, decision, when) -> tuple[Array, Array]:
 # ---- cost
 
 
-def cost(xp, tables: Tables, state: dict[str, Array], decision: Decision, when):
+def cost(xp, tables: Tables, state: dict[str, Array], decision: Decision, flows, when):
     """Cost [B], its kinds [B, n] in mW, GHz and MB m, and the largest of each so far where they run along."""
     params = tables.params
     Nc, Ns, Ne = params.clients, params.servers, params.edges
@@ -256,9 +256,12 @@ def cost(xp, tables: Tables, state: dict[str, Array], decision: Decision, when):
     cpu = tables.cpu[tables.index]
     used = of_nodes(xp, tables.layout, xp.where(decision.filled, decision.weight, 0.0))
     if not params.empty_places_idle:
-        idle = of_nodes(xp, tables.layout, xp.where(decision.filled, 0.0, decision.weight))
-        backlog = xp.concatenate([state[name] for name in ("lc", "vc", "ec", "cc")], axis=1)
-        used = used + xp.where(backlog > 0.0, idle, 0.0)
+        used = used + of_nodes(xp, tables.layout, xp.where(decision.filled, 0.0, decision.weight))
+    if not params.idle_power_paid:
+        departed, served = (
+            xp.concatenate([flows[way][name] for name in ("lc", "vc", "ec", "cc")], axis=1) for way in ("dep", "out")
+        )
+        used = used * (departed / xp.where(served > 0.0, served, 1.0))
     if params.all_covering_pay:
         counted, through = decision.present, tables.covered[when]
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ... import noise
-from ..params import DRIFTS, Params, state_shapes
+from ..params import DRIFTS, WAITING, WEIGHTS, Params, state_shapes
 from .numbering import Array
 from .operations import Decision, cost, noma, offloading, over, queue_update, reported
 from .tables import Tables
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
     truncated: Array  # [B] bool
     success: Array  # [B]
     cost: Array  # [B]
-    drift: Array  # [B] phi, or the signed drift
+    drift: Array  # [B] phi, or the drift of L
     costs: dict[str, Array]  # [B, n] of every kind, mW, GHz and MB m
     decision: Decision
     rate: Array  # [B, R, Nc] Mbit/s, 0 where client is not in C_r
@@ -55,14 +55,14 @@ def step(xp, tables: Tables, state: dict[str, Array], action: Any, t) -> tuple[d
     decision = offloading(xp, tables, action, when)
     rate = noma(xp, tables, decision, when)
     queues, flows = queue_update(xp, tables, state, decision, rate, when)
-    total, costs, maxima = cost(xp, tables, state, decision, when)
-    drift, bounds = _drift(xp, tables, state, flows)
+    total, costs, maxima = cost(xp, tables, state, decision, flows, when)
+    drift, bounds = _drift(xp, tables, state, queues, flows)
     success = _success(xp, tables, decision)
     after = {**queues, **maxima, **bounds}
     if params.unsigned_drift:
         penalty = 0.7 * xp.log(params.penalty_weight * xp.maximum(total, 1e-6)) + 0.3 * xp.log(xp.maximum(drift, 1e-6))
     else:
-        penalty = 0.7 * params.penalty_weight * total + 0.3 * drift
+        penalty = 0.7 * params.penalty_weight * total + drift
     reward = 0.5 * success - 0.5 * penalty
     following = when[1] + 1
     observation = observe(xp, tables, after, following)
@@ -80,26 +80,25 @@ def _success(xp, tables: Tables, decision: Decision) -> Array:
     return admitted / xp.maximum(tasks.astype(tables.dtype), 1e-6)
 
 
-def _drift(xp, tables, state, flows) -> tuple[Array, dict[str, Array]]:
-    """Drift [B] of delay and computing queues, and the running bounds of each queue's."""
+def _drift(xp, tables, state, queues, flows) -> tuple[Array, dict[str, Array]]:
+    """Drift [B], and the running bounds of each queue's where there are any."""
     params, total, bounds = tables.params, 0.0, {}
+    if not params.unsigned_drift:  # by the flows: of L itself float32 would keep too little
+        for name, weight in WEIGHTS.items():
+            change = flows["in"][name] - flows["dep"][name] + WAITING * queues[name]
+            total = total + weight * change.reshape(len(change), -1).sum(axis=1)
+        return total / tables.load[tables.index], bounds
     for name in DRIFTS:
         lowest, highest = f"drift_min_{name}", f"drift_max_{name}"
-        scale = tables.drift_scale[name][tables.index][:, None]
-        if not params.unsigned_drift:
-            share = state[name] * (flows["in"][name] - flows["dep"][name]) / scale
+        drift = (state[name] - flows["out"][name]) * flows["in"][name]
+        if params.running_scales:
+            low, high = xp.minimum(state[lowest], drift), xp.maximum(state[highest], drift)
+            bound = xp.where(drift < 0.0, low, high)
+            share = xp.where(drift == 0.0, 0.0, drift / xp.where(drift == 0.0, 1.0, bound))
+            bounds |= {lowest: low, highest: high}
         else:
-            drift = (state[name] - flows["out"][name]) * flows["in"][name]
-            if params.running_scales:
-                low, high = xp.minimum(state[lowest], drift), xp.maximum(state[highest], drift)
-                bound = xp.where(drift < 0.0, low, high)
-                share = xp.where(drift == 0.0, 0.0, drift / xp.where(drift == 0.0, 1.0, bound))
-                bounds |= {lowest: low, highest: high}
-            else:
-                share = xp.minimum(abs(drift) / scale, 1.0)
+            share = xp.minimum(abs(drift) / tables.drift_scale[name][tables.index][:, None], 1.0)
         total = total + share.mean(axis=1)
-        if params.running_scales and not params.unsigned_drift:
-            bounds |= {lowest: state[lowest], highest: state[highest]}
     return 0.2 * total, bounds
 
 

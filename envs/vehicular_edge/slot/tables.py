@@ -45,7 +45,8 @@ class Tables:
     task_scale: Array  # [P, 2] of size and of work, as observed: MB, MB cycles/bit
     backlog_scale: dict[str, Array]  # [P] Mbit
     cost_scale: dict[str, Array]  # [P] MB m
-    drift_scale: dict[str, Array]  # [P] Mbit^2
+    drift_scale: dict[str, Array]  # [P] Mbit^2, of the published drift
+    load: Array  # [P] Mbit that a slot brings, G
     running: dict[str, Array]  # [P, n] first running scales; empty without them
 
 
@@ -129,6 +130,7 @@ def _arrays(scenario) -> dict:
         "backlog_scale": {name: np.float64(calibration.backlog[n]) for n, name in enumerate(FAMILIES)},
         "cost_scale": {"i2i": np.float64(calibration.cost_i2i), "i2c": np.float64(calibration.cost_i2c)},
         "drift_scale": {name: np.float64(calibration.drift[n]) for n, name in enumerate(DRIFTS)},
+        "load": np.float64(calibration.load),
         "running": _running(scenario),
     }
 
