@@ -1,0 +1,120 @@
+"""The batch of vehicle routing: what it shows besides others, masks, and the place of an oracle between its kernels."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from ..batch import BatchedEnv
+from .kernel_tables import ANSWER, PROBLEM
+from .oracles import Oracle
+from .oracles.attention.problems import Answers
+from .windows import ACTIONS
+
+
+class Problems(NamedTuple):
+    """Problems of a batch, nodes as `Oracle.solve` takes them; int32 ticks on the batch's device.
+
+    S is 2 with reward="twin" or "percent", rows alternate then: the windows kept, and those offered; otherwise 1.
+    """
+
+    nodes: torch.Tensor  # [S B, N] zones
+    earliest: torch.Tensor  # [S B, N]
+    latest: torch.Tensor  # [S B, N]
+    demand: torch.Tensor  # [S B, N]
+    service: torch.Tensor  # [S B, N]
+    mask: torch.Tensor  # [S B, N] bool, false of requests that have not been asked
+
+
+class RoutingBatch(BatchedEnv):
+    """B environments; `world` lists the options.
+
+    Info of a step besides that of every batch, [B] each: accepted, failed bool, and int32 answered (who was asked),
+    shift_min (accepted), cost_ticks, vehicles; walk [B, W], nodes padded with 0.
+
+    Attributes:
+        problems, answers: what passes to and from an oracle that is no part of the kernel; else without rows.
+    """
+
+    @property
+    def traveller(self) -> torch.Tensor:
+        """The traveller who asks next, [B] int64, or -1 at the end of an episode."""
+        of = self.fields()
+        over = of["t"] == self.params.requests
+        if not self.params.stuck_after_failure:
+            over = over | (of["failed"] > 0)
+        asked = of["answered"].clamp(max=self.params.requests - 1).long()
+        return of["order"].gather(1, asked[:, None])[:, 0].long().masked_fill(over, -1)
+
+    @property
+    def action_mask(self) -> torch.Tensor:
+        """Rows of `masks` of those who ask next, [B, 16] bool; all true where nobody does."""
+        traveller = self.traveller
+        return self.masks[traveller.clamp(min=0)] | (traveller < 0)[:, None]
+
+    @property
+    def masks(self) -> torch.Tensor:
+        """Actions by traveller that `action_mask` shows, [n, 16] bool, all true at first; others stay legal.
+
+        Raises:
+            ValueError: when set to another shape, or to a row that allows nothing; names the traveller.
+        """
+        return self._masks
+
+    @masks.setter
+    def masks(self, given):
+        known = list(self._masks.shape)
+        try:
+            rows = torch.as_tensor(given)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"masks={given!r:.60} must be bool {known}") from None
+        if list(rows.shape) != known or rows.dtype != torch.bool:
+            raise ValueError(f"masks={str(rows.dtype).removeprefix('torch.')} {list(rows.shape)} must be bool {known}")
+        for traveller in (~rows.any(dim=1)).nonzero().flatten().tolist():
+            raise ValueError(f"masks[{traveller}] allows no action of traveller {traveller}, must allow one or more")
+        self._masks.copy_(rows)
+
+    def reset(self, *, seed: int | Sequence[int] | None = None, options: Mapping | None = None, key=None):
+        """Starts episodes, as `BatchedEnv.reset` does.
+
+        With `unseeded_instances` a seed begins with keys that the system draws.
+
+        Args:
+            key: of the noise, or one for each group: a seed that is used as it is, even with `unseeded_instances`.
+
+        Raises:
+            ValueError: a key beside a seed, and what `BatchedEnv.reset` refuses.
+        """
+        if key is not None:
+            if seed is not None:
+                raise ValueError(f"seed={seed!r} must be None where a key is given")
+            seed = key
+        elif self.params.unseeded_instances and (seed is not None or not self._started) and not options:
+            self._seeds(0 if seed is None else seed)
+            seed = [secrets.randbits(64) for _ in range(self.groups)]
+        return super().reset(seed=seed, options=options)
+
+    def key(self) -> list[int]:
+        """Keys of the noise, one for each group, for `reset(key=...)`."""
+        return [int(one) for one in self._buffers["seeds"].cpu().numpy()]
+
+    # ---- inside
+
+    def _present(self):
+        super()._present()
+        self._masks = torch.ones((self.params.requests, ACTIONS), dtype=torch.bool, device=self.device)
+        problem, answer = ([self._buffers.tables[name] for name in names] for names in (PROBLEM, ANSWER))
+        self.problems = Problems(*problem[:-1], problem[-1].view(torch.bool))
+        self.answers = Answers(*answer[:-1], answer[-1].view(torch.bool))
+
+
+def on_host(oracle: Oracle) -> Callable[[RoutingBatch], None]:
+    """The phase of an oracle in plain Python, for which the device waits: for small batches."""
+
+    def solve(env: RoutingBatch):
+        found = oracle.solve(*(part.cpu().numpy() for part in env.problems))
+        for target, values in zip(env.answers, found, strict=True):
+            target.copy_(torch.from_numpy(values))
+
+    return solve

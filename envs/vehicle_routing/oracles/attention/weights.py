@@ -1,0 +1,123 @@
+"""Weights of the attention model: half-precision `<name>.npz`, and `<name>.json` beside it with where they are from."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lockstep.reading import nearest
+
+from ...params import Params, make_params
+from .network import Network, shape_of
+
+FOLDER = Path(__file__).resolve().parents[2] / "weights"
+
+
+def shipped() -> list[str]:
+    """Names of the weights that come with the environment."""
+    return sorted(path.stem for path in FOLDER.glob("*.npz"))
+
+
+def city_hash(travel: np.ndarray) -> str:
+    """SHA-256 of travel times [Z, Z] in ticks."""
+    return hashlib.sha256(np.ascontiguousarray(travel, dtype="<i4").tobytes()).hexdigest()
+
+
+def save(network: Network, path: Path, travel: np.ndarray, **provenance) -> dict:
+    """Writes weights and what is known of them; returns the latter."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: array.numpy().astype(np.float16) for name, array in network.state_dict().items()}
+    np.savez_compressed(path.with_suffix(".npz"), **arrays)
+    known = {
+        "shape": vars(network.shape),
+        "mode": network.params.mode,
+        "zones": len(travel),
+        "city_sha256": city_hash(travel),
+    }
+    known |= {**provenance, "sha256": hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()}
+    path.with_suffix(".json").write_text(json.dumps(known, indent=2) + "\n")
+    return known
+
+
+def default(params: Params) -> str:
+    """The name of the weights that parameters ask for."""
+    return "published" if params.full_size_only else "small"
+
+
+def serve(word: str, params: Params, travel: np.ndarray) -> bool:
+    """True if there are such weights, of this city, trained for such vehicles and on as many requests or more."""
+    try:
+        known = json.loads(path_of(word).with_suffix(".json").read_text())
+    except ValueError:
+        return False
+    trained = make_params(known["config"]["preset"])
+    alike = all(found == expected for _, found, expected in of_city(known, params, travel))
+    alike = alike and all(getattr(params, name) == getattr(trained, name) for name in ("capacity", "horizon", "fleet"))
+    return alike and params.requests <= known["config"]["requests"]
+
+
+def of_city(known: dict, params: Params, travel: np.ndarray) -> list[tuple]:
+    """Facts that must be equal of weights and a city: name, of the weights, of the city."""
+    facts = [("mode", known["mode"], params.mode)]
+    if known["shape"]["features"] == "row":
+        facts += [("number of zones", known["zones"], len(travel)), ("city", known["city_sha256"], city_hash(travel))]
+    return facts
+
+
+def path_of(word: str) -> Path:
+    """The path of weights: the shipped ones of a name, or a file's.
+
+    Raises:
+        ValueError: there are none; the nearest shipped name is given.
+    """
+    path = (
+        FOLDER / f"{word}.npz"
+        if Path(word).name == word and not word.endswith(".npz")
+        else Path(word).with_suffix(".npz")
+    )
+    for file in (path, path.with_suffix(".json")):
+        if not file.exists():
+            raise ValueError(f"weights={word!r}: there is no {file.name}{nearest(word, shipped())}")
+    return path
+
+
+def load(word: str, params: Params, travel: np.ndarray) -> Network:
+    """The network of weights, in float32.
+
+    Args:
+        word: name of shipped weights, or a path.
+
+    Raises:
+        ValueError: no such weights, or weights of another city, size, mode or hash; names found and expected.
+    """
+    path = path_of(word)
+    try:
+        known = json.loads(path.with_suffix(".json").read_text())
+        shape, facts = shape_of(known["shape"]), of_city(known, params, travel)
+        facts.insert(0, ("SHA-256", hashlib.sha256(path.read_bytes()).hexdigest(), known["sha256"]))
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"weights={word!r}: {path.stem}.json is not what training writes: {error!r}") from None
+    for what, found, expected in facts:
+        if found != expected:
+            raise ValueError(
+                f"weights={word!r}: {what} is {found}, expected {expected}; train others, or name another oracle"
+            )
+    with torch.device("cpu"):  # whatever the default is
+        network = Network(shape, params, travel)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name].astype(np.float32) for name in stored.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"weights={word!r}: {path.name} does not hold arrays of numbers: {error}") from None
+    expected = {name: tuple(array.shape) for name, array in network.state_dict().items()}
+    found = {name: array.shape for name, array in arrays.items()}
+    if found != expected:
+        wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        raise ValueError(
+            f"weights={word!r}: {wrong[0]} has shape {found.get(wrong[0])}, expected {expected.get(wrong[0])}"
+        )
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    return network.eval()

@@ -1,0 +1,1 @@
+"""Weights of the learned oracle, and beside each where they are from."""
