@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from .params import Params
+from .params import MOST, Params
+
+INT32 = 2**31 - 1
+HEADING = 100.0  # rad, up to which a heading's sine is exact
 
 
 def state_shapes(params: Params, robots: int, cores: int, obstacles: int) -> dict[str, tuple[tuple[int, ...], type]]:
@@ -37,4 +40,21 @@ def state_shapes(params: Params, robots: int, cores: int, obstacles: int) -> dic
         "reached": ((A,), whole),  # 0 or 1, as the next two
         "hit_robot": ((A,), whole),
         "hit_obstacle": ((A,), whole),
+    }
+
+
+def limits(params: Params, robots: int, cores: int, obstacles: int) -> dict[str, tuple]:
+    """Least and largest value of each field that has limits, of an environment that holds so many of each; lists where
+    they differ along the field's last axis."""
+    turning = (-params.most_yaw_rate, params.most_yaw_rate)
+    return ({"yaw_rate": turning} if params.version == "thruster" else {}) | {
+        "pose": ([-np.inf, -np.inf, -HEADING], [np.inf, np.inf, HEADING]),
+        "counts": (0, [robots, cores, obstacles]),
+        "asked": (0, MOST["robots"]),
+        "blind": (0, MOST["robots"]),
+        "noise_id": (0, 5 * MOST["robots"] - 1),
+        "steps": (0, INT32),
+        "reached": (0, 1),
+        "hit_robot": (0, 1),
+        "hit_obstacle": (0, 1),
     }

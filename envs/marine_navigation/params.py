@@ -5,7 +5,7 @@ Axes: A robots, C vortex cores, O obstacles.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
 from lockstep.reading import nearest
@@ -14,12 +14,19 @@ from ..batch.port import constant
 from ..checks import choice
 
 VERSIONS = ("thruster", "kinematic", "sonar")
+NARROW = 0.4  # rad, of a substep's turn whose sine the kernel takes from a short polynomial
 MOST = {"robots": 32, "cores": 64, "obstacles": 32}  # of an episode
 SLOTS = 5  # neighbours that a robot sees at most, of a kind
 BEAMS = 11  # of a sonar
 PROPOSALS = 500  # of each stage of a drawing
 START_MARGIN, OBSTACLE_MARGIN = 2.0, 5.0  # m, from the map's sides: of starts and goals, of obstacles' centres
 OBSERVED = {"thruster": 7 + 6 * SLOTS, "kinematic": 4 + 7 * SLOTS, "sonar": 4 + 2 * BEAMS}  # numbers
+RATES = (0.0, -0.5, -1.0, 0.5, 1.0)  # of the largest rate of thrust, by digit of a discrete action to base five
+# Encounters under COLREGs.
+SLOW = 0.5  # m/s, below which there is none
+MARGIN = 1.0  # m, added to the other's radius
+HEAD_ON = (0.0, 17.0, 4.5)  # m, of the box in the other's axes: first and last x, largest |y|
+CROSSING = (-9.0, 12.0, -17.0)  # m: first and last x, least y; the largest is 0 and -(7/12) x
 
 
 class Setting(NamedTuple):
@@ -150,6 +157,8 @@ class Params:
         for name, inertia in (("added_surge", self.surge_inertia), ("added_yaw", self.yaw_inertia)):
             if inertia <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be less than the inertia that it is taken from")
+        if self.version != "thruster" and self.turn_rate * self.dt >= 2 * math.pi:
+            raise ValueError(f"turn_rate={self.turn_rate} must be less than {2 * math.pi / self.dt:.6g}, a turn in dt")
         if self.non_cooperative > self.robots:
             raise ValueError(f"non_cooperative={self.non_cooperative} must be at most robots={self.robots}")
         self.check_setting(self.setting)
@@ -187,6 +196,21 @@ class Params:
         return self.inertia - self.added_yaw
 
     @property
+    def turns_wide(self) -> bool:
+        """True if a substep may turn a boat by more than half of what a short polynomial for its sine is for."""
+        if self.version != "thruster":
+            return self.turn_rate * self.dt > NARROW / 2
+        twist, drag = self.lever * (self.thrust_high - self.thrust_low), self.yaw_drag
+        fall = drag + math.sqrt(drag * drag + 4 * self.yaw_drag_square * twist)
+        last = 2 * twist / fall if fall else math.inf  # rad/s, where drag is as strong; a substep may go beyond it
+        return (last + twist * self.dt / self.yaw_inertia) * self.dt > NARROW / 2
+
+    @property
+    def most_yaw_rate(self) -> float:
+        """Largest yaw rate of a thruster boat that a state may have, rad/s."""
+        return math.inf if self.turns_wide else NARROW / self.dt
+
+    @property
     def observed(self) -> int:
         """Numbers of an observation."""
         return OBSERVED[self.version]
@@ -196,11 +220,26 @@ class Params:
         """Number of discrete actions."""
         return 25 if self.version == "thruster" else 9
 
-    def check_setting(self, setting: Setting, where: str = ""):
-        """Raises ValueError where no such episode can be drawn; `where` stands before the field's name."""
+    def widened(self, every: Iterable[tuple[int, int, int]]) -> "Params":
+        """Parameters that hold as many robots, cores and obstacles as any of some episodes has.
+
+        Raises:
+            ValueError: `non_cooperative` is more than these robots.
+        """
+        return replace(self, **dict(zip(MOST, map(max, zip(*every, strict=True)), strict=True)))
+
+    def check_setting(self, given, where: str = "") -> Setting:
+        """The setting of four numbers (A, C, O, D_min).
+
+        Raises:
+            ValueError: others, or no such episode can be drawn; `where` stands before the field's name.
+        """
         specs = {spec.name: spec for spec in fields(self)}
-        for name, value in zip(Setting._fields, setting, strict=True):
-            checked(specs[name], value, where)
+        try:
+            named = Setting(*given)._asdict().items()
+        except TypeError:
+            raise ValueError(f"{where}{given!r:.60} must be four numbers (A, C, O, D_min)") from None
+        setting = Setting(*(checked(specs[name], value, where) for name, value in named))
         if self.version == "sonar" and setting.robots != 1:
             raise ValueError(f"{where}robots={setting.robots} must be 1 where version='sonar'")
         diagonal = (self.width - 2 * START_MARGIN) * math.sqrt(2.0)
@@ -209,6 +248,14 @@ class Params:
                 f"{where}min_goal_distance={setting.min_goal_distance} must be less than {diagonal:.6g}, "
                 "the diagonal of the square that starts and goals lie in"
             )
+        return setting
+
+
+def given_params(given) -> Params:
+    """The parameters themselves; ValueError unless they are `Params`."""
+    if not isinstance(given, Params):
+        raise ValueError(f"params={given!r:.60} must be Params, as make_params makes them")
+    return given
 
 
 SWITCHES = tuple(spec.name for spec in fields(Params) if spec.metadata.get("switch"))

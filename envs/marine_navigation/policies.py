@@ -1,7 +1,8 @@
-"""Policies without learning: functions of rows of observations, for the original and the port alike (README.md, 6).
+"""Policies without learning: functions of observations, for the original and the port alike (README.md, 6).
 
-A policy is `policy(observation, params, noise) -> action`: of rows [N, observation] an action each, [N] int64 or, where
-actions are continuous, [N, 2] float32 in -1..1. All are NumPy.
+A policy is `policy(observation, params, noise) -> action`: of observations [..., n] an action each, [...] int32 or,
+where actions are continuous, [..., 2] float32 in -1..1. All are PyTorch on the device of the observations, compute in
+float64 and never wait for the device; NumPy arrays are taken too.
 """
 
 import functools
@@ -10,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box, Discrete
 
+from lockstep.reading import nearest
+
 from ..noise import random_numbers
-from .params import SLOTS, Params
+from .params import RATES, SLOTS, Params
 
 EMPTY = 1e-3  # m: a slot whose |x| and |y| are smaller holds nothing
 STILL = 1e-3  # m/s, below which a boat's course is its heading
@@ -21,8 +25,10 @@ SLOW = 1.0  # m/s, below which the baselines speed up
 ATTRACTION, REPULSION = 50.0, 500.0  # of potential fields
 CONTACT = 0.2  # weight of 1/time to contact, of velocity obstacles
 MARGIN = 1e-3  # m, m/s or s, that keeps their divisions finite
-SPEEDS = 0.02 + 0.4002 * np.arange(5)  # m/s, of candidates
-ANGLES = 0.1 * np.arange(63)  # rad
+TINY = 1e-12  # m/s, below which a velocity has no direction
+SPEEDS = (0.02, 0.4002, 5)  # m/s, of candidates: the first, from one to the next, and how many
+ANGLES = (0.1, 63)  # rad, from one to the next from 0 on
+IN_CACHE = 64  # robots whose velocities times neighbours fit into a core's cache
 
 
 @dataclass(frozen=True)
@@ -36,113 +42,157 @@ class Noise:
 
 @dataclass(frozen=True)
 class View:
-    """Rows of the kinematic version, in body axes."""
+    """Observations of the kinematic version, in body axes."""
 
-    goal: np.ndarray  # [N, 2] m
-    velocity: np.ndarray  # [N, 2] m/s, over ground
-    place: np.ndarray  # [N, 10, 2] m, of obstacles, then of robots
-    radius: np.ndarray  # [N, 10] m
-    moving: np.ndarray  # [N, 10, 2] m/s
-    robot: np.ndarray  # [10] bool
-    seen: np.ndarray  # [N, 10] bool
+    goal: torch.Tensor  # [..., 2] m
+    velocity: torch.Tensor  # [..., 2] m/s, over ground
+    place: torch.Tensor  # [..., 10, 2] m, of obstacles, then of robots
+    radius: torch.Tensor  # [..., 10] m
+    moving: torch.Tensor  # [..., 10, 2] m/s
+    robot: torch.Tensor  # [10] bool
+    seen: torch.Tensor  # [..., 10] bool
 
 
-def view(observation, params: Params) -> View:
-    """The fields of rows [N, 39]; ValueError where they are of another version or shape."""
-    rows = np.asarray(observation, dtype=np.float64)
+def tensor(observation) -> torch.Tensor:
+    """Observations where they are: of an array on the host."""
+    return observation if isinstance(observation, torch.Tensor) else torch.from_numpy(np.asarray(observation))
+
+
+def rows_of(observation, params: Params) -> torch.Tensor:
+    """Observations in float64; ValueError where they are of another shape than the version's [..., n]."""
+    rows = tensor(observation).double()
+    if not rows.ndim or rows.shape[-1] != params.observed:
+        raise ValueError(f"observation has shape {tuple(rows.shape)}, must have (..., {params.observed})")
+    return rows
+
+
+def kinematic(observation, params: Params) -> torch.Tensor:
+    """Observations [..., 39] in float64; ValueError where they are of another version or shape."""
     if params.version != "kinematic":
         raise ValueError(f"version={params.version!r} must be 'kinematic', whose observations this policy reads")
-    if rows.ndim != 2 or rows.shape[1] != params.observed:
-        raise ValueError(f"observation has shape {rows.shape}, must have (N, {params.observed})")
-    rocks = rows[:, 4 : 4 + 3 * SLOTS].reshape(-1, SLOTS, 3)
-    boats = rows[:, 4 + 3 * SLOTS :].reshape(-1, SLOTS, 4)
-    place = np.concatenate([rocks[..., :2], boats[..., :2]], axis=1)
-    radius = np.concatenate([rocks[..., 2], np.full(boats.shape[:2], params.collision_radius)], axis=1)
-    moving = np.concatenate([np.zeros_like(rocks[..., :2]), boats[..., 2:]], axis=1)
-    robot = np.arange(2 * SLOTS) >= SLOTS
-    return View(rows[:, :2], rows[:, 2:4], place, radius, moving, robot, (np.abs(place) >= EMPTY).any(axis=-1))
+    return rows_of(observation, params)
+
+
+def view(rows: torch.Tensor, params: Params) -> View:
+    """The fields of observations [..., 39]."""
+    rocks = rows[..., 4 : 4 + 3 * SLOTS].unflatten(-1, (SLOTS, 3))
+    boats = rows[..., 4 + 3 * SLOTS :].unflatten(-1, (SLOTS, 4))
+    place = torch.cat([rocks[..., :2], boats[..., :2]], dim=-2)
+    radius = torch.cat([rocks[..., 2], torch.full_like(boats[..., 0], params.collision_radius)], dim=-1)
+    moving = torch.cat([torch.zeros_like(rocks[..., :2]), boats[..., 2:]], dim=-2)
+    robot = torch.arange(2 * SLOTS, device=rows.device) >= SLOTS
+    return View(rows[..., :2], rows[..., 2:4], place, radius, moving, robot, (place.abs() >= EMPTY).any(dim=-1))
 
 
 # ---- Policies ------------------------------------------------------------------------------------------------------
 
 
-def apf(observation, params: Params, noise: Noise | None = None) -> np.ndarray:
+def apf(observation, params: Params, noise: Noise | None = None) -> torch.Tensor:
     """Artificial potential field: the force 50 g to the goal g, less a repulsion of all that is near and not receding.
 
     With p a neighbour, G = |p| - r - R and q = 1/G - 1/range: -500 q |g|²/G² p/|p| - 500 q² g, and of a robot that
     comes nearer at v_a also -(v_a/G) p/|p|.
     """
-    found = view(observation, params)
-    goal = found.goal[:, None]
-    far = np.maximum(np.linalg.norm(found.place, axis=-1), EMPTY)
+    found = view(kinematic(observation, params), params)
+    goal = found.goal[..., None, :]
+    far = length(found.place).clamp(min=EMPTY)
     toward = found.place / far[..., None]
     gap = far - found.radius - params.collision_radius
-    gap = np.where(np.abs(gap) < MARGIN, MARGIN, gap)
-    closing = ((found.velocity[:, None] - found.moving) * toward).sum(axis=-1)
+    gap = torch.where(gap.abs() < MARGIN, MARGIN, gap)
+    closing = ((found.velocity[..., None, :] - found.moving) * toward).sum(dim=-1)
     counts = found.seen & (~found.robot | (closing >= 0))
     q = 1 / gap - 1 / params.perception_range
-    along = -REPULSION * q * (goal**2).sum(axis=-1) / gap**2 - np.where(found.robot, closing / gap, 0.0)
+    along = -REPULSION * q * (goal**2).sum(dim=-1) / gap**2 - torch.where(found.robot, closing / gap, 0.0)
     repulsion = along[..., None] * toward - REPULSION * (q**2)[..., None] * goal
-    force = ATTRACTION * found.goal + (repulsion * counts[..., None]).sum(axis=1)
-    wanted = (force * direction(found.velocity)).sum(axis=-1) / REPULSION
+    force = ATTRACTION * found.goal + (repulsion * counts[..., None]).sum(dim=-2)
+    wanted = (force * direction(found.velocity)).sum(dim=-1) / REPULSION
     return steer(found.velocity, angle_of(force), wanted, params)
 
 
-def rvo(observation, params: Params, noise: Noise | None = None) -> np.ndarray:
+def rvo(observation, params: Params, noise: Noise | None = None) -> torch.Tensor:
     """Reciprocal velocity obstacles: of 316 velocities the one nearest to straight ahead outside every cone.
 
     Where all lie in a cone, the one that minimises 0.2/time to contact plus that distance.
     """
-    found, R = view(observation, params), params.collision_radius
-    straight = params.top_speed * found.goal / np.maximum(np.linalg.norm(found.goal, axis=-1, keepdims=True), MARGIN)
-    fixed = (SPEEDS * np.stack([np.cos(ANGLES), np.sin(ANGLES)])[..., None]).reshape(2, -1).T  # [315, 2]
-    fixed = np.broadcast_to(fixed, (len(straight), *fixed.shape))
-    candidates = np.concatenate([fixed, straight[:, None]], axis=1)  # [N, 316, 2]
-    apex = np.where(found.robot[:, None], (found.velocity[:, None] + found.moving) / 2, 0.0)
-    wide = np.where(found.robot, 4 * R, 3 * found.radius + 2 * R)  # of a cone's disc, m
-    far = np.maximum(np.linalg.norm(found.place, axis=-1) + MARGIN, wide)
-    relative = candidates[:, :, None] - apex[:, None]  # [N, 316, 10, 2]
-    off = wrapped(angle_of(relative) - angle_of(found.place)[:, None])
-    inside = found.seen[:, None] & (np.abs(off) <= np.arcsin(wide / far)[:, None])
-    chord = np.sqrt(np.maximum(wide[:, None] ** 2 - (far[:, None] * np.sin(off)) ** 2, 0.0))
-    contact = MARGIN + (far[:, None] * np.cos(off) - chord) / (np.linalg.norm(relative, axis=-1) + MARGIN)
-    soonest = np.where(inside, contact, np.inf).min(axis=-1)
-    away = np.linalg.norm(candidates - straight[:, None], axis=-1)
-    free = ~inside.any(axis=-1)
-    cost = np.where(free.any(axis=-1)[:, None], np.where(free, away, np.inf), CONTACT / soonest + away)
-    chosen = candidates[np.arange(len(cost)), cost.argmin(axis=-1)]
-    speed = np.linalg.norm(found.velocity, axis=-1)
-    wanted = ((chosen * direction(found.velocity)).sum(axis=-1) - speed) / params.period
+    rows = kinematic(observation, params)
+    parts = rows.reshape(-1, rows.shape[-1]).split(IN_CACHE if rows.is_cpu else max(rows[..., 0].numel(), 1))
+    actions = torch.cat([outside_cones(view(part, params), params) for part in parts])
+    return actions.reshape((*rows.shape[:-1], *actions.shape[1:]))
+
+
+def outside_cones(found: View, params: Params) -> torch.Tensor:
+    """The actions of `rvo`, [E] int32 or [E, 2] float32, of E robots."""
+    R = params.collision_radius
+    straight = params.top_speed * found.goal / length(found.goal).clamp(min=MARGIN)[..., None]
+    fixed = candidates(straight).expand(*straight.shape[:-1], -1, -1)
+    choices = torch.cat([fixed, straight[..., None, :]], dim=-2)  # [..., 316, 2]
+    halfway = (found.velocity[..., None, :] + found.moving) / 2
+    apex = torch.where(found.robot[:, None], halfway, 0.0)
+    wide = torch.where(found.robot, 4 * R, 3 * found.radius + 2 * R)[..., None, :]  # of a cone's disc, m
+    apart = length(found.place)[..., None]
+    far = torch.maximum(apart[..., None, :, 0] + MARGIN, wide)
+    across, up = (choices[..., None, k] - apex[..., None, :, k] for k in (0, 1))  # relative, [..., 316, 10]
+    speed = (across.square() + up.square()).sqrt()
+    toward = found.place / apart.clamp(min=EMPTY)
+    along = across * toward[..., None, :, 0] + up * toward[..., None, :, 1]
+    cosine = along / speed.clamp(min=TINY)  # of the angle between a velocity and a cone's axis
+    inside = found.seen[..., None, :] & (cosine >= (1 - (wide / far).square()).sqrt())
+    chord = (wide.square() - far.square() * (1 - cosine.square())).clamp(min=0.0).sqrt()
+    contact = MARGIN + (far * cosine - chord) / (speed + MARGIN)
+    soonest = torch.where(inside, contact, math.inf).amin(dim=-1)
+    away = length(choices - straight[..., None, :])
+    free = ~inside.any(dim=-1)
+    cost = torch.where(free, away, math.inf)
+    cost = torch.where(free.any(dim=-1, keepdim=True), cost, CONTACT / soonest + away)
+    best = cost.argmin(dim=-1)[..., None, None].expand(*cost.shape[:-1], 1, 2)
+    chosen = choices.gather(-2, best)[..., 0, :]
+    wanted = ((chosen * direction(found.velocity)).sum(dim=-1) - length(found.velocity)) / params.period
     return steer(found.velocity, angle_of(chosen), wanted, params)
 
 
-def straight(observation, params: Params, noise: Noise | None = None) -> np.ndarray:
-    """Straight to the goal, whatever lies between."""
-    rows = np.asarray(observation, dtype=np.float64)
+def candidates(like: torch.Tensor) -> torch.Tensor:
+    """The 315 velocities [315, 2] of all speeds at every angle, by angle."""
+    (first, apart, speeds), (turn, angles) = SPEEDS, ANGLES
+    angle = turn * torch.arange(angles, device=like.device, dtype=like.dtype)[:, None]
+    speed = first + apart * torch.arange(speeds, device=like.device, dtype=like.dtype)
+    return torch.stack([speed * angle.cos(), speed * angle.sin()], dim=-1).flatten(0, 1)
+
+
+def straight(observation, params: Params, noise: Noise | None = None) -> torch.Tensor:
+    """Straight to the goal, whatever lies between; ValueError where the observation is of another version or shape."""
+    rows = rows_of(observation, params)
     if params.version != "thruster":
-        goal, velocity = (rows[:, 2:4], rows[:, :2]) if params.version == "sonar" else (rows[:, :2], rows[:, 2:4])
-        return steer(velocity, angle_of(goal), np.full(len(rows), params.acceleration), params)
-    bearing, turning, thrust = angle_of(rows[:, :2]), rows[:, 4], rows[:, 5:7]
-    ahead = params.thrust_high / 2 * np.clip(np.cos(bearing), 0.0, 1.0) ** 2  # slow in a bend, lest it circle the goal
-    aside = params.thrust_high / 2 * np.clip(bearing - turning, -1.0, 1.0)
-    wanted = np.stack([ahead + aside, ahead - aside], axis=-1)
-    rate = np.clip((wanted - thrust) / (params.period * params.thrust_rate), -1.0, 1.0)
+        first, second = rows[..., :2], rows[..., 2:4]
+        goal, velocity = (second, first) if params.version == "sonar" else (first, second)
+        return steer(velocity, angle_of(goal), torch.full_like(goal[..., 0], params.acceleration), params)
+    bearing, turning, thrust = angle_of(rows[..., :2]), rows[..., 4], rows[..., 5:7]
+    ahead = params.thrust_high / 2 * bearing.cos().clamp(0.0, 1.0) ** 2  # slow in a bend, lest it circle the goal
+    aside = params.thrust_high / 2 * (bearing - turning).clamp(-1.0, 1.0)
+    wanted = torch.stack([ahead + aside, ahead - aside], dim=-1)
+    rate = ((wanted - thrust) / (params.period * params.thrust_rate)).clamp(-1.0, 1.0)
     if params.action_kind == "continuous":
-        return rate.astype(np.float32)
-    digits = np.abs(rate[..., None] - np.array([0.0, -0.5, -1.0, 0.5, 1.0])).argmin(axis=-1)
-    return 5 * digits[:, 0] + digits[:, 1]
+        return rate.float()
+    digits = closest(rate, RATES)
+    return (len(RATES) * digits[..., 0] + digits[..., 1]).int()
 
 
-def random(observation, params: Params, noise: Noise) -> np.ndarray:
-    """Uniform actions, of the numbers that the port's own random policy draws."""
-    rows, environments = len(observation), np.asarray(noise.environment)
-    continuous = params.action_kind == "continuous"
+def random(observation, params: Params, noise: Noise | None = None) -> torch.Tensor:
+    """Uniform actions, of the numbers that the port's own random policy draws (`random_actions` of a batch).
+
+    Raises:
+        ValueError: no `Noise`, which it needs.
+    """
+    if not isinstance(noise, Noise):
+        raise ValueError(f"noise={noise!r:.60} must be Noise(seed, environment, clock) for the random policy")
+    rows, environments = tensor(observation), np.asarray(noise.environment)
+    continuous, agents = params.action_kind == "continuous", rows[..., 0].numel() // len(environments)
     space = Box(-1.0, 1.0, (2,), np.float32) if continuous else Discrete(params.choices)
-    drawn = random_numbers(space, rows // len(environments), noise.seed, environments, noise.clock)
-    return drawn.reshape(rows, 2) if continuous else drawn.reshape(rows).astype(np.int64)
+    drawn = torch.from_numpy(random_numbers(space, agents, noise.seed, environments, noise.clock))
+    drawn = drawn.to(rows.device, non_blocking=True)
+    return drawn.reshape(*rows.shape[:-1], 2) if continuous else drawn.reshape(rows.shape[:-1])
 
 
-POLICIES: dict[str, Callable[..., np.ndarray]] = {policy.__name__: policy for policy in (apf, rvo, straight, random)}
+POLICIES: dict[str, Callable[..., torch.Tensor]] = {policy.__name__: policy for policy in (apf, rvo, straight, random)}
 
 
 def names(params: Params) -> list[str]:
@@ -150,40 +200,50 @@ def names(params: Params) -> list[str]:
     return [name for name in POLICIES if params.version == "kinematic" or name not in ("apf", "rvo")]
 
 
-def acting(name: str, params: Params, noise: Noise | None = None) -> Callable[[np.ndarray], np.ndarray]:
-    """A policy by name, as a function of rows alone."""
+def acting(name: str, params: Params, noise: Noise | None = None) -> Callable[..., torch.Tensor]:
+    """A policy by name, as a function of observations alone; ValueError where there is none of that name."""
+    if name not in POLICIES:
+        raise ValueError(f"policy={name!r} is unknown{nearest(name, POLICIES)}")
     return functools.partial(POLICIES[name], params=params, noise=noise)
 
 
 # ---- Steering ------------------------------------------------------------------------------------------------------
 
 
-def steer(velocity: np.ndarray, course: np.ndarray, acceleration: np.ndarray, params: Params) -> np.ndarray:
-    """Actions [N] of a kinematic boat nearest to a wanted course and acceleration.
+def steer(velocity: torch.Tensor, course: torch.Tensor, acceleration: torch.Tensor, params: Params) -> torch.Tensor:
+    """Actions [...] of a kinematic boat nearest to a wanted course and acceleration.
 
     Args:
-        velocity: [N, 2] m/s over ground; below 1 m/s a boat speeds up, whatever is wanted.
-        course: [N] rad, as the velocity's angle.
-        acceleration: [N] m/s².
+        velocity: [..., 2] m/s over ground; below 1 m/s a boat speeds up, whatever is wanted.
+        course: [...] rad, as the velocity's angle.
+        acceleration: [...] m/s².
     """
     turn = wrapped(course - angle_of(direction(velocity)))
-    rates = params.turn_rate * np.array([-1.0, 0.0, 1.0])
-    accelerations = params.acceleration * np.array([-1.0, 0.0, 1.0])
-    which = np.abs(acceleration[:, None] - accelerations).argmin(axis=-1)
-    which = np.where(np.linalg.norm(velocity, axis=-1) < SLOW, 2, which)
-    return 3 * which + np.abs(turn[:, None] - rates).argmin(axis=-1)
+    which = closest(acceleration, [params.acceleration * sign for sign in (-1, 0, 1)])
+    which = torch.where(length(velocity) < SLOW, 2, which)
+    return (3 * which + closest(turn, [params.turn_rate * sign for sign in (-1, 0, 1)])).int()
 
 
-def direction(velocity: np.ndarray) -> np.ndarray:
-    """Unit vectors [N, 2] along velocities; straight ahead where there is next to none."""
-    speed = np.linalg.norm(velocity, axis=-1, keepdims=True)
-    return np.where(speed < STILL, [1.0, 0.0], velocity / np.maximum(speed, STILL))
+def closest(value: torch.Tensor, choices) -> torch.Tensor:
+    """Number of the nearest of a few choices, the lowest of several."""
+    return torch.stack([(value - choice).abs() for choice in choices], dim=-1).argmin(dim=-1)
 
 
-def angle_of(vector: np.ndarray) -> np.ndarray:
-    return np.arctan2(vector[..., 1], vector[..., 0])
+def direction(velocity: torch.Tensor) -> torch.Tensor:
+    """Unit vectors [..., 2] along velocities; straight ahead where there is next to none."""
+    speed = length(velocity)[..., None]
+    ahead = torch.eye(2, device=velocity.device, dtype=velocity.dtype)[0]
+    return torch.where(speed < STILL, ahead, velocity / speed.clamp(min=STILL))
 
 
-def wrapped(angle: np.ndarray) -> np.ndarray:
+def length(vector: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(vector, dim=-1)
+
+
+def angle_of(vector: torch.Tensor) -> torch.Tensor:
+    return torch.atan2(vector[..., 1], vector[..., 0])
+
+
+def wrapped(angle: torch.Tensor) -> torch.Tensor:
     """Angles in [-π, π)."""
-    return (angle + math.pi) % (2 * math.pi) - math.pi
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi

@@ -4,9 +4,7 @@ import numbers
 
 import numpy as np
 
-from ..params import Params
-
-RATES = (0.0, -0.5, -1.0, 0.5, 1.0)  # of the largest rate of thrust, by digit of a discrete action to base five
+from ..params import RATES, Params
 
 
 def action(given, agent: str, p: Params, check: bool) -> "int | tuple[float, float]":

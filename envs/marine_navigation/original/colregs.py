@@ -3,13 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from ..params import CROSSING, HEAD_ON, MARGIN, SLOW
 from .boats import to_body
 from .perception import Seen
-
-SLOW = 0.5  # m/s, below which there is no encounter
-MARGIN = 1.0  # m, added to the other's radius
-HEAD_ON = (0.0, 17.0, 4.5)  # m, of the box in the other's axes: first and last x, largest |y|
-CROSSING = (-9.0, 12.0, -17.0)  # m: first and last x, least y; the largest is 0 and -(7/12) x
 
 
 def colregs_angle(u: float, v: float, neighbours: Sequence[Seen], R: float) -> float:

@@ -11,16 +11,14 @@ from lockstep.extras import extra
 from lockstep.reading import nearest
 
 from ...checks import choice, integer
-from ..params import Params, make_params
+from ..params import MOST, Params, given_params, make_params
 from ..scenario import curriculum_of, philox_scenario, pool_of
 from .actions import action
 from .boats import Boat
 from .episode import Episode
 
-with extra("edge", of="the original of 'marine_navigation'"):
+with extra("pettingzoo", of="the original of 'marine_navigation'"):
     from pettingzoo import ParallelEnv
-
-KINDS = ("robots", "cores", "obstacles")
 
 
 class MarineNavigation(ParallelEnv):
@@ -42,7 +40,7 @@ class MarineNavigation(ParallelEnv):
         ValueError: names a field, its value and what is allowed.
     """
 
-    metadata = {"name": "marine_navigation", "render_modes": ["rgb_array"], "is_parallelizable": True, "render_fps": 2}
+    metadata = {"name": "marine_navigation", "render_modes": ["rgb_array"], "is_parallelizable": True}
 
     def __init__(
         self,
@@ -55,7 +53,7 @@ class MarineNavigation(ParallelEnv):
         check_actions: bool = True,
         render_mode: str | None = None,
     ):
-        self.params = p = params or Params()
+        self.params = p = Params() if params is None else given_params(params)
         self.render_mode = choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         self.check_actions = choice("check_actions", check_actions, (True, False))
         self.key, self.index = integer("seed", seed, 0, 2**64 - 1), integer("index", index, 0, 2**32 - 1)
@@ -66,7 +64,8 @@ class MarineNavigation(ParallelEnv):
         self.curriculum = curriculum_of(curriculum, p)
         settings = [p.setting] if self.curriculum is None else self.curriculum.settings
         every = [one.counts for one in self.scenarios] if self.scenarios else [one[:3] for one in settings]
-        self.most = dict(zip(KINDS, map(max, zip(*every, strict=True)), strict=True))  # of all episodes
+        wide = p.widened(every)
+        self.most = {kind: getattr(wide, kind) for kind in MOST}  # of all episodes
         self.possible_agents = [f"robot_{i}" for i in range(self.most["robots"])]
         self._indices = {agent: i for i, agent in enumerate(self.possible_agents)}
         self.agents: list[str] = []

@@ -8,7 +8,7 @@ from lockstep.extras import extra
 
 from .episode import Episode
 
-with extra("paper", of="rendering of 'marine_navigation'"):
+with extra("render", of="rendering of 'marine_navigation'"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle, Polygon

@@ -3,13 +3,13 @@
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from lockstep.reading import nearest
-
-from ...checks import integer
+from ...checks import integer, state_fields
+from ..layout import limits as layout_limits
 from ..layout import state_shapes
+from ..scenario.scenario import refuse
 from ..vortices import Core
 from .boats import Boat
-from .environment import KINDS, MarineNavigation
+from .environment import MarineNavigation
 from .episode import Episode
 from .perception import Obstacle
 
@@ -112,14 +112,7 @@ def _checked(env: MarineNavigation, state: dict) -> dict[str, np.ndarray]:
     if env.scenarios:
         shapes["scenario"] = ((), np.int64)
     found = {}
-    for name, given in state.items():
-        if name not in shapes:
-            raise ValueError(f"state has no field {name!r}{nearest(name, shapes)}")
-        (shape, kind), array = shapes[name], np.asarray(given)
-        if array.shape != shape or array.dtype.kind not in "biuf":
-            raise ValueError(f"state field {name!r} is {array.dtype} {array.shape}, must be numbers {shape}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"state field {name!r} holds numbers that are not finite")
+    for name, kind, array in state_fields(state, shapes):
         found[name] = array.astype(kind)
         if kind is not np.float64 and (found[name] != array).any():
             raise ValueError(f"state field {name!r} must hold whole numbers, of flags 0 or 1")
@@ -127,6 +120,8 @@ def _checked(env: MarineNavigation, state: dict) -> dict[str, np.ndarray]:
     for name, most in limits.items():
         if name in found:
             integer(f"state field {name!r}", found[name].item(), 0, most)
-    for kind, count in zip(KINDS, found["counts"].tolist() if "counts" in found else (), strict=False):
-        integer(f"state field 'counts': {kind}", count, 0, env.most[kind])
+    for name, (low, high) in layout_limits(env.params, *env.most.values()).items():
+        if name in found:
+            array = found[name]
+            refuse((array < low) | (array > high), array, name, "state", f"must be from {low} to {high}")
     return found

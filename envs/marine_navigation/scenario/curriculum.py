@@ -4,19 +4,23 @@ import bisect
 import itertools
 import math
 import numbers
+import sys
 from dataclasses import dataclass
 
 from lockstep.reading import nearest
 
+from ...checks import integer
 from ...noise import philox
-from ..params import Params, Setting
+from ..params import Params, Setting, given_params
 from ..streams import MIX, unit
 from .published import published
 from .scenario import Scenario
 
 MILLION = 1_000_000
+LARGEST = sys.float_info.max
 DISTANCES = (30.0, 35.0, 40.0, 40.0, 40.0, 40.0)
-PER_STAGE, EVALUATION_SEED = 10, 253
+PER_STAGE = 10
+EVALUATION_SEEDS = {"thruster": 253, "kinematic": 253, "sonar": 348}
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,10 @@ EVALUATIONS = {
 
 
 def evaluation(params: Params) -> list[Scenario]:
-    """The version's published evaluation set: ten scenarios of each stage."""
-    settings = [setting for setting in EVALUATIONS[params.version] for _ in range(PER_STAGE)]
-    return published(EVALUATION_SEED, settings, params, fixed=params.version == "sonar")
+    """The version's published evaluation set: ten scenarios of each stage; ValueError unless given `Params`."""
+    version = given_params(params).version
+    settings = [setting for setting in EVALUATIONS[version] for _ in range(PER_STAGE)]
+    return published(EVALUATION_SEEDS[version], settings, params, fixed=version == "sonar")
 
 
 def curriculum_of(given, params: Params) -> "Stages | Mix | None":
@@ -100,16 +105,34 @@ def curriculum_of(given, params: Params) -> "Stages | Mix | None":
         except (TypeError, ValueError):
             allowed = "a name, Stages, Mix, or pairs of a setting (A, C, O, D_min) and a weight"
             raise ValueError(f"curriculum={given!r:.80} must be {allowed}") from None
-    marks = given.starts if isinstance(given, Stages) else given.weights
-    if not given.settings or len(marks) != len(given.settings):
-        raise ValueError(f"curriculum has {len(given.settings)} settings and {len(marks)} starts or weights")
-    if isinstance(given, Stages):
-        if given.starts[0] != 0 or any(one >= other for one, other in itertools.pairwise(given.starts)):
-            raise ValueError(f"curriculum: starts={given.starts} must begin with 0 and increase")
-    else:
-        for weight in given.weights:
-            if not isinstance(weight, numbers.Real) or not 0 < weight < math.inf:
-                raise ValueError(f"curriculum: weight={weight!r} must be positive and finite")
-    for number, setting in enumerate(given.settings):
-        params.check_setting(Setting(*setting), f"curriculum[{number}]: ")
-    return given
+    ordered = isinstance(given, Stages)
+    marks = _listed("starts" if ordered else "weights", given.starts if ordered else given.weights)
+    settings = _listed("settings", given.settings)
+    if not settings or len(marks) != len(settings):
+        raise ValueError(f"curriculum has {len(settings)} settings and {len(marks)} starts or weights")
+    settings = tuple(params.check_setting(one, f"curriculum[{number}]: ") for number, one in enumerate(settings))
+    return Stages(_starts(marks), settings) if ordered else Mix(_weights(marks), settings)
+
+
+def _listed(field: str, given) -> tuple:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise ValueError(f"curriculum: {field}={given!r:.60} must be a tuple") from None
+
+
+def _starts(given: tuple) -> tuple[int, ...]:
+    starts = tuple(integer(f"curriculum: starts[{n}]", start, 0, 2**63 - 1) for n, start in enumerate(given))
+    if starts[0] != 0 or any(one >= other for one, other in itertools.pairwise(starts)):
+        raise ValueError(f"curriculum: starts={starts} must begin with 0 and increase")
+    return starts
+
+
+def _weights(given: tuple) -> tuple[float, ...]:
+    for weight in given:
+        if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 < weight <= LARGEST:
+            raise ValueError(f"curriculum: weight={weight!r} must be positive and finite")
+    weights = tuple(map(float, given))
+    if not math.isfinite(sum(weights)):
+        raise ValueError(f"curriculum: weights={weights} must have a finite sum")
+    return weights

@@ -1,14 +1,17 @@
 """Scenario files (README.md, 4.5): JSON of one, NPZ of many, and the published evaluation files."""
 
 import json
-import zipfile
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ..params import VERSIONS
-from .scenario import Scenario
+from lockstep.reading import nearest
+
+from ...checks import choice, integer
+from ..params import MOST, VERSIONS
+from .scenario import FLAGS, Scenario
 
 FIELDS = {  # of a file: the field of a scenario, its kind, numbers of a row
     "robots.start": ("start", "robots", 2),
@@ -23,31 +26,49 @@ FIELDS = {  # of a file: the field of a scenario, its kind, numbers of a row
 }
 KINDS = ("robots", "cores", "obstacles")
 COOPERATIVE = "robots.cooperative"  # optional: flags of robots that see the others
-PUBLISHED_CORE_RADIUS = 0.5  # m, by which a published circulation becomes an edge speed
+ASKED, CORE_RADIUS = "asked", "core_radius"  # optional, a number of each scenario, named as its fields; 0: none
+KNOWN = ("version", *FIELDS, COOPERATIVE, ASKED, CORE_RADIUS)
+PUBLISHED_CORE_RADIUS = 0.5  # m, by which a published circulation becomes an edge speed where the file has none
+NUMBERED = re.compile(r"env_(\d+)")  # names of a published sonar's scenarios
 
 
 def save(path, scenarios: "Scenario | Iterable[Scenario]"):
     """Writes scenarios of one version: `.json` takes one, `.npz` any number.
 
     Raises:
-        ValueError: another suffix, no scenario, several for JSON, or several versions; names it.
+        ValueError: another suffix, something else than scenarios, one without a robot, none, several for JSON, several
+            versions or an unknown one, or a file that cannot be written; names it.
     """
-    path, many = Path(path), [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
+    path = _path(path)
+    try:
+        many = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
+    except TypeError:
+        raise ValueError(f"{path}: scenarios={scenarios!r:.60} must be a Scenario or a list of them") from None
+    for number, one in enumerate(many):
+        if not isinstance(one, Scenario):
+            raise ValueError(f"{path}: scenarios[{number}]={one!r:.60} must be a Scenario")
+        choice(f"{path}: version of scenarios[{number}]", one.version, VERSIONS)
+        if not len(one.start):
+            raise ValueError(f"{path}: scenarios[{number}] has no robot, must have at least one")
     versions = sorted({one.version for one in many})
     if len(versions) != 1:
         raise ValueError(f"{path}: scenarios must be of one version, not {', '.join(versions) or 'none'}")
-    if path.suffix == ".json":
-        if len(many) != 1:
-            raise ValueError(f"{path}: JSON holds one scenario, not {len(many)}; save as .npz")
-        text = {"version": versions[0]} | {kind: {} for kind in KINDS}
-        for key, rows in _rows(many[0]).items():
-            kind, name = key.split(".")
-            text[kind][name] = rows.tolist()
-        path.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
-    elif path.suffix == ".npz":
-        _save_many(path, versions[0], many)
-    else:
+    if path.suffix == ".json" and len(many) != 1:
+        raise ValueError(f"{path}: JSON holds one scenario, not {len(many)}; save as .npz")
+    try:
+        (_save_one if path.suffix == ".json" else _save_many)(path, versions[0], many)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _path(given) -> Path:
+    try:
+        path = Path(given)
+    except TypeError:
+        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz") from None
+    if path.suffix not in (".json", ".npz"):
         raise ValueError(f"{path}: the suffix must be .json or .npz")
+    return path
 
 
 def _rows(scenario: Scenario) -> dict[str, np.ndarray]:
@@ -57,9 +78,19 @@ def _rows(scenario: Scenario) -> dict[str, np.ndarray]:
     return found
 
 
+def _save_one(path: Path, version: str, many: list[Scenario]):
+    text = {"version": version} | {kind: {} for kind in KINDS}
+    for key, rows in _rows(many[0]).items():
+        kind, name = key.split(".")
+        text[kind][name] = rows.tolist()
+    text |= {name: getattr(many[0], name) for name in (ASKED, CORE_RADIUS) if getattr(many[0], name)}
+    path.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+
+
 def _save_many(path: Path, version: str, many: list[Scenario]):
     counts = np.array([one.counts for one in many])
     arrays = {f"n_{kind}": counts[:, column] for column, kind in enumerate(KINDS)}
+    arrays |= {name: np.array([getattr(one, name) for one in many]) for name in (ASKED, CORE_RADIUS)}
     every = [_rows(one) for one in many]
     if any(COOPERATIVE in rows for rows in every):
         every = [{COOPERATIVE: np.ones(len(one.start), bool)} | rows for one, rows in zip(many, every, strict=True)]
@@ -72,36 +103,49 @@ def _save_many(path: Path, version: str, many: list[Scenario]):
 
 
 def load(path) -> list[Scenario]:
-    """Scenarios of a file: our JSON or NPZ, or a published evaluation file, of one object or a list.
+    """Scenarios of a file: our JSON or NPZ, or a published evaluation file, of one object, a list, or `env_0` and on.
 
     Raises:
-        ValueError: not such a file, a part is missing, of another type or ragged; names file, part and what is allowed.
+        ValueError: not such a file, a part is missing, unknown, of another type or ragged; names file, part and what is
+            allowed.
     """
-    path = Path(path)
+    path = _path(path)
     if path.suffix == ".npz":
         return _load_many(path)
-    if path.suffix != ".json":
-        raise ValueError(f"{path}: the suffix must be .json or .npz")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
-    many = content if isinstance(content, list) else [content]
-    if not many:
-        raise ValueError(f"{path}: holds no scenario, must hold at least one")
-    return [
-        _read(one, f"{path}[{number}]" if isinstance(content, list) else str(path)) for number, one in enumerate(many)
-    ]
+    return [_read(one, where) for where, one in _objects(content, str(path))]
+
+
+def _objects(content, where: str) -> Iterator[tuple[str, object]]:
+    """The objects that a text holds one of, in order, and what errors call each."""
+    if isinstance(content, list):
+        if not content:
+            raise ValueError(f"{where}: holds no scenario, must hold at least one")
+        yield from ((f"{where}[{number}]", one) for number, one in enumerate(content))
+    elif isinstance(content, dict) and content and all(map(NUMBERED.fullmatch, content)):
+        names = sorted(content, key=lambda name: int(NUMBERED.fullmatch(name)[1]))
+        yield from ((f"{where}: {name}", content[name]) for name in names)
+    else:
+        yield where, content
 
 
 def _load_many(path: Path) -> list[Scenario]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = dict(stored)
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a broken archive fails in as many ways as zip files, compression and NumPy have
         raise ValueError(f"{path}: not an archive of arrays of numbers: {error}") from error
+    sizes = {f"n_{kind}" for kind in KINDS}
+    for key, array in arrays.items():
+        if key not in KNOWN and key not in sizes:
+            raise ValueError(f"{path}: {key} is unknown{nearest(key, [*KNOWN, *sizes])}")
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{path}: {key} is no array")
     for key in ("version", *(f"n_{kind}" for kind in KINDS), *FIELDS):
         if key not in arrays:
             raise ValueError(f"{path}: {key} is missing")
@@ -110,6 +154,10 @@ def _load_many(path: Path) -> list[Scenario]:
     if len(shapes) > 1 or columns[0].ndim != 1 or not kinds <= {"i", "u"} or not columns[0].size:
         raise ValueError(f"{path}: n_robots, n_cores and n_obstacles must be integers [N] of one N from 1 on")
     counts = np.stack(columns, axis=1)
+    single = {name: arrays[name] for name in (ASKED, CORE_RADIUS) if name in arrays}
+    for name, column in single.items():
+        if column.shape != columns[0].shape:
+            raise ValueError(f"{path}: {name} has shape {column.shape}, must have {columns[0].shape}")
     found = []
     for number, row in enumerate(counts.tolist()):
         sizes, rows = dict(zip(KINDS, row, strict=True)), {}
@@ -119,6 +167,7 @@ def _load_many(path: Path) -> list[Scenario]:
                 allowed = f"({len(counts)}, at least {sizes[kind]}, ...), as n_{kind}[{number}] says"
                 raise ValueError(f"{path}: {key} has shape {array.shape}, must have {allowed}")
             rows[key] = array[number, : sizes[kind]]
+        rows |= {name: column[number].item() for name, column in single.items()}
         found.append(_scenario(version, rows, f"{path}[{number}]"))
     return found
 
@@ -128,36 +177,46 @@ def _read(content, where: str) -> Scenario:
         raise ValueError(f"{where}: is {type(content).__name__}, must be an object")
     if "env" in content:
         return _read_published(content, where)
-    version = content.get("version")
-    rows = {key: _part(content, key, where) for key in FIELDS}
-    if "cooperative" in content["robots"]:
-        rows[COOPERATIVE] = content["robots"]["cooperative"]
-    return _scenario(version, rows, where)
+    given = {}
+    for name, part in content.items():
+        given |= {f"{name}.{inner}": rows for inner, rows in part.items()} if isinstance(part, dict) else {name: part}
+    for key in given:
+        if key not in (*KNOWN, *KINDS):
+            raise ValueError(f"{where}: {key} is unknown{nearest(key, KNOWN)}")
+    for key in FIELDS:
+        _part(content, key, where)
+    return _scenario(given.pop("version", None), given, where)
 
 
 def _read_published(content: dict, where: str) -> Scenario:
     """Scenario of a published object; what it does not need, such as rewards and trajectories, is not read."""
-    robots = _part(content, "robots", where)
+    sonar = "robot" in content  # whose robot is alone
+    kind = "robot" if sonar else "robots"
+    robots = _part(content, kind, where)
     if not isinstance(robots, dict):
-        raise ValueError(f"{where}: robots is {type(robots).__name__}, must be an object")
-    version = "kinematic" if "init_speed" in robots else "thruster"
-    start = _part(content, "robots.start", where)
+        raise ValueError(f"{where}: {kind} is {type(robots).__name__}, must be an object")
+    version = "sonar" if sonar else "kinematic" if "init_speed" in robots else "thruster"
     for key, value in robots.items():
         moving = key.startswith("init_") and key not in ("init_theta", "init_speed")
-        if moving and _numbers(value, f"robots.{key}", where).any():
-            raise ValueError(f"{where}: robots.{key} must be 0, since boats start at rest")
-    speed = robots["init_speed"] if version == "kinematic" else np.zeros(np.shape(_numbers(start, "start", where))[:1])
+        if moving and _numbers(value, f"{kind}.{key}", where).any():
+            raise ValueError(f"{where}: {kind}.{key} must be 0, since boats start at rest")
+    owner = "env" if sonar else kind
+    keys = {"start": f"{owner}.start", "goal": f"{owner}.goal", "heading": f"{kind}.init_theta"}
+    keys |= {} if version == "thruster" else {"speed": f"{kind}.init_speed"}
+    own = {name: _numbers(_part(content, key, where), key, where) for name, key in keys.items()}
+    if version == "thruster":
+        own["speed"] = np.zeros(own["start"].shape[:1])
     circulation = _numbers(_part(content, "env.cores.Gamma", where), "env.cores.Gamma", where)
-    rows = {
-        "robots.start": start,
-        "robots.goal": _part(content, "robots.goal", where),
-        "robots.heading": _part(content, "robots.init_theta", where),
-        "robots.speed": speed,
+    radius = content["env"].get("r", PUBLISHED_CORE_RADIUS)
+    if isinstance(radius, bool) or not isinstance(radius, int | float) or not 0 < radius < np.inf:
+        raise ValueError(f"{where}: env.r={radius!r:.60} must be a positive number, the radius of cores in m")
+    rows = {f"robots.{name}": array[None] if sonar else array for name, array in own.items()} | {
         "cores.centre": _part(content, "env.cores.positions", where),
         "cores.clockwise": _part(content, "env.cores.clockwise", where),
-        "cores.edge_speed": circulation / (2 * np.pi * PUBLISHED_CORE_RADIUS),
+        "cores.edge_speed": circulation / (2 * np.pi * radius),
         "obstacles.centre": _part(content, "env.obstacles.positions", where),
         "obstacles.radius": _part(content, "env.obstacles.r", where),
+        CORE_RADIUS: radius if circulation.size else 0.0,
     }
     if "cooperative" in robots:
         rows[COOPERATIVE] = robots["cooperative"]
@@ -173,14 +232,20 @@ def _part(content: dict, key: str, where: str):
     return found
 
 
-def _numbers(values, key: str, where: str) -> np.ndarray:
+def _numbers(values, key: str, where: str, kinds: str = "iuf") -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{where}: {key} is ragged") from error
-    if array.size and array.dtype.kind not in "biuf":
+    if array.size and array.dtype.kind not in kinds:
         raise ValueError(f"{where}: {key} holds {array.dtype}, must hold numbers")
+    if kinds != FLAGS and _holds_flags(values):
+        raise ValueError(f"{where}: {key} holds true or false, must hold numbers")
     return array
+
+
+def _holds_flags(values) -> bool:
+    return isinstance(values, bool) or (isinstance(values, list) and any(map(_holds_flags, values)))
 
 
 def _scenario(version, rows: dict, where: str) -> Scenario:
@@ -188,15 +253,22 @@ def _scenario(version, rows: dict, where: str) -> Scenario:
         raise ValueError(f"{where}: version={version!r} must be one of {', '.join(map(repr, VERSIONS))}")
     found, counts = {}, {}
     for key, (name, kind, width) in FIELDS.items():
-        array = found[name] = _numbers(rows[key], key, where)
+        array = found[name] = _numbers(rows[key], key, where, FLAGS if name == "clockwise" else "iuf")
         count = counts.setdefault(kind, len(array) if array.ndim else -1)
-        wanted = (count, 2) if width == 2 else (count,)
+        wanted = (max(count, 0), 2) if width == 2 else (max(count, 0),)
         if array.shape != wanted and (array.size or count):
-            raise ValueError(f"{where}: {key} has shape {array.shape}, must have ({max(count, 0)}, ..) of {width} each")
+            raise ValueError(f"{where}: {key} has shape {array.shape}, must have {wanted}")
         if name == "clockwise" and not np.isin(array, (0, 1)).all():
             raise ValueError(f"{where}: {key} holds {array.tolist()}, must hold flags")
-    seeing = _numbers(rows.get(COOPERATIVE, np.ones(counts["robots"])), COOPERATIVE, where).astype(bool)
-    blind = int((~seeing).sum())
-    if seeing.shape != (counts["robots"],) or seeing[: len(seeing) - blind].sum() != len(seeing) - blind:
+    if not counts["robots"]:
+        raise ValueError(f"{where}: robots.start holds no robot, must hold at least one")
+    seeing = _numbers(rows.get(COOPERATIVE, np.ones(counts["robots"])), COOPERATIVE, where, FLAGS)
+    blind = int((seeing == 0).sum())
+    flags = seeing.shape == (counts["robots"],) and np.isin(seeing, (0, 1)).all()
+    if not flags or not seeing[: len(seeing) - blind].all():
         raise ValueError(f"{where}: {COOPERATIVE}={seeing.tolist()} must be a flag per robot, false only at the end")
-    return Scenario(version=version, **found, blind=blind, read=True)
+    asked = integer(f"{where}: {ASKED}", rows.get(ASKED, counts["robots"]), counts["robots"], MOST["robots"])
+    radius = _numbers(rows.get(CORE_RADIUS, 0.0), CORE_RADIUS, where)
+    if radius.shape or not 0 <= radius < np.inf:
+        raise ValueError(f"{where}: {CORE_RADIUS}={radius.tolist()} must be a number from 0 on")
+    return Scenario(version=version, **found, asked=asked, blind=blind, read=True, core_radius=radius.item())

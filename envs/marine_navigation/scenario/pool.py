@@ -7,8 +7,11 @@ from .file import load
 from .scenario import Scenario
 
 
-def pool_of(given, params: Params) -> list[Scenario]:
+def pool_of(given, params: Params, field: str = "scenario") -> list[Scenario]:
     """The scenarios of a `Scenario`, a path of a scenario file, or a list or tuple of them.
+
+    Args:
+        field: what the caller calls them.
 
     Raises:
         ValueError: nothing, something else, a file that is none, or a scenario that the parameters do not fit; names
@@ -16,12 +19,12 @@ def pool_of(given, params: Params) -> list[Scenario]:
     """
     many, found = list(given) if isinstance(given, list | tuple) else [given], []
     if not many:
-        raise ValueError("scenario=[] must hold at least one")
+        raise ValueError(f"{field}=[] must hold at least one")
     for one in many:
         if isinstance(one, str | Path):
             found += load(one)
         elif isinstance(one, Scenario):
             found.append(one)
         else:
-            raise ValueError(f"scenario={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
+            raise ValueError(f"{field}={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
     return [one.check(params, f"scenario {number}") for number, one in enumerate(found)]

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...checks import integer
-from ..params import OBSTACLE_MARGIN, START_MARGIN, Params, Setting, make_params
-from .drawing import draw
+from ...checks import choice, integer
+from ..params import OBSTACLE_MARGIN, START_MARGIN, Params, given_params, make_params
+from .drawing import FIXED, draw
 from .scenario import Scenario
 
 IDS = 30  # of the draws that the thruster version begins with
@@ -60,13 +60,20 @@ def published(
         fixed: start and goal of the sonar's evaluation, which take no draw.
 
     Raises:
-        ValueError: a seed or a setting that is not allowed; names it.
+        ValueError: a seed or a setting that is not allowed, or `fixed` of another version or of a map too small for
+            it; names it.
     """
-    params = params or make_params("thruster", "original")
+    params = make_params("thruster", "original") if params is None else given_params(params)
+    choice("fixed", fixed, (False, True))
+    if fixed and params.version != "sonar":
+        raise ValueError(f"fixed=True must be False where version={params.version!r}")
+    if fixed and params.width < max(FIXED[1]):
+        raise ValueError(f"width={params.width} is too small for fixed=True, whose goal is {FIXED[1]}")
+    if isinstance(settings, str) or not isinstance(settings, Iterable):
+        raise ValueError(f"settings={settings!r:.60} must be a list of (A, C, O, D_min)")
     source, found = Published(params, integer("seed", seed, 0, 2**32 - 1)), []
     for number, setting in enumerate(settings):
-        setting = Setting(*setting)
-        params.check_setting(setting, f"settings[{number}]: ")
+        setting = params.check_setting(setting, f"settings[{number}]: ")
         source.asked = setting.robots
         found.append(draw(params, setting, source, fixed))
     return found

@@ -4,19 +4,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...checks import choice
+from ...checks import choice, integer
 from ..params import MOST, VERSIONS, Params
 from ..vortices import Core
+
+FLAGS = "biuf"  # kinds of arrays that may hold flags; numbers must be of the others
+LARGEST = 1e6  # m or m/s: of a position, a radius or a speed
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Float64 arrays unless another type stands beside them; no stage needs to have found all that was asked for."""
+    """Float64 arrays unless another type stands beside them; no stage needs to have found all that was asked for.
+
+    Raises:
+        ValueError: an array of another shape or of no numbers, flags that are none, or a number of the wrong kind;
+            names it and what is allowed.
+    """
 
     version: str
     start: np.ndarray  # [A, 2] m
     goal: np.ndarray  # [A, 2] m
-    heading: np.ndarray  # [A] rad
+    heading: np.ndarray  # [A] rad, brought into [0, 2π)
     speed: np.ndarray  # [A] m/s through the water, 0 of a thruster boat
     core_centre: np.ndarray  # [C, 2] m
     clockwise: np.ndarray  # [C] bool
@@ -26,14 +34,20 @@ class Scenario:
     asked: int = 0  # robots asked for, of which A were placed; 0: A
     blind: int = 0  # that so many of these, the last, see no other robot
     read: bool = False  # from a file, where the first reported velocity always has the current
+    core_radius: float = 0.0  # m, for which alone the edge speeds hold, as of a published file; 0: any
 
     def __post_init__(self):
-        for name, shape in (("start", (-1, 2)), ("goal", (-1, 2)), ("heading", (-1,)), ("speed", (-1,)),
-                            ("core_centre", (-1, 2)), ("edge_speed", (-1,)), ("obstacle_centre", (-1, 2)),
-                            ("radius", (-1,))):  # fmt: skip
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64).reshape(shape))
-        object.__setattr__(self, "clockwise", np.asarray(self.clockwise, dtype=bool).reshape(-1))
-        object.__setattr__(self, "asked", self.asked or len(self.start))
+        for name, width in (("start", 2), ("goal", 2), ("heading", 1), ("speed", 1), ("core_centre", 2),
+                            ("edge_speed", 1), ("obstacle_centre", 2), ("radius", 1)):  # fmt: skip
+            object.__setattr__(self, name, _array(name, getattr(self, name), width).astype(np.float64))
+        flags = _array("clockwise", self.clockwise, 1, FLAGS)
+        if not np.isin(flags, (0, 1)).all():
+            raise ValueError(f"scenario: clockwise={flags.tolist()} must hold flags")
+        object.__setattr__(self, "clockwise", flags.astype(bool))
+        object.__setattr__(self, "heading", _within_a_turn(self.heading))
+        object.__setattr__(self, "asked", integer("scenario: asked", self.asked, 0, MOST["robots"]) or len(self.start))
+        integer("scenario: blind", self.blind, 0, MOST["robots"])
+        choice("scenario: read", self.read, (True, False))
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -54,8 +68,9 @@ class Scenario:
 
         Raises:
             ValueError: another version than the parameters', counts that do not fit or are over a limit, a number that
-                is not finite, a radius or an edge speed that is not positive, a thruster boat that moves, or a robot
-                that starts in a collision; names the array, the first index and what is allowed.
+                is not finite or far too large, a radius or an edge speed that is not positive, edge speeds for cores of
+                another radius than the parameters', a thruster boat that moves, or a robot that starts in a collision;
+                names the array, the first index and what is allowed.
         """
         choice(f"{where}: version", self.version, VERSIONS)
         if self.version != params.version:
@@ -74,14 +89,20 @@ class Scenario:
                     raise ValueError(f"{where}: {name} has {len(getattr(self, name))} rows, must have {count}")
         for name in ("start", "goal", "heading", "speed", "core_centre", "edge_speed", "obstacle_centre", "radius"):
             array = getattr(self, name)
-            _refuse(~np.isfinite(array), array, name, where, "must be finite")
+            refuse(~np.isfinite(array), array, name, where, "must be finite")
+            refuse(np.abs(array) > LARGEST, array, name, where, f"must be at most {LARGEST:g}")
         for name in ("edge_speed", "radius"):
-            _refuse(getattr(self, name) <= 0, getattr(self, name), name, where, "must be positive")
+            refuse(getattr(self, name) <= 0, getattr(self, name), name, where, "must be positive")
         if params.version == "thruster":
-            _refuse(self.speed != 0, self.speed, "speed", where, "must be 0, since thruster boats start at rest")
+            refuse(self.speed != 0, self.speed, "speed", where, "must be 0, since thruster boats start at rest")
         else:
             wrong = (self.speed < 0) | (self.speed > params.top_speed)
-            _refuse(wrong, self.speed, "speed", where, f"must be from 0 to {params.top_speed}")
+            refuse(wrong, self.speed, "speed", where, f"must be from 0 to {params.top_speed}")
+        if self.core_radius not in (0.0, params.core_radius):
+            raise ValueError(
+                f"{where}: core_radius={self.core_radius}, by which its circulations are edge speeds, must be that of "
+                f"the parameters, {params.core_radius}"
+            )
         if self.blind and params.version != "kinematic":
             raise ValueError(f"{where}: blind={self.blind} must be 0 where version={params.version!r}")
         if not 0 <= self.blind <= robots <= self.asked:
@@ -107,7 +128,31 @@ class Scenario:
                     )
 
 
-def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: str):
+def refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: str):
+    """Raises ValueError that names the first number of an array that is wrong."""
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
+        place = f"[{', '.join(map(str, index))}]" if index else ""
+        raise ValueError(f"{where}: {name}{place} is {array[index]}, {rule}")
+
+
+def _array(name: str, given, width: int, kinds: str = "iuf") -> np.ndarray:
+    """Rows of `width` numbers, [n, width] or [n] of one."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise ValueError(f"scenario: {name} is ragged") from None
+    if not array.size:
+        return np.zeros((0, 2) if width == 2 else 0)
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"scenario: {name} holds {array.dtype}, must hold {'flags' if kinds == FLAGS else 'numbers'}")
+    if not array.ndim or array.shape != (len(array), 2)[:width]:
+        raise ValueError(f"scenario: {name} has shape {array.shape}, must have {'(n, 2)' if width == 2 else '(n,)'}")
+    return array
+
+
+def _within_a_turn(heading: np.ndarray) -> np.ndarray:
+    """Headings in [0, 2π); those that are not finite stay."""
+    finite = np.isfinite(heading)
+    turned = np.mod(np.where(finite, heading, 0.0), 2 * np.pi)
+    return np.where(finite, np.where(turned >= 2 * np.pi, 0.0, turned), heading)
