@@ -1,0 +1,144 @@
+"""Files of a market: a table of bars, CSV or Parquet, and `meta.json` beside it (README.md, 4.2)."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from .market import BARS, PER_SYMBOL, SECONDS_A_YEAR, Market, number
+
+META = "meta.json"
+
+
+def save(path, market: Market):
+    """Writes a market's bars and `meta.json` beside them; neither features nor signal nor segments.
+
+    Raises:
+        ValueError: another suffix than .csv and .parquet, what `Market.check` refuses, a price that is not positive, or
+            another table that the folder holds; names it.
+        ImportError: pyarrow is not installed.
+    """
+    from .rows import market_rows, write_table
+
+    path = Path(path)
+    market.check(str(path))
+    for name in BARS[:4]:
+        market.refuse(getattr(market, name) <= 0, name, str(path), "must be positive in a file")
+    meta = path.parent / META
+    other = _table_of(meta)
+    if other not in (None, path.name) and (path.parent / other).exists():
+        raise ValueError(f"{path}: {META} beside it is of {other!r}, must be of one table: take a folder of its own")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_table(path, market_rows(market))
+    symbols = {
+        symbol: {name: getattr(market, name)[i].item() for name in PER_SYMBOL if not np.isnan(getattr(market, name)[i])}
+        for i, symbol in enumerate(market.symbols)
+    }
+    content = {
+        "bar_seconds": market.bar_seconds,
+        "bars_per_year": market.bars_per_year,
+        "source": market.source,
+        "licence": market.licence,
+        "symbols": symbols,
+        "table": path.name,
+        "sha256": _sha256(path),
+    }
+    meta.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def load(path, max_gap: int = 12) -> Market:
+    """The market of a table of bars and of `meta.json` beside it.
+
+    Args:
+        max_gap: bars that may lack between two rows of a symbol.
+
+    Raises:
+        ValueError: not what was written, or rows that are wrong; names file, row, symbol, value and what is allowed.
+        ImportError: pyarrow is not installed.
+    """
+    from .rows import assembled, read_table, rows_of
+
+    path = Path(path)
+    content, table = _meta(path), read_table(path)
+    found = _sha256(path)
+    if content["sha256"] != found:
+        of = f" of {content['table']!r}" if "table" in content else ""
+        raise ValueError(f"{path}: its SHA-256 is {found}, {META} beside it states {content['sha256']}{of}")
+    arrays = assembled(rows_of(path, table), content["bar_seconds"], tuple(content["symbols"]), max_gap)
+    rows = content["symbols"].values()
+    plain = dict.fromkeys(PER_SYMBOL[:3], 0.0) | dict.fromkeys(PER_SYMBOL[3:], math.nan)
+    arrays |= {name: np.array([row.get(name, plain[name]) for row in rows]) for name in PER_SYMBOL}
+    stated = {name: content[name] for name in ("bar_seconds", "bars_per_year", "source", "licence", "sha256")}
+    return Market(**arrays, **stated).check(str(path))
+
+
+def with_rules(market: Market, symbols: dict[str, dict[str, float]]) -> Market:
+    """The market with numbers of `PER_SYMBOL` by symbol; what is not given stays.
+
+    Raises:
+        ValueError: an unknown symbol, or numbers that are not; names it.
+    """
+    known = {symbol: i for i, symbol in enumerate(market.symbols)}
+    arrays = {name: getattr(market, name).copy() for name in PER_SYMBOL}
+    for symbol, row in _checked_rules("symbols", symbols).items():
+        if symbol not in known:
+            raise ValueError(f"symbols: {symbol!r} is unknown, must be one of {', '.join(known)}")
+        for name, value in row.items():
+            arrays[name][known[symbol]] = value
+    return dataclasses.replace(market, **arrays).check()
+
+
+def _table_of(meta: Path) -> str | None:
+    """The table that a `meta.json` names; None where there is none."""
+    try:
+        table = json.loads(meta.read_bytes())["table"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return table if isinstance(table, str) else None
+
+
+def _meta(table: Path) -> dict:
+    path = table.parent / META
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        missing = path if table.exists() else table
+        raise ValueError(f"{missing} is missing, must lie beside {META if missing is table else table.name}") from error
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON that can be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: is {type(content).__name__}, must be an object")
+    for name in ("bar_seconds", "symbols", "sha256"):
+        if name not in content:
+            raise ValueError(f"{path}: {name} is missing")
+    bar = number(f"{path}: bar_seconds", content["bar_seconds"])
+    content = {"source": "", "licence": "", "bars_per_year": SECONDS_A_YEAR / bar} | content
+    number(f"{path}: bars_per_year", content["bars_per_year"])
+    for name in ("source", "licence", "sha256"):
+        if not isinstance(content[name], str):
+            raise ValueError(f"{path}: {name}={content[name]!r} must be text")
+    _checked_rules(f"{path}: symbols", content["symbols"])
+    return content
+
+
+def _checked_rules(name: str, symbols) -> dict:
+    if not isinstance(symbols, dict) or not symbols:
+        raise ValueError(f"{name} must be an object of one symbol or more")
+    for symbol, row in symbols.items():
+        if not isinstance(row, dict):
+            raise ValueError(f"{name}: {symbol!r} is {row!r:.40}, must be an object")
+        for rule, value in row.items():
+            if rule not in PER_SYMBOL:
+                raise ValueError(f"{name}: {symbol!r} has {rule!r}, known: {', '.join(PER_SYMBOL)}")
+            number(f"{name}: {symbol!r}: {rule}", value, 0.0)
+    return symbols
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
