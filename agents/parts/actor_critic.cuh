@@ -53,7 +53,7 @@ static void transpose(const float (*in)[HIDDEN], float (*out)[HIDDEN]) {
         }
 }
 
-// What a network computes for TILE rows, of which the first `count` are there.
+// Numbers that a network computes for TILE rows, of which the first `count` are there.
 struct alignas(64) Tile {
     float in[TILE][OBS + 1];  // the last component is 1
     float first[TILE][HIDDEN], second[TILE][HIDDEN], back[TILE][HIDDEN];

@@ -79,12 +79,12 @@ class ActorCritic:
 
     def _initial(self, seed: int, log_std: float | Sequence[float]) -> torch.Tensor:
         """One learner's first numbers [P]: orthogonal, gain sqrt 2, of the actor's last layer 0.01, the critic's 1."""
-        generator = torch.Generator().manual_seed(seed)
-        row = torch.zeros(1, self.size)
+        generator = torch.Generator("cpu").manual_seed(seed)
+        row = torch.zeros(1, self.size, dtype=torch.float32, device="cpu")
         last = {self._last("actor"): 0.01, self._last("critic"): 1.0}
         for name, part in self.parts(row).items():
             if name == "free":
-                part.copy_(torch.as_tensor(log_std))
+                part.copy_(torch.as_tensor(log_std, dtype=torch.float32, device="cpu"))
             elif name.endswith("weight"):
                 nn.init.orthogonal_(part[0], last.get(name, math.sqrt(2)), generator=generator)
         return row[0]

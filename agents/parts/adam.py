@@ -1,7 +1,7 @@
 """Adam (Kingma and Ba, 2015) on parameters that are one tensor, with a limit on the gradient's norm."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -22,15 +22,24 @@ class Adam:
         gradient: [P], read at every step where it lies.
         limit: of the gradient's norm.
         epsilon: added to the root of the second moment.
+        average: makes the gradient, before its norm is taken, the mean of those of all processes.
 
     Attributes:
         state: tensors by name: first and second, the moments [P], and steps float32 [], how many there were.
     """
 
-    def __init__(self, parameters: torch.Tensor, gradient: torch.Tensor, limit: float, epsilon: float = 1e-8):
+    def __init__(
+        self,
+        parameters: torch.Tensor,
+        gradient: torch.Tensor,
+        limit: float,
+        epsilon: float = 1e-8,
+        average: Callable[[torch.Tensor], None] | None = None,
+    ):
         require("gradient", gradient, parameters.shape, parameters.dtype, parameters.device)
         self.parameters, self.gradient, self.limit, self.epsilon = parameters, gradient, limit, epsilon
-        steps = torch.zeros((), device=parameters.device)
+        self.average = average
+        steps = torch.zeros((), dtype=torch.float32, device=parameters.device)
         self.state = {"first": torch.zeros_like(parameters), "second": torch.zeros_like(parameters), "steps": steps}
         self._compiled = None
         if parameters.device.type == "cpu":
@@ -38,6 +47,8 @@ class Adam:
 
     def step(self, lr: float) -> torch.Tensor:
         """One step, unless the gradient is not finite; its norm []."""
+        if self.average is not None:
+            self.average(self.gradient)
         if self._compiled is not None:
             norm = self.parameters.new_empty(())
             tensors = self.parameters, self.gradient, *self.state.values(), norm

@@ -46,7 +46,7 @@ class GAE:
         self._gamma, self._decay = (
             torch.tensor(numbers, dtype=torch.float32, device=self.device) for numbers in (discounts, decays)
         )
-        self.advantage, self.target = (torch.zeros(T, N, device=self.device) for _ in range(2))
+        self.advantage, self.target = (torch.zeros(T, N, dtype=torch.float32, device=self.device) for _ in range(2))
         self._fixed = struct(
             "Columns",
             gamma=self._gamma,

@@ -1,4 +1,4 @@
-// What a roll-out needs around the environment, written once for both compilers: sampling noise, keys of the minibatch order,
+// Parts of a roll-out around the environment, written once for both compilers: sampling noise, keys of the minibatch order,
 // advantages, discounted returns.
 //
 // A kernel's work is cut into tiles: a thread block on the GPU, one thread per item or column; vector loops on the CPU, where an

@@ -64,9 +64,10 @@ FN void product(const real* a, i64 a_row, i64 a_step, const real* panels, i64 ro
 }
 
 // kept[0] [rows, widths[0]] are the inputs, kept[k] [rows, widths[k]] what layer k gave; slope [rows, widths[layers]] is that of
-// the loss by the outputs. There is room for two layers' slopes and for the panels of a layer.
+// the loss by the outputs. There is room for two layers' slopes and for the panels of a layer. Unless it is null,
+// by_first [rows, widths[0]] gets the slope by the inputs.
 extern "C" void mlp_backward(const i64* widths, i64 layers, const real* parameters, real* gradient, i64 rows,
-                             const real* const* kept, const real* slope, real* slopes, real* panels) {
+                             const real* const* kept, const real* slope, real* slopes, real* panels, real* by_first) {
     i64 place = 0, widest = 0;
     for (i64 k = 0; k < layers; k++) {
         place += widths[k + 1] * (widths[k] + 1);
@@ -84,12 +85,12 @@ extern "C" void mlp_backward(const i64* widths, i64 layers, const real* paramete
         memset(bias, 0, size_t(outputs) * sizeof(real));
         for (i64 r = 0; r < rows; r++)
             for (i64 o = 0; o < outputs; o++) bias[o] += slope[r * outputs + o];
-        if (k == 0) return;
-        real* const by_inputs = slopes + k % 2 * rows * widest;
+        if (k == 0 && !by_first) return;
+        real* const by_inputs = k == 0 ? by_first : slopes + k % 2 * rows * widest;
         pack(parameters + place, outputs, inputs, panels);
         product(slope, outputs, 1, panels, rows, outputs, inputs, [&](i64 r, i64 u, i64 count, Vector sum) {
             const Vector active = vector_of(in + r * inputs + u, count);
-            write(by_inputs + r * inputs + u, count, active > Vector{} ? sum : Vector{});
+            write(by_inputs + r * inputs + u, count, k == 0 ? sum : active > Vector{} ? sum : Vector{});
         });
         slope = by_inputs;
     }

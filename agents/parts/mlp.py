@@ -9,10 +9,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol, Self
 
 import torch
+from torch import nn
 
 from .kernels import require
+from .module import sequential
 from .native import functions
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
@@ -23,6 +26,60 @@ SMALL = 2**24  # multiplications of a layer, up to which several threads are not
 def small(rows: int, widths: Sequence[int]) -> bool:
     """True where the products of rows with layers of these widths are best done by one thread."""
     return rows * max(widths) ** 2 < SMALL
+
+
+def seeds(seed: int, count: int) -> list[int]:
+    """Seeds of the first numbers of so many networks, or parts of one."""
+    draws = torch.Generator("cpu").manual_seed(seed)
+    return torch.randint(2**31, (count,), generator=draws, dtype=torch.int64, device="cpu").tolist()
+
+
+class Network(Protocol):
+    """A function trained in one piece: its numbers are one tensor [P], and so is their gradient."""
+
+    parameters: torch.Tensor
+    gradient: torch.Tensor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+    def copy(self) -> Self:
+        """Another one with the same numbers."""
+        ...
+
+
+class Joined:
+    """A network of several, whose numbers lie in one tensor, those of one after those of the other.
+
+    Args:
+        members: the others; their numbers move into that tensor.
+        **made_of: what the class takes to make another one.
+
+    Attributes:
+        parameters, gradient: [P].
+        layers: a weight [outputs, inputs] and a bias [outputs] of each layer of each.
+    """
+
+    def __init__(self, members: Sequence["MLP | Joined"], **made_of):
+        self._members, self._made_of = members, made_of
+        first, count = members[0].parameters, sum(member.parameters.numel() for member in members)
+        self.move(*torch.zeros(2, count, dtype=first.dtype, device=first.device))
+
+    @property
+    def layers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [layer for member in self._members for layer in member.layers]
+
+    def copy(self) -> Self:
+        """Another one with the same numbers."""
+        copy = type(self)(**self._made_of)
+        copy.parameters.copy_(self.parameters)
+        return copy
+
+    def move(self, parameters: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Moves the numbers into `parameters` [P], and has its gradient written to `gradient` [P] from now on."""
+        counts = [member.parameters.numel() for member in self._members]
+        for member, *places in zip(self._members, parameters.split(counts), gradient.split(counts), strict=True):
+            member.move(*places)
+        self.parameters, self.gradient = parameters, gradient
 
 
 class MLP:
@@ -43,19 +100,31 @@ class MLP:
         count = sum(outputs * (inputs + 1) for outputs, inputs in self.shapes)
         self.parameters, self.gradient = torch.zeros(2, count, dtype=dtype, device=device)
         self.layers, self._slopes = self._views(self.parameters), self._views(self.gradient)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         for weight, bias in self.layers:  # as `torch.nn.Linear` begins: U(-x, x), x = 1 / sqrt(inputs)
             for part in (weight, bias):
-                uniform = torch.rand(part.shape, generator=generator)
+                uniform = torch.rand(part.shape, generator=generator, dtype=torch.float32, device="cpu")
                 part.copy_((2 * uniform - 1) / math.sqrt(weight.shape[1]))
         self._compiled = None
         if self.parameters.device.type == "cpu":
-            (self._compiled,) = functions(SOURCE, dtype, mlp_backward="pippipppp")
-            self._widths = torch.tensor(self.widths)
+            (self._compiled,) = functions(SOURCE, dtype, mlp_backward="pippippppp")
+            self._widths = torch.tensor(self.widths, device="cpu")
 
     def _views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         parts = iter(flat.split([size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]))
         return [(next(parts).view(shape), next(parts)) for shape in self.shapes]
+
+    def copy(self) -> "MLP":
+        """Another one with the same numbers."""
+        copy = MLP(self.widths, self.parameters.device, dtype=self.parameters.dtype)
+        copy.parameters.copy_(self.parameters)
+        return copy
+
+    def move(self, parameters: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Moves the numbers into `parameters` [P], and has its gradient written to `gradient` [P] from now on."""
+        parameters.copy_(self.parameters)
+        self.parameters, self.gradient = parameters, gradient
+        self.layers, self._slopes = self._views(parameters), self._views(gradient)
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]."""
@@ -68,12 +137,15 @@ class MLP:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.activations(x)[-1]
 
-    def backward(self, kept: Sequence[torch.Tensor], slope: torch.Tensor) -> None:
+    def backward(
+        self, kept: Sequence[torch.Tensor], slope: torch.Tensor, descends: bool = False
+    ) -> torch.Tensor | None:
         """Fills `gradient` with that of a loss; small ones on the CPU in C++.
 
         Args:
             kept: the `activations`, whose first N rows the loss is made of.
             slope: [N, m], derivatives of the loss by the outputs.
+            descends: give derivatives [N, n] by the inputs too.
         """
         rows = len(slope)
         if self._compiled is not None and small(rows, self.widths):
@@ -84,13 +156,38 @@ class MLP:
             slopes, panels = slope.new_empty(2 * rows * padded), slope.new_empty(max(rows, padded) * padded)
             numbers = self.parameters.data_ptr(), self.gradient.data_ptr(), rows
             inputs = (ctypes.c_void_p * len(kept))(*(layer.data_ptr() for layer in kept)), slope.data_ptr()
-            room = slopes.data_ptr(), panels.data_ptr()
+            by_inputs = slope.new_empty(rows, self.widths[0]) if descends else None
+            room = slopes.data_ptr(), panels.data_ptr(), by_inputs.data_ptr() if descends else None
             self._compiled(self._widths.data_ptr(), len(self.layers), *numbers, *inputs, *room)
-            return
+            return by_inputs
         for number in reversed(range(len(self.layers))):
             weight, bias = self._slopes[number]
             before = kept[number][:rows]
             torch.mm(slope.t(), before, out=weight)
             torch.sum(slope, 0, out=bias)
+            if number or descends:
+                slope = slope @ self.layers[number][0]
             if number:
-                slope = (slope @ self.layers[number][0]).mul_(before > 0)
+                slope.mul_(before > 0)
+        return slope if descends else None
+
+    def sequential(self) -> nn.Sequential:
+        """The network as a module of torch that shares its numbers."""
+        return sequential(self.layers, nn.ReLU)
+
+    def slope_of_inputs(self, kept: Sequence[torch.Tensor], slope: torch.Tensor) -> torch.Tensor:
+        """Derivatives [N, n] of a loss by the inputs.
+
+        Args:
+            kept: the `activations` of N rows.
+            slope: [N, m], derivatives of the loss by the outputs.
+        """
+        for number in reversed(range(len(self.layers))):
+            slope = slope @ self.layers[number][0]
+            if number:
+                slope.mul_(kept[number] > 0)
+        return slope
+
+    def slope_of_last(self, kept: Sequence[torch.Tensor], slope: torch.Tensor, count: int) -> torch.Tensor:
+        """Derivatives [N, count] of a loss by the last inputs, of arguments as `slope_of_inputs` takes them."""
+        return self.slope_of_inputs(kept, slope)[:, -count:]

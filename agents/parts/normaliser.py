@@ -51,8 +51,8 @@ class Normaliser:
         self.shards = integer("shards", shards, 1, 2**31 - 1)
         self.count = torch.zeros(self.learners, dtype=torch.float64, device=self.device)
         self.mean, self.squares = torch.zeros(2, self.learners, self.n, dtype=torch.float64, device=self.device)
-        self.shift = torch.zeros(self.learners, 1, self.n, device=self.device)
-        self.scale = torch.ones(self.learners, 1, self.n, device=self.device)
+        self.shift = torch.zeros(self.learners, 1, self.n, dtype=torch.float32, device=self.device)
+        self.scale = torch.ones(self.learners, 1, self.n, dtype=torch.float32, device=self.device)
 
     def require_columns(self, name: str, columns: int):
         """ValueError unless learners and shards cut so many columns into equal parts."""
@@ -184,7 +184,7 @@ class ReturnScale:
         self.statistics.require_columns("columns", N)
         discounts = per_part("gamma", gamma, N)
         self._gamma = torch.tensor(discounts, dtype=torch.float32, device=self.device)
-        self.running = torch.zeros(N, device=self.device)
+        self.running = torch.zeros(N, dtype=torch.float32, device=self.device)
         self._fixed = struct(
             "Columns", gamma=self._gamma, columns=N, per_part=N // len(discounts), running=self.running
         )

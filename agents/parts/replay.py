@@ -46,12 +46,15 @@ class Replay:
         """int64 [1], rows that can be sampled."""
         return self.written.clamp(max=self.capacity)
 
-    def add(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None = None) -> None:
+    def add(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None = None) -> torch.Tensor:
         """Keeps rows in their order.
 
         Args:
             rows: every field [N, ...], N at most the capacity.
             valid: bool [N], rows to keep; None: all. The others may hold anything.
+
+        Returns:
+            int64 [N], the place of each row; the capacity of those that are not kept.
 
         Raises:
             ValueError: fields, a shape or a type that are not the ring's.
@@ -76,6 +79,7 @@ class Replay:
             self.written += number[-1]
         for name, kept in self.rows.items():
             kept.index_copy_(0, places, rows[name])
+        return places
 
     def sample(self, count: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
         """Rows [count, ...] drawn uniformly, independently of each other; zeros while nothing was kept.
@@ -84,6 +88,10 @@ class Replay:
         """
         uniform = torch.rand(count, dtype=torch.float64, device=self.device, generator=generator)
         places = (uniform * self.size).long()  # below the size: float64 has 53 bits
+        return self.at(places)
+
+    def at(self, places: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Rows [N, ...] of places int64 [N]."""
         return {name: kept.index_select(0, places) for name, kept in self.rows.items()}
 
     def state(self) -> dict:

@@ -20,17 +20,19 @@ class Transitions:
         env: as `agents/README.md` describes one, without action masks.
         seed: of its reset.
         device: of the rows, the environment's.
+        limit_ends: whether a truncated episode's last row is terminated too.
 
     Attributes:
         obs: float32 [N, n], what is to be acted on.
         active: bool [N], whose actions count; None: all.
+        ended: bool [N], whose episode ended with the last step, or who finished with it.
 
     Raises:
         ValueError: the environment breaks its contract, here or at the first step.
     """
 
-    def __init__(self, env, seed: int, device: torch.device):
-        self.env, self.device = env, device
+    def __init__(self, env, seed: int, device: torch.device, limit_ends: bool = False):
+        self.env, self.device, self.limit_ends = env, device, limit_ends
         agents = contract.agents_of(env)
         self.shape = (env.num_envs,) if agents is None else (env.num_envs, agents)  # of the environment's tensors
         self.N = env.num_envs * (agents or 1)
@@ -41,6 +43,7 @@ class Transitions:
         obs, info = answer
         self.obs = obs.reshape(self.N, -1).to(torch.float32, copy=True)
         self.active = self._by_row(info["active"]).clone() if "active" in info else None
+        self.ended = torch.zeros(self.N, dtype=torch.bool, device=device)
         self._ended = torch.zeros(3, dtype=torch.float64, device=device)  # number, return and length of episodes
         self._unfinished = torch.zeros(2, self.N, dtype=torch.float64, device=device)  # return and length
         if hasattr(env, "statistics"):
@@ -70,9 +73,12 @@ class Transitions:
         self.obs, last = (rows.reshape(self.N, -1).to(torch.float32, copy=True) for rows in (obs, info["final_obs"]))
         reward, terminated, truncated = reward.reshape(-1).float(), *map(self._by_row, (terminated, truncated))
         ended = terminated | truncated
+        if self.limit_ends:
+            terminated = ended
         if valid is not None:
             self.active = self._by_row(info["active"]).clone()
             terminated = terminated | ~(self.active | ended)
+        self.ended = ended | terminated
         if not hasattr(self.env, "statistics"):
             self._count(reward, ended, valid)
         next_obs = torch.where(ended.unsqueeze(1), last, self.obs)

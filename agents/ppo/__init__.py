@@ -2,8 +2,8 @@
 
     python -m lockstep.agents.ppo cartpole --recipe solve --seed 1 --output runs/cartpole
 
-To read from top to bottom: `config`, its settings; `algorithm`, a run and its iteration; `rollout_buffer`, the steps
-that it trains on; `update`, the losses and Adam, which `autograd` does for any network and `compiled` in C++.
+To read from top to bottom: `config`, its settings; `algorithm`, a run and its iteration; `parts/rollout_buffer`, the
+steps that it trains on; `update`, the losses and Adam, which `autograd` does for any network and `compiled` in C++.
 """
 
 from pathlib import Path

@@ -16,23 +16,23 @@ from lockstep.agents.parts import distributions
 from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic
 from lockstep.agents.parts.gae import GAE
 from lockstep.agents.parts.minibatches import MinibatchOrder
-from lockstep.agents.parts.module import Greedy
 from lockstep.agents.parts.normaliser import Normaliser, ReturnScale
+from lockstep.agents.parts.on_policy import OnPolicy
+from lockstep.agents.parts.rollout_buffer import RolloutBuffer
 from lockstep.agents.parts.team import Team
-from lockstep.agents.run import checkpoint, contract, log
+from lockstep.agents.run import contract, log
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
 
 from . import compiled
 from .autograd import Autograd
 from .config import CLEANRL, RECIPES, Config
-from .rollout_buffer import RolloutBuffer, modules, wide
 from .update import METRICS
 
 GUARDED = ("observation", "reward", "log_prob", "value", "loss", "gradient")  # must stay finite; in order of the data
 
 
-class PPO:
+class PPO(OnPolicy):
     """A run, as `run/algorithm.py` describes one: `iterate` until `iteration == iterations`.
 
     An environment is a name of `envs`, or an object as `agents/README.md` describes it: SAME_STEP autoreset, tensors
@@ -183,7 +183,7 @@ class PPO:
 
         def each(value: float | tuple[float, ...]) -> torch.Tensor:
             of_members = value if isinstance(value, tuple) else [value] * config.population
-            return torch.tensor(of_members, device=device).float()
+            return torch.tensor(of_members, dtype=torch.float32, device=device)
 
         self.lr, self.rate, self.ent_coef = each(config.lr), each(config.lr), each(config.ent_coef)
         names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
@@ -224,12 +224,6 @@ class PPO:
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
 
-    def iterate(self) -> None:
-        """Roll-out, advantage, update; on CUDA the host waits for none of them."""
-        for phase in self.phases.values():
-            phase()
-        self.iteration += 1
-
     @torch.no_grad()
     def _rollout(self):
         self.rollout.collect()
@@ -249,7 +243,7 @@ class PPO:
     def _update(self):
         config, of_batch = self.config, self.rollout.of_batch
         if config.anneal_lr:
-            self.rate.copy_(self.lr * (1 - self._count / self.iterations).clamp(min=0))
+            self.rate.copy_(self.lr * (1 - self._count.float() / self.iterations).clamp(min=0))
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
             self.optimizer.epoch(of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch)), config.minibatches)
@@ -259,20 +253,6 @@ class PPO:
         self._count += 1
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
-
-    @property
-    def env_steps(self) -> int:
-        """Steps of all environments so far, over all processes."""
-        return self.iteration * self.config.num_envs * self.config.horizon
-
-    @property
-    def learns(self) -> bool:
-        return True
-
-    @property
-    def parameter_count(self) -> int:
-        """Numbers of all networks that are trained, without padding."""
-        return sum(leaf.numel() for leaf in self.networks.leaves.values())
 
     def statistics(self) -> dict[str, float]:
         """Metrics since the last call, in one copy from the device.
@@ -301,15 +281,6 @@ class PPO:
         self._require_finite([int(number) for number in told[len(names) :]])
         return {name: number for name, number in zip(names, told, strict=False) if name}
 
-    def _episodes(self) -> dict[str, torch.Tensor]:
-        return self.env.statistics() if hasattr(self.env, "statistics") else self.rollout.statistics()
-
-    def _explained_variance(self) -> torch.Tensor:
-        target, error, active = self.gae.target, self.gae.advantage, self.rollout.active
-        if active is not None:
-            target, error = target[active], error[active]
-        return 1 - error.var() / target.var()  # an advantage is target - value
-
     def _require_finite(self, first_bad: list[int]) -> None:
         """Raises FloatingPointError for the earliest of GUARDED that was not finite; -1 says that it always was."""
         per_iteration = self.config.epochs * self.config.minibatches
@@ -323,68 +294,7 @@ class PPO:
                 f"iteration {iteration}, minibatch {minibatch}: {GUARDED[place]} is not finite; no step was made of it"
             )
 
-    # ---- the policy that was learnt ---------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def act(
-        self, obs: torch.Tensor, greedy: bool = True, member: int = 0, mask: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
-
-        greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
-        """
-        if self.team is not None:
-            obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
-        networks = self.networks.one(member)
-        x = obs.to(self.device, torch.float32).reshape(-1, obs.shape[-1])
-        x = x if self.normaliser is None else self.normaliser.of(member)(x)
-        out, free = networks.actor(x.unsqueeze(0))[0], networks.leaves.get("free")  # [B (x A), m], [1, free]
-        mask = None if mask is None else mask.reshape(len(out), -1)
-        if greedy:
-            action = self.distribution.mode(out, free, mask)
-        else:
-            words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
-            action = self.distribution.sample(out, free, words.int(), mask)[0]
-        action = contract.taken(self.env, wide(self.distribution.to_environment(action)))
-        return action.view(*obs.shape[:-1], *action.shape[1:]) if self.team is None else self.team.split(action)
-
-    def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:
-        """The policy as `env.rollout` takes it, sharing the numbers being trained; None where no kernel carries it."""
-        return modules(self.networks, member, greedy) if self._portable else None
-
-    def module(self, member: int = 0) -> Greedy:
-        """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export.
-
-        Raises:
-            ValueError: the policy is of several agents together.
-        """
-        if self.team is not None:
-            raise ValueError("the policy is of several agents together: use run.act")
-        normaliser = self.normaliser and self.normaliser.of(member)
-        bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
-        return Greedy(self.networks.sequential(member)[0], self.distribution, *bounds)
-
     # ---- state ------------------------------------------------------------------------------------------------------
-
-    def weights(self) -> dict:
-        """A copy of all that `act` depends on: parameters and, with norm_obs, the normaliser's state."""
-        weights = {"parameters": self.networks.parameters.clone()}
-        return weights if self.normaliser is None else weights | {"normaliser": self.normaliser.state()}
-
-    def load_weights(self, state: Mapping) -> None:
-        """Takes weights and normaliser from the `weights` or `state` of a run with the same networks.
-
-        Raises:
-            ValueError: names what has another shape, is not finite, or is there on one side alone.
-        """
-        own = self.weights()
-        checkpoint.require_like(state, own)
-        if self.normaliser is None and "normaliser" in state:
-            raise ValueError("state has a 'normaliser', for which norm_obs must be True here")
-        checkpoint.require_finite(state, own)
-        self.networks.parameters.copy_(state["parameters"])
-        if self.normaliser is not None:
-            self.normaliser.load_state(state["normaliser"])
 
     def state(self) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""

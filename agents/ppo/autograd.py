@@ -15,9 +15,9 @@ from torch.nn.functional import mse_loss
 
 from lockstep.agents.parts.actor_critic import ActorCritic
 from lockstep.agents.parts.distributions import Distribution
+from lockstep.agents.parts.rollout_buffer import over, wide
 from lockstep.envs.checks import require_memory
 
-from .rollout_buffer import over, wide
 from .update import ADAM_BETAS, ADAM_EPS, Update
 
 NEVER = 2**62  # more updates than there are
@@ -54,9 +54,10 @@ class Autograd(Update):
         betas = torch.tensor(ADAM_BETAS, dtype=torch.float64, device=networks.device)
         self._shares, self._log_betas = (1 - betas).float(), betas.log().float()  # [2]
         # Half a squared error is the value's loss; of the other four metrics a mean is a mean.
-        self._factors = torch.tensor([1, 0.5, 1, 1, 1], device=networks.device)
-        self._one = torch.ones(networks.learners, device=networks.device)
-        self._zero = torch.zeros((), device=networks.device)  # a number in its place would be filled in anew each time
+        self._factors = torch.tensor([1, 0.5, 1, 1, 1], dtype=torch.float32, device=networks.device)
+        self._one = torch.ones(networks.learners, dtype=torch.float32, device=networks.device)
+        # A number in its place would be filled in anew each time.
+        self._zero = torch.zeros((), dtype=torch.float32, device=networks.device)
 
     def epoch(self, rows: torch.Tensor, minibatches: int) -> None:
         given = self._given(rows.unflatten(2, (minibatches, -1)))
@@ -95,7 +96,8 @@ class Autograd(Update):
         if self.norm_adv:
             advantage = (advantage - mean) / (deviation + 1e-8)
         gains = advantage > 0
-        limits = {"least": torch.where(gains, 0.0, 1 - self.clip), "most": torch.where(gains, 1 + self.clip, math.inf)}
+        ends = {"least": (0.0, 1 - self.clip), "most": (1 + self.clip, math.inf)}
+        limits = {name: torch.where(gains, *pair).float() for name, pair in ends.items()}
         if self._by_component:
             limits = {name: limit.unsqueeze(-1) for name, limit in limits.items()}
         given["action"] = wide(given["action"])

@@ -11,7 +11,7 @@ enum { LOG_STDS = CONTINUOUS ? OUTPUTS : 0, FREE = (LOG_STDS > 4 ? LOG_STDS + 3 
 enum { FREE_AT = size_of_network(OUTPUTS), CRITIC_AT = FREE_AT + FREE, NUMBERS = CRITIC_AT + size_of_network(1) };
 enum { WIDTH = NUMBERS + 8 };  // of a gradient with the MEANS behind it
 
-// What is told of a minibatch; the first MEANS are means over rows.
+// Metrics of a minibatch; the first MEANS are means over rows.
 enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, APPROX_KL, CLIP_FRACTION, MEANS, GRAD_NORM = MEANS, MINIBATCHES, METRICS };
 #if CONTINUOUS
 typedef float Action;
@@ -79,7 +79,7 @@ struct Part {
     double sums[8];  // over the part's rows, of which `collect` makes the MEANS
 };
 
-// What a tile's rows of the batch hold besides the inputs, and what they add to the MEANS.
+// Columns of a tile's rows of the batch besides the inputs, and their terms of the MEANS.
 struct alignas(64) Samples {
     float log_prob[TILE], advantage[TILE], target[TILE], value[TILE];
     float action[ACTIONS][TILE];
@@ -91,7 +91,7 @@ FN float exponential_of_any(float x) {
     return x > 87.0f ? INFINITY : x > 0.0f ? 1.0f / exponential(-x) : exponential(x);
 }
 
-// What the loss needs of a learner and minibatch: 1 / rows, the advantages' mean and 1 / (sd + 1e-8), its coefficients.
+// Constants of the loss of a learner and minibatch: 1 / rows, the advantages' mean and 1 / (sd + 1e-8), its coefficients.
 struct Scale {
     float weight, mean, inverse, clip, ent_coef, vf_coef;
     bool clip_value;

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from lockstep.agents.parts import native
@@ -91,8 +92,10 @@ class CompiledUpdate(Update):
             _require(given[name], name, (L,), torch.float32)
         _require(networks.parameters, "parameters", (L, P), torch.float32)
         self.shape, self.batch_rows = (L, S, rows), len(batch["obs"])
-        self.gradients, self.total = torch.zeros(L, S, P + MEANS), torch.zeros(L, P + MEANS)
-        self.totals = torch.zeros(L, 3, dtype=torch.float64)
+        self.gradients, self.total = (
+            torch.zeros(*shape, P + MEANS, dtype=torch.float32, device="cpu") for shape in ((L, S), (L,))
+        )
+        self.totals = torch.zeros(L, 3, dtype=torch.float64, device="cpu")
         text = unit(n, networks.hidden[0], distribution.outputs, isinstance(distribution, Gaussian))
         library = compile.library(text, native.OPTIMISED)
         parts = parts_of(rows)
@@ -103,7 +106,7 @@ class CompiledUpdate(Update):
         tensors |= {
             "parameters": networks.parameters,
             "totals": self.totals,
-            "bad": torch.zeros(L, 2, dtype=torch.uint8),
+            "bad": torch.zeros(L, 2, dtype=torch.uint8, device="cpu"),
             "packed": _aligned(L * _size(library, "packed")),
             "part": _aligned(L * S * parts * _size(library, "part")),
         }
@@ -175,7 +178,7 @@ class CompiledUpdate(Update):
 
     def _require_rows(self, rows: torch.Tensor, wrong: int) -> None:
         if wrong >= 0:
-            learner, shard, place = (int(i) for i in torch.unravel_index(torch.tensor(wrong), rows.shape))
+            learner, shard, place = (int(i) for i in np.unravel_index(wrong, tuple(rows.shape)))
             raise IndexError(
                 f"rows[{learner}, {shard}, {place}] is {int(rows.flatten()[wrong])}; the batch has rows 0 to "
                 f"{self.batch_rows - 1}"
@@ -216,6 +219,6 @@ def _size(library: ctypes.CDLL, name: str) -> int:
 
 def _aligned(size: int) -> torch.Tensor:
     """Bytes that begin at a multiple of 64."""
-    bytes_ = torch.zeros(size + 64, dtype=torch.uint8)
+    bytes_ = torch.zeros(size + 64, dtype=torch.uint8, device="cpu")
     skipped = -bytes_.data_ptr() % 64
     return bytes_[skipped : skipped + size]

@@ -54,7 +54,9 @@ class Update(ABC):
         self.clip, self.clip_value, self.vf_coef, self.norm_adv = clip, clip_value, vf_coef, norm_adv
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         L, device = networks.learners, networks.device
-        self.first, self.second = (torch.zeros(L, networks.size, device=device) for _ in range(2))  # Adam's moments
+        self.first, self.second = (
+            torch.zeros(L, networks.size, dtype=torch.float32, device=device) for _ in range(2)
+        )  # Adam's moments
         self.steps = torch.zeros(L, dtype=torch.int64, device=device)
         self.updates = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_bad = torch.full((2,), -1, dtype=torch.int64, device=device)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import torch
 
+from lockstep import files
+
 FORMAT = 2  # of the file; another one is refused
+MOST = 2**62  # of what is counted: the other half of 63 bits leaves room for any run
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -21,28 +24,21 @@ def save(path: str | os.PathLike, content: dict) -> None:
 
     Raises:
         ValueError: anything else; names its key.
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; names it.
     """
     path = Path(path)
     if type(content) is not dict:
         raise ValueError(f"a checkpoint must be a dict, got {type(content).__name__}")
     stored = {"lockstep_checkpoint": FORMAT, "content": _stored(content, "content")}
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
     try:
-        with open(partial, "wb") as file:
+        with files.replacing(path, "wb") as file:
             torch.save(stored, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, survives a power cut
-    finally:
-        os.close(folder)
+    except (OSError, RuntimeError) as error:  # torch hides the former behind the latter
+        cause = error if isinstance(error, OSError) else error.__context__
+        reason = cause.strerror if isinstance(cause, OSError) else error
+        kept = "; the checkpoint before it is kept" if path.exists() else ""
+        raise OSError(f"{path} cannot be written: {reason}{kept}") from error
 
 
 def _stored(value, name: str):
@@ -137,6 +133,21 @@ def require_finite(state: Mapping, like: Mapping, name: str = "state") -> None:
             require_finite(state[key], own, place)
         elif not state[key].isfinite().all():
             raise ValueError(f"{place} must be finite")
+
+
+def require_countable(state: Mapping, like: Mapping, name: str = "state") -> None:
+    """Raises ValueError that names the first int64 tensor of `like` with a number in `state` that counting could wrap.
+
+    All of these count or choose; the least of them, -1, stands for never.
+    """
+    for key, own in like.items():
+        place = f"{name}[{key!r}]"
+        if isinstance(own, Mapping):
+            require_countable(state[key], own, place)
+        elif isinstance(own, torch.Tensor) and own.dtype == torch.int64:
+            wrong = (state[key] < -1) | (state[key] > MOST)
+            if wrong.any():
+                raise ValueError(f"{place} holds {state[key][wrong][0].item()}, must be in -1 .. {MOST}")
 
 
 def differences(saved: Mapping, config: Mapping, may_differ: Collection[str] = ()) -> list[str]:

@@ -5,18 +5,19 @@ import dataclasses
 import math
 import os
 import shlex
-import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
-from lockstep import agents, envs
+from lockstep import agents, envs, interrupt
 from lockstep.reading import nearest
 
 from . import checkpoint, config, evaluation, training
 from .algorithm import Algorithm
+from .environment import options_of
 
 WRONG = (ValueError, MemoryError, FloatingPointError, OSError, ImportError)  # whose message says all
 
@@ -58,6 +59,7 @@ def _finite(word: str) -> float:
     return number
 
 
+@interrupt.told("interrupted")
 def main(name: str) -> None:
     """`python -m lockstep.agents.<name> <environment>`: trains, then plays episodes in the original."""
     algorithm = agents.algorithm(name)
@@ -109,11 +111,12 @@ def main(name: str) -> None:
         output = training.file_of(resume).parent if resume is not None and output is None else output
         if output is not None:
             training.require_free(output, resume)
-        check = training.Checks(environment, stop_at, device) if stop_at is not None else None
+        named = options_of(getattr(chosen, "options", ""))
+        check = training.Checks(environment, stop_at, device, **named) if stop_at is not None else None
         files = {"output": output, "resume": resume, "init_from": init_from, "tensorboard": tensorboard}
         run = training.train(algorithm, environment, chosen, device, **files, check=check, quiet=quiet)
         if run.ranks.rank == 0 and episodes:
-            _tell(run, environment, episodes)
+            _tell(run, environment, episodes, named)
         run.ranks.close()
     except training.Interrupted as error:
         if int(os.environ.get("RANK", 0)) == 0:
@@ -128,19 +131,19 @@ def main(name: str) -> None:
             again = f"; to go on: {start} {shlex.join(rest)}" if error.path else ""
             print(f"{error}{again}", file=sys.stderr)
         raise SystemExit(128 + error.number) from None
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
     except (*WRONG, envs.kernels.compile.CompilerError) as error:
         raise SystemExit(f"error: {error}") from None
 
 
-def _tell(run: Algorithm, environment: str, episodes: int) -> None:
+def _tell(run: Algorithm, environment: str, episodes: int, options: Mapping) -> None:
     """Scores of what was trained, in the original, beside a random policy."""
     torch.manual_seed(run.config.seed)  # of the sampled policy
     rows = {
-        "greedy": lambda: evaluation.in_original(environment, run.act, episodes),
-        "sampled": lambda: evaluation.in_original(environment, lambda obs: run.act(obs, greedy=False), episodes),
-        "random": lambda: evaluation.random_policy(environment, episodes),
+        "greedy": lambda: evaluation.in_original(environment, run.act, episodes, **options),
+        "sampled": lambda: evaluation.in_original(
+            environment, lambda obs: run.act(obs, greedy=False), episodes, **options
+        ),
+        "random": lambda: evaluation.random_policy(environment, episodes, **options),
     }
     member = " of member 0" if getattr(run.config, "population", 1) > 1 else ""
     print(f"{run.env_steps:,} steps; mean return{member} of {episodes} episodes in the original:")

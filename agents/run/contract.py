@@ -38,6 +38,17 @@ def taken(env, action: torch.Tensor) -> torch.Tensor:
     return action if action.dtype in types else action.to(types[0])
 
 
+def observed(env, obs) -> torch.Tensor:
+    """The observations [B, n] or, of several agents, [B, A, n] that an action is asked for."""
+    n, agents = env.single_observation_space.shape[-1], agents_of(env)
+    axes = ("B", *([] if agents is None else [agents]), n)
+    if not isinstance(obs, torch.Tensor):
+        raise ValueError(f"obs must be a tensor [{', '.join(map(str, axes))}], got {type(obs).__name__}")
+    if obs.ndim not in (2, len(axes)) or obs.shape[-1] != n:
+        raise ValueError(f"obs has the shape {list(obs.shape)}; it must be [{', '.join(map(str, axes))}], any B")
+    return obs
+
+
 def require_attributes(env) -> None:
     """Checks what an environment has before its first reset."""
     if env is None or isinstance(env, int | float | type):

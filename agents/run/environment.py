@@ -1,31 +1,57 @@
 """The environment of a run, made by its name or taken as it was given."""
 
 import torch
+import yaml
 from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
+from lockstep.reading import Loader
 
 from . import contract
 
 TILE = 256  # environments that a thread is worth
 
 
-def of_run(environment, num_envs: int, device: torch.device, threads: int | None = None, **options):
+def options_of(named: str) -> dict[str, object]:
+    """Options of an environment by name, of a text like "preset=original, robots=3".
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    found = {}
+    for word in named.split(",") if named else ():
+        name, _, value = (part.strip() for part in word.partition("="))
+        if not name or not value:
+            raise ValueError(f"options={named!r}: {word!r} must be name=value")
+        try:
+            found[name] = yaml.load(value, Loader)
+        except yaml.YAMLError as error:
+            raise ValueError(f"options={named!r}: {value!r} is no value") from error
+    return found
+
+
+def of_run(environment, num_envs: int, device: torch.device, threads: int | None = None, named: str = "", **options):
     """An environment that fits a run.
 
     Args:
         environment: a name of `envs`, or an object as `agents/README.md` describes it.
         num_envs: B, of this process.
         threads: of the CPU at most; None: as many as torch uses.
-        **options: of `envs.make`, for a name.
+        named: options of `envs.make`, for a name, as `options_of` reads them.
+        **options: likewise, the run's own.
 
     Raises:
         ValueError: what does not fit, and what would.
     """
     if isinstance(environment, str):
+        chosen, own = options_of(named), {"num_envs", "device", "threads", "check_actions", *options}
+        if taken := sorted(own & chosen.keys()):
+            raise ValueError(f"options={named!r}: {taken[0]} is not to be chosen there; the run has it")
         threads = min(threads or torch.get_num_threads(), -(-num_envs // TILE))
         # A policy's actions lie in the space.
-        environment = envs.make(environment, num_envs, device, threads=threads, check_actions=False, **options)
+        environment = envs.make(
+            environment, num_envs, device, threads=threads, check_actions=False, **options, **chosen
+        )
     if not isinstance(environment, envs.BatchedEnv):
         contract.require_attributes(environment)
     mode = AutoresetMode(getattr(environment, "autoreset_mode", AutoresetMode.SAME_STEP))

@@ -111,16 +111,17 @@ class Parallel:
 
     def reset(self, seed: int) -> np.ndarray:
         obs, _ = self.original.reset(seed=seed)
+        self._players = len(self.original.agents)  # fewer than there may be, in some episodes
         self._nothing = np.zeros_like(obs[self.agents[0]])
         return self._rows(obs)
 
     def step(self, actions) -> tuple[np.ndarray, float, bool]:
-        """Observations, mean reward of all agents, and whether nobody is left."""
+        """Observations, mean reward of the episode's agents, and whether nobody is left."""
         acting = {
             agent: action for agent, action in zip(self.agents, actions, strict=True) if agent in self.original.agents
         }
         obs, rewards, _, _, _ = self.original.step(acting)
-        return self._rows(obs), sum(map(float, rewards.values())) / len(self.agents), not self.original.agents
+        return self._rows(obs), sum(map(float, rewards.values())) / self._players, not self.original.agents
 
     def _rows(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
         return np.stack([obs.get(agent, self._nothing) for agent in self.agents])
@@ -176,13 +177,15 @@ class PortEpisodes:
         episodes: at least 1.
         seed: every `play` begins with the same first states.
         device: "cpu", "cuda" or "cuda:<index>".
+        **options: further ones of `envs.make`.
 
     Raises:
         ValueError: as `envs.make` does.
     """
 
-    def __init__(self, environment: str, episodes: int = EPISODES, seed: int = FIRST_SEED, device="cpu"):
-        self._env = envs.make(environment, integer("episodes", episodes, 1, 2**31 - 1), device, seed=seed)
+    def __init__(self, environment: str, episodes: int = EPISODES, seed: int = FIRST_SEED, device="cpu", **options):
+        episodes = integer("episodes", episodes, 1, 2**31 - 1)
+        self._env = envs.make(environment, episodes, device, seed=seed, **options)
         self._seed = seed
         limit = self._env.max_episode_steps
         self._chunk = -(-limit // -(-limit // CHUNK))  # equal chunks, so that the port keeps their buffers

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lockstep import files
 from lockstep.reading import nearest
 
 OF_EPISODES = ("episodes", "episode_return", "episode_length")
@@ -116,9 +117,8 @@ class Log:
     def _begin_file(self):
         """Leaves the header and the rows to keep, in a new file that takes the old one's place."""
         kept = [] if self._resume_after is None or not self._path.exists() else self._kept()
-        partial = self._path.with_name(self._path.name + ".partial")
-        partial.write_text(_line(self._columns) + "".join(kept), encoding="utf-8", newline="")
-        os.replace(partial, self._path)
+        with files.replacing(self._path, encoding="utf-8", newline="") as file:
+            file.writelines([_line(self._columns), *kept])
         if self._writer is not None:
             rows = list(csv.DictReader(kept[-1:], self._columns))
             later = int(rows[0]["env_steps"]) + 1 if rows else 0  # what was told of such steps no longer counts

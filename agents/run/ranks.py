@@ -40,6 +40,15 @@ class Ranks:
         """A function that sums a tensor over all processes in place; None for one process."""
         return self._sum if self.size > 1 else None
 
+    @property
+    def average(self) -> Callable[[torch.Tensor], None] | None:
+        """A function that makes a tensor its mean over all processes in place; None for one process."""
+        return self._mean if self.size > 1 else None
+
+    def _mean(self, tensor: torch.Tensor) -> None:
+        self._sum(tensor)
+        tensor.div_(self.size)
+
     def _sum(self, tensor: torch.Tensor) -> None:
         self._call(distributed.all_reduce, tensor)
 

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from lockstep import envs
+from lockstep import envs, files
 from lockstep.agents import recipes
 
 from . import checkpoint, config, evaluation, log
@@ -23,7 +23,7 @@ from .config import Settings
 from .ranks import Ranks
 
 A = TypeVar("A", bound=Algorithm)
-MAY_DIFFER = ("eval_every", "save_every")  # between a checkpoint and the run that continues it
+MAY_DIFFER = ("eval_every", "save_every", "save_replay")  # between a checkpoint and the run that continues it
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -47,10 +47,11 @@ class Checks:
     Args:
         environment: a folder of `envs/`.
         solved: the mean return that two checks in succession must reach; None: the run goes on to its end.
+        **options: of `envs.make`, as the run's settings name them.
     """
 
-    def __init__(self, environment: str, solved: float | None = None, device="cpu"):
-        self.episodes = evaluation.PortEpisodes(environment, device=device)
+    def __init__(self, environment: str, solved: float | None = None, device="cpu", **options):
+        self.episodes = evaluation.PortEpisodes(environment, device=device, **options)
         self.solved = solved
         self.scores: list[tuple[int, float]] = []  # environment steps, mean return
 
@@ -115,7 +116,7 @@ def train(
     if resume is not None:
         resume = file_of(resume)
         kept = checkpoint.of_run(resume, algorithm.name)
-        checkpoint.require_same(kept["config"], described, MAY_DIFFER)
+        checkpoint.require_same(kept["config"], described, [name for name in MAY_DIFFER if name in described])
     run = algorithm(environment, settings, device)
     if kept is not None:
         states = kept["states"]
@@ -125,10 +126,6 @@ def train(
     if init_from is not None:
         initialise(run, file_of(init_from))
     writes = output is not None and run.ranks.rank == 0
-    if writes:
-        Path(output).mkdir(parents=True, exist_ok=True)
-        plain = dataclasses.asdict(settings)
-        recipes.write(Path(output) / CONFIG, algorithm.name, plain, f"Of {described['environment']}.")
     path = Path(output) / CHECKPOINT if writes else None
     start = time.perf_counter() - (kept["wall_s"] if kept is not None else 0.0)
 
@@ -156,6 +153,7 @@ def train(
     progress = Path(output) / PROGRESS if writes else None
     after = run.iteration if kept is not None else None
     with (
+        holding(Path(output)) if writes else contextlib.nullcontext(),
         log.Log(
             progress,
             settings.total_steps,
@@ -166,6 +164,10 @@ def train(
         ) as written,
         interruption() as received,
     ):
+        if writes:
+            require_free(Path(output), resume)  # once more: another training may have ended meanwhile
+            plain = dataclasses.asdict(settings)
+            recipes.write(Path(output) / CONFIG, algorithm.name, plain, f"Of {described['environment']}.")
         rows = Rows(run, start)
         while run.iteration < run.iterations:
             earlier = run.env_steps
@@ -234,6 +236,9 @@ def restore(run: Algorithm, state: Mapping, path: Path) -> None:
         own = run.state()
         checkpoint.require_like(state, own | {"environment": {}} if "environment" in own else own)
         checkpoint.require_finite(state, run.weights())
+        checkpoint.require_countable(state, {key: part for key, part in own.items() if key != "environment"})
+        if not 0 <= state["iteration"] <= run.iterations:
+            raise ValueError(f"iteration={state['iteration']} must be in 0 .. {run.iterations}")
         run.load_state(state)
     except (ValueError, KeyError) as error:  # a port takes no state that is not finite
         problem = f"the environment's state has no {error}" if isinstance(error, KeyError) else error
@@ -313,6 +318,24 @@ def interruption() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def holding(output: Path) -> Iterator[None]:
+    """Keeps other trainings from writing into a folder, which is made where missing.
+
+    Raises:
+        ValueError: another one does.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        with files.hold(output / "training.lock"):
+            yield
+    except files.HeldElsewhere as error:
+        raise ValueError(
+            f"output={str(output)!r} is being written by another training (process {error.process}); "
+            "choose another folder"
+        ) from None
 
 
 def require_free(output: Path, resume: str | Path | None) -> None:

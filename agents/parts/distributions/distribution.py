@@ -53,7 +53,7 @@ class Distribution(ABC):
         Returns:
             float32 [..., words], uniform in [0, 1); of a Gaussian [..., m], normal.
         """
-        return noise[..., : self.words] * UNIT
+        return noise[..., : self.words].float() * UNIT
 
     @abstractmethod
     def sample(self, out, free, noise, mask=None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -29,7 +29,7 @@ class Gaussian(Distribution):
 
     def variates(self, noise):
         """Box and Muller: words 2j and 2j + 1 make normal j, the first uniform number lies in (0, 1]."""
-        first, second = noise[..., 0 : self.words : 2], noise[..., 1 : self.words : 2]
+        first, second = noise[..., 0 : self.words : 2].float(), noise[..., 1 : self.words : 2].float()
         radius = (first * UNIT).add_(UNIT).log_().mul_(-2).sqrt_()
         return (second * (2 * math.pi * UNIT)).cos_().mul_(radius)
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lockstep import envs
-from lockstep.agents.parts.actor_critic import ActorCritic
-from lockstep.agents.parts.distributions import Distribution
-from lockstep.agents.parts.noise import Noise
-from lockstep.agents.parts.normaliser import Normaliser
 from lockstep.agents.run import contract
 from lockstep.envs.checks import require_memory
+
+from .actor_critic import ActorCritic
+from .distributions import Distribution
+from .noise import Noise
+from .normaliser import Normaliser
 
 
 def modules(networks: ActorCritic, learner: int = 0, greedy: bool = False) -> envs.MLP:
@@ -37,7 +38,7 @@ class RolloutBuffer:
     """The rows of an iteration, and `collect`, which fills them.
 
     Args:
-        env: of B environments, SAME_STEP; see `PPO`.
+        env: of B environments, SAME_STEP, as agents/README.md describes one.
         seeds: one per member.
         horizon: T.
         shards: S, parts of the batch that see the networks apart, as if in processes of their own.

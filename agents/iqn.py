@@ -1,0 +1,159 @@
+"""Implicit quantile networks that never leave the device (Dabney et al., 2018).
+
+An iteration is that of `parts/discrete.py`; here are the network, the update, and how much risk an action takes.
+
+    python -m lockstep.agents.iqn cartpole --seed 1 --output runs/cartpole
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from lockstep.agents.parts import mlp, quantiles
+from lockstep.agents.parts.discrete import Values, ValueSettings
+from lockstep.agents.parts.encoder import ENCODINGS
+from lockstep.agents.parts.quantiles import DRAWN, QuantileNetwork
+from lockstep.agents.run import command_line, observation, training
+from lockstep.agents.run import config as configuration
+from lockstep.agents.run.config import setting
+from lockstep.agents.run.observation import Part
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """The settings of a run; with the environment's name it determines every number of it."""
+
+    features: int = setting(256, "width of the first ReLU layer, of observations and of fractions", least=1)
+    hidden: tuple[int, ...] = setting((128, 128), "widths of the ReLU layers after these two", least=1)
+    encoding: str = setting(
+        "flat",
+        "the first layer: of all numbers of an observation, of each object of a part alike, of each part, or of each "
+        "part without ReLU",
+        choices=(*ENCODINGS, "linear"),
+    )
+    cvar: float = setting(
+        1.0, "share of the worst returns whose mean chooses actions, the conditional value at risk", least=1e-6, most=1
+    )
+    cvar_gap: float = setting(
+        0.0,
+        "gap to the nearest object from which on cvar is 1; it falls with the gap, to 0.01 (0: it is fixed)",
+        least=0,
+    )
+    max_per_quantile: bool = setting(
+        False, "a target is the largest of all actions' quantiles (off: the quantiles of the action with the best mean)"
+    )
+
+
+RECIPES = {"solve": Config()}
+
+
+class Cautious(nn.Module):
+    """Fractions [k, q] of observations [k, n], those of a share of the worst returns, the smaller the nearer an object.
+
+    Args:
+        parts: what an observation is made of.
+        gap: from which on the share is 1; it falls with the gap, to 0.01.
+        fractions: [q], of the share 1.
+    """
+
+    LEAST = 0.01
+
+    def __init__(self, parts: Sequence[Part], gap: float, fractions: torch.Tensor):
+        super().__init__()
+        self.parts, self.gap = parts, gap
+        self.register_buffer("fractions", fractions)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        share = (observation.gap(self.parts, obs) / self.gap).clamp(self.LEAST, 1.0)
+        return share.unsqueeze(1) * self.fractions
+
+
+class IQN(Values):
+    """A run of IQN; what it takes and raises `Values` says.
+
+    Its network gives, for a fraction tau, that quantile of each action's return. An update draws 8 fractions tau for
+    each row and 8 others tau', and with a' the action whose quantiles at tau' have the largest mean
+
+        y_j = reward + gamma * the target network's quantile of a' at tau'_j
+
+    the network goes down the quantile Huber loss of its 8 quantiles and these targets. An action is chosen by the mean
+    of 32 quantiles, at the midpoints of equal parts of (0, cvar) instead of at random, so that equal observations have
+    equal actions. cvar and cvar_gap count for that alone: they can be others in a run that takes the weights.
+    """
+
+    name = "iqn"
+    Config = Config
+    RECIPES = RECIPES
+    SHAPES = ("hidden", "features", "encoding")
+
+    def __init__(self, environment, config: Config | None = None, device: torch.device | str = "cpu"):
+        super().__init__(environment, config, device)
+        cvar, gap = self.config.cvar, self.config.cvar_gap
+        self._fractions = quantiles.fractions(cvar, self.device)
+        if gap:
+            parts = observation.parts_of(self.env)
+            if cvar != 1 or all(part.apart is None for part in parts):
+                raise ValueError(
+                    f"cvar_gap={gap} needs cvar=1, not {cvar}, and an environment that says how far objects are "
+                    "(agents/README.md)"
+                )
+            self._fractions = Cautious(parts, gap, self._fractions)
+
+    def _network(self, n: int) -> QuantileNetwork:
+        config = self.config
+        sizes = n, self.actions, config.features, config.hidden
+        encoder, rectified = self.encoder(config.features, config.seed), config.encoding != "linear"
+        return QuantileNetwork(*sizes, self.device, config.seed, encoder=encoder, rectified=rectified)
+
+    def _values(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.online(obs, self._fractions(obs) if self.config.cvar_gap else self._fractions)
+
+    def _module(self) -> nn.Sequential:
+        return self.online.sequential(self._fractions)
+
+    def _updates(self, count: int):
+        """Gradient steps, each on transitions of its own; meanwhile the target network stands still."""
+        k = self.batch_size
+        rows = self.replay.sample(count * k, self.generator)
+        targets, tau = self._targets(rows), quantiles.drawn(count * k, self.generator)
+        taken = rows["action"].view(-1, 1, 1)
+        chosen = (taken == torch.arange(self.actions, device=self.device)).float() / k  # [N, 1, m], in the loss
+        parts = (rows["obs"], taken.expand(-1, DRAWN, -1), chosen, tau, targets)
+        losses, values, norms = [], [], []
+        for obs, action, share, fractions, target in zip(*(part.split(k) for part in parts), strict=True):
+            kept = self.online.activations(obs, fractions)
+            predicted = kept.quantiles.gather(2, action).squeeze(2)
+            loss, slope = quantiles.huber(predicted, fractions, target)
+            self.online.backward(kept, slope.unsqueeze(2) * share)
+            losses.append(loss)
+            values.append(predicted)
+            norms.append(self.adam.step(self.lr))
+        self._tell(torch.stack(losses).mean(), torch.stack(values).mean(), torch.stack(norms))
+
+    def _targets(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
+        """y [N, DRAWN] of rows of the replay; a truncated episode would have gone on, a terminated one not."""
+        tau = quantiles.drawn(len(rows["reward"]), self.generator)
+        found = self.target.activations(rows["next_obs"], tau).quantiles  # [N, DRAWN, m]
+        if self.config.max_per_quantile:
+            best = found.amax(dim=2)
+        else:
+            action = found.mean(dim=1, keepdim=True).argmax(dim=2, keepdim=True)
+            best = found.gather(2, action.expand(-1, DRAWN, -1)).squeeze(2)
+        following = (self.config.gamma * best).masked_fill_(rows["terminated"].unsqueeze(1), 0.0)
+        return rows["reward"].unsqueeze(1) + following
+
+    @staticmethod
+    def torch_threads(config: Config) -> int:
+        """All where an update multiplies large matrices; else there is no work for them."""
+        return 1 if mlp.small(DRAWN * config.batch_size, (config.features, *config.hidden)) else config.threads
+
+
+config_of = functools.partial(configuration.config_of, IQN)
+train = functools.partial(training.train, IQN)
+load = functools.partial(training.load, IQN)
+
+if __name__ == "__main__":
+    command_line.main("iqn")

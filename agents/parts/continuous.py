@@ -1,0 +1,260 @@
+"""Networks, exploration, updates and state of algorithms that learn a Box of actions from a replay."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch.nn.functional import mse_loss, smooth_l1_loss
+
+from lockstep.agents.run import checkpoint, contract
+from lockstep.agents.run.config import setting
+
+from .distributions import squashed
+from .encoder import Encoded, network_of
+from .mlp import MLP, Network, seeds
+from .module import Greedy
+from .n_step import NStep
+from .off_policy import OffPolicy, OffPolicySettings
+from .replay import Replay
+
+
+@dataclass(frozen=True)
+class ContinuousSettings(OffPolicySettings):
+    """The settings that these algorithms share."""
+
+    n_step: int = setting(1, "steps whose rewards a target adds up, fewer at an episode's end", least=1)
+    target_every: int = setting(1, "updates between changes of the target networks", least=1)
+    tau: float = setting(0.01, "share of the way that they then go to the networks", least=0, most=1)
+    squash: str = setting("tanh", "what brings actions into their bounds", choices=("tanh", "atan"))
+    noise_correlation: float = setting(
+        0.0, "correlation of the exploring noise from one step to the next (0: white)", least=0, most=1
+    )
+
+
+class Continuous(OffPolicy):
+    """A run, as `run/algorithm.py` describes one, but for its networks and its update, which a subclass gives.
+
+    An environment is a name of `envs`, or an object as `agents/README.md` describes it, with a `Box` of actions that
+    has bounds. Of several agents each one's rows go into one replay, and one network acts for all. Networks know
+    actions in [-1, 1].
+
+    Axes: N rows, n components of an observation, m of an action.
+
+    Args:
+        environment: a name, or an environment of num_envs environments.
+        config: the run; None: the first recipe.
+        device: "cpu", "cuda" or "cuda:<index>".
+
+    Attributes:
+        networks: what is trained, by name; "actor" is one of them, whose first m outputs are the greedy action before
+            it is squashed.
+        targets: those of them that a slow copy follows, likewise.
+        updates: how many there were.
+
+    Raises:
+        ValueError: naming the field, its value and what is allowed.
+        MemoryError: the replay does not fit.
+    """
+
+    RECIPES: ClassVar[Mapping[str, ContinuousSettings]]
+    FIGURES: ClassVar[tuple[str, ...]]  # of an update, as `_learn` gives them
+    SHAPES = ("hidden", "encoding")
+
+    def __init__(self, environment, config: ContinuousSettings | None = None, device: torch.device | str = "cpu"):
+        self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
+        config = self.config
+        self.squash = squashed.of(self.env.single_action_space, config.squash)
+        n, m, N = self.env.single_observation_space.shape[-1], self.squash.m, self.transitions.N
+        self.require_capacity(config.n_step)
+        self.window = NStep(config.n_step, config.gamma, N, (n,), (m,), self.device)
+        shapes = {"obs": (n,), "next_obs": (n,), "action": (m,), "reward": (), "discount": ()}
+        fields = {name: (shape, torch.float32) for name, shape in shapes.items()}
+        self.replay = Replay(self.capacity, fields, self.device)
+        self.networks = self._networks(n, m)
+        self.targets = {name: self.networks[name].copy() for name in self._followed()}
+        self.adams = {
+            name: self.optimizer(network.parameters, network.gradient) for name, network in self.networks.items()
+        }
+        self.updates = 0
+        self._noise = torch.zeros(N, m, device=self.device)  # that explores, where it is correlated
+        self.begin_log()
+
+    # ---- what a subclass gives --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _networks(self, n: int, m: int) -> dict[str, Network]:
+        """The networks that are trained, by name; the actor is one of `network`."""
+
+    @abstractmethod
+    def _followed(self) -> tuple[str, ...]:
+        """The names of those with a target network."""
+
+    @abstractmethod
+    def _drawn(self, out: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """Actions in [-1, 1] [N, m] to explore with, of the actor's outputs and standard normal noise [N, m]."""
+
+    @abstractmethod
+    def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """One update on rows of the replay: FIGURES, and norms of the gradients, all []."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units of the ReLU layers of a `network`."""
+        return self.config.hidden
+
+    def network(self, inputs: int, outputs: int, number: int, actions: int = 0) -> MLP | Encoded:
+        """A network of observations, or of these and actions, whose first numbers depend on seed and number."""
+        seed = self.seed_of(number)
+        encoder = self.encoder(self.widths[0], seed)
+        return network_of(encoder, inputs, self.widths, outputs, self.device, seed, actions)
+
+    def seed_of(self, number: int) -> int:
+        """The seed of a network's first numbers."""
+        return seeds(self.config.seed, number + 1)[number]
+
+    # ---- one iteration ----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _rollout(self):
+        for step in range(self.config.horizon):
+            epsilon = self.epsilon(self.env_steps + step * self.config.num_envs)
+            action = self._explored(self.networks["actor"](self.transitions.obs), epsilon, self.generator)
+            rows, valid = self.transitions.step(self.squash.to_environment(action))
+            self.replay.add(*self.window(rows | {"action": action}, self.transitions.ended, valid))
+
+    def _explored(self, out: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+        """Drawn actions [N, m], each replaced by a uniform one with probability epsilon."""
+        action = self._drawn(out, self._exploring(len(out), generator))
+        if epsilon == 0:
+            return action
+        given = {"device": self.device, "dtype": torch.float32, "generator": generator}
+        explores = torch.rand(len(action), 1, **given) < epsilon
+        return torch.where(explores, 2 * torch.rand(action.shape, **given) - 1, action)
+
+    def _exploring(self, rows: int, generator: torch.Generator | None) -> torch.Tensor:
+        """Standard normal noise [rows, m]: without a generator, for whom nothing is remembered, of this step alone."""
+        noise, correlation = self.normal((rows, self.squash.m), generator), self.config.noise_correlation
+        if correlation == 0 or generator is None:
+            return noise
+        return self._noise.mul_(correlation).add_(noise, alpha=math.sqrt(1 - correlation**2))
+
+    def normal(self, shape: torch.Size, generator: torch.Generator | None) -> torch.Tensor:
+        """Standard normal numbers of the generator, or of torch's own."""
+        return torch.randn(shape, device=self.device, dtype=torch.float32, generator=generator)
+
+    def _updates(self, count: int):
+        """Gradient steps, each on rows of its own."""
+        size, every = self.batch_size, self.config.target_every
+        drawn = self.replay.sample(count * size, self.generator)
+        parts = {name: row.split(size) for name, row in drawn.items()}
+        told, norms = [], []
+        for number in range(count):
+            self.updates += 1
+            figures, found = self._learn({name: rows[number] for name, rows in parts.items()})
+            if self.updates % every == 0:
+                for name, target in self.targets.items():
+                    target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
+            told.append(torch.stack(figures))
+            norms.append(torch.stack(found).amax())  # NaN if one is
+        self._tell(torch.stack(told), torch.stack(norms))
+
+    def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
+        """Targets [k, 1]: reward + discount * value [k, 1] of next_obs, which may be anything where discount is 0."""
+        discount = rows["discount"].unsqueeze(1)
+        return rows["reward"].unsqueeze(1) + torch.where(discount > 0, discount * value, 0.0)
+
+    def learn_values(
+        self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        """One step of critics, networks of observation and action, towards their targets.
+
+        Args:
+            names: of the critics.
+            rows: obs [k, n], action [k, m].
+            target: [k, 1].
+            huber: the smooth L1 loss; otherwise the squared error.
+
+        Returns:
+            Loss and value [], means of all critics, and norms of their gradients.
+        """
+        x = torch.cat([rows["obs"], rows["action"]], dim=1)
+        values, errors, norms = [], [], []
+        for name in names:
+            critic = self.networks[name]
+            kept = critic.activations(x)
+            error = kept[-1] - target
+            critic.backward(kept, (error.clamp(-1.0, 1.0) if huber else 2 * error) / len(x))
+            norms.append(self.adams[name].step(self.config.lr))
+            values.append(kept[-1])
+            errors.append(error)
+        loss, errors = smooth_l1_loss if huber else mse_loss, torch.cat(errors)
+        return loss(errors, torch.zeros_like(errors)), torch.cat(values).mean(), norms
+
+    def _tell(self, figures: torch.Tensor, norms: torch.Tensor):
+        """Takes updates into the sums of figures and norm, their number, and that of gradients that are not finite."""
+        bad = (norms < math.inf).logical_not().float()
+        rows = torch.cat([figures, torch.stack([norms, torch.ones_like(norms), bad], dim=1)], dim=1)
+        self._sums += rows.sum(dim=0, dtype=torch.float64)
+
+    # ---- what a run says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(network.parameters.numel() for network in self.networks.values())
+
+    @torch.no_grad()
+    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
+
+        greedy: without noise; otherwise as the run explores now, by torch's generator.
+
+        Raises:
+            ValueError: observations of another shape.
+        """
+        obs = contract.observed(self.env, obs).to(self.device, torch.float32)
+        out = self.networks["actor"](obs.reshape(-1, obs.shape[-1]))
+        action = self.squash.mode(out) if greedy else self._explored(out, self.epsilon(self.env_steps), None)
+        return contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
+
+    def module(self) -> Greedy:
+        """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""
+        return Greedy(self.networks["actor"].sequential(), self.squash)
+
+    # ---- state ------------------------------------------------------------------------------------------------------
+
+    def weights(self) -> dict:
+        return {name: network.parameters.clone() for name, network in self.networks.items()}
+
+    def load_weights(self, state: Mapping) -> None:
+        checkpoint.require_like(state, self.weights())
+        checkpoint.require_finite(state, self.weights())
+        for name, network in (*self.networks.items(), *self.targets.items()):
+            network.parameters.copy_(state[name])
+
+    def state(self) -> dict:
+        """A copy of all that the future depends on: tensors, numbers and strings."""
+        targets = {name: target.parameters.clone() for name, target in self.targets.items()}
+        adams = {name: {key: part.clone() for key, part in adam.state.items()} for name, adam in self.adams.items()}
+        own = {"updates": self.updates, "window": self.window.state(), "targets": targets, "adams": adams}
+        own |= {"noise": self._noise.clone()} if self.config.noise_correlation else {}
+        return self.gathered() | self.weights() | own
+
+    def load_state(self, state: Mapping) -> None:
+        """Continues, bit for bit, from what `state` gave a run of the same configuration.
+
+        Raises:
+            ValueError: the environment has no state, or refuses it.
+        """
+        self.load_gathered(state)
+        self.window.load_state(state["window"])
+        for name, network in self.networks.items():
+            network.parameters.copy_(state[name])
+            self.adams[name].load_state(state["adams"][name])
+        for name, target in self.targets.items():
+            target.parameters.copy_(state["targets"][name])
+        self.updates = state["updates"]
+        if self.config.noise_correlation:
+            self._noise.copy_(state["noise"])

@@ -1,0 +1,184 @@
+"""Exploration, target network and state of algorithms that learn values of Discrete actions from a replay."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from gymnasium.spaces import Discrete
+from torch import nn
+
+from lockstep.agents.run import checkpoint, contract
+from lockstep.agents.run.config import setting
+
+from .distributions import Categorical
+from .mlp import Network
+from .module import Greedy
+from .off_policy import OffPolicy, OffPolicySettings
+from .replay import Replay
+
+
+@dataclass(frozen=True)
+class ValueSettings(OffPolicySettings):
+    """The settings that these algorithms share."""
+
+    total_steps: int = setting(150_000, "environment steps of the whole run, rounded down to iterations", least=1)
+    batch_size: int = setting(64, "transitions of an update", least=1)
+    target_every: int = setting(64, "environment steps between changes of the target network", least=1)
+    tau: float = setting(0.12, "share of the way that it then goes to the network", least=0, most=1)
+    anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
+    epsilon_end: float = setting(0.04, "share of random actions at last", least=0, most=1)
+    epsilon_steps: int = setting(15_000, "environment steps over which it falls linearly", least=0)
+
+
+class Values(OffPolicy):
+    """A run, as `run/algorithm.py` describes one, but for its network and its update, which a subclass gives.
+
+    An environment is a name of `envs`, or an object as `agents/README.md` describes it, with `Discrete` actions. Of
+    several agents each one's rows go into one replay, and one network acts for all.
+
+    Axes: N rows, n components of an observation, m actions.
+
+    Args:
+        environment: a name, or an environment of num_envs environments.
+        config: the run; None: the first recipe.
+        device: "cpu", "cuda" or "cuda:<index>".
+
+    Attributes:
+        actions: m.
+        online, target: the network that is trained, and the slow copy that follows it.
+
+    Raises:
+        ValueError: naming the field, its value and what is allowed.
+        MemoryError: the replay does not fit.
+    """
+
+    RECIPES: ClassVar[Mapping[str, ValueSettings]]
+    COLUMNS = ("loss", "q_value", "grad_norm", "epsilon")
+    SHAPES = ("hidden", "encoding")
+
+    def __init__(self, environment, config: ValueSettings | None = None, device: torch.device | str = "cpu"):
+        self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
+        config = self.config
+        space, n = self.env.single_action_space, self.env.single_observation_space.shape[-1]
+        if not isinstance(space, Discrete) or space.start:
+            raise ValueError(f"no values for action space {space}; it must be Discrete and count its actions from 0")
+        self.actions = int(space.n)
+        self.online = self._network(n)
+        self.target = self.online.copy()
+        self.adam = self.optimizer(self.online.parameters, self.online.gradient)
+        fields = {"obs": ((n,), torch.float32), "next_obs": ((n,), torch.float32), "action": ((), torch.int64)}
+        self.replay = self._replay(fields | {"reward": ((), torch.float32)})
+        self.begin_log()
+
+    # ---- what a subclass gives --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _network(self, n: int) -> Network:
+        """The network, whose first numbers depend on the seed."""
+
+    @abstractmethod
+    def _values(self, obs: torch.Tensor) -> torch.Tensor:
+        """The value of each action, [N, m], the largest to be taken, by observations [N, n]."""
+
+    @abstractmethod
+    def _module(self) -> nn.Sequential:
+        """The same as a module of torch; it may share the network's numbers."""
+
+    def _replay(self, fields: Mapping[str, tuple]) -> Replay:
+        """The replay, of these fields and those that say what follows a row."""
+        return Replay(self.capacity, fields | {"terminated": ((), torch.bool)}, self.device)
+
+    def _store(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None) -> None:
+        """Puts the rows of a step into the replay, or those of them that are valid [N]."""
+        self.replay.add(rows, valid)
+
+    def _drawn(self, obs: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+        """Actions [N] to explore with, by observations [N, n]."""
+        return self._explored(self._values(obs).argmax(dim=1), epsilon, generator)
+
+    # ---- one iteration ----------------------------------------------------------------------------------------------
+
+    def iterate(self) -> None:
+        """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
+        every, before = self.config.target_every, self.env_steps
+        super().iterate()
+        if self.env_steps // every > before // every:
+            self.target.parameters.lerp_(self.online.parameters, self.config.tau)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of this iteration's updates."""
+        share = 1 - self.iteration / self.iterations if self.config.anneal_lr else 1.0
+        return self.config.lr * max(0.0, share)
+
+    @torch.no_grad()
+    def _rollout(self):
+        for step in range(self.config.horizon):
+            epsilon = self.epsilon(self.env_steps + step * self.config.num_envs)
+            self._store(*self.transitions.step(self._drawn(self.transitions.obs, epsilon, self.generator)))
+
+    def _explored(self, action: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+        """The actions [N], each replaced by a uniform one with probability epsilon."""
+        given = {"device": self.device, "generator": generator}
+        explores = torch.rand(action.shape, dtype=torch.float32, **given) < epsilon
+        return torch.where(explores, torch.randint(self.actions, action.shape, **given), action)
+
+    def _tell(self, loss: torch.Tensor, value: torch.Tensor, norms: torch.Tensor):
+        """Takes updates into the sums: means of loss and value [], and their norms [count], which may be no numbers."""
+        bad = (norms < math.inf).logical_not().float().mean()
+        told = torch.stack([loss, value, norms.mean(), torch.ones_like(loss), bad])
+        self._sums.add_(told, alpha=len(norms))
+
+    # ---- what a run says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def parameter_count(self) -> int:
+        return self.online.parameters.numel()
+
+    @torch.no_grad()
+    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
+
+        greedy: the most valuable action; otherwise as the run explores now, by torch's generator.
+
+        Raises:
+            ValueError: observations of another shape.
+        """
+        obs = contract.observed(self.env, obs).to(self.device, torch.float32)
+        rows = obs.reshape(-1, obs.shape[-1])
+        action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, self.epsilon(self.env_steps), None)
+        return contract.taken(self.env, action).view(obs.shape[:-1])
+
+    def module(self) -> Greedy:
+        """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""
+        return Greedy(self._module(), Categorical(self.actions))
+
+    # ---- state ------------------------------------------------------------------------------------------------------
+
+    def weights(self) -> dict:
+        return {"parameters": self.online.parameters.clone()}
+
+    def load_weights(self, state: Mapping) -> None:
+        checkpoint.require_like(state, self.weights())
+        checkpoint.require_finite(state, self.weights())
+        for network in (self.online, self.target):
+            network.parameters.copy_(state["parameters"])
+
+    def state(self) -> dict:
+        """A copy of all that the future depends on: tensors, numbers and strings."""
+        adam = {name: part.clone() for name, part in self.adam.state.items()}
+        return self.gathered() | self.weights() | {"target": self.target.parameters.clone(), "adam": adam}
+
+    def load_state(self, state: Mapping) -> None:
+        """Continues, bit for bit, from what `state` gave a run of the same configuration.
+
+        Raises:
+            ValueError: the environment has no state, or refuses it.
+        """
+        self.load_gathered(state)
+        self.online.parameters.copy_(state["parameters"])
+        self.target.parameters.copy_(state["target"])
+        self.adam.load_state(state["adam"])

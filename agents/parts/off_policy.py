@@ -1,0 +1,238 @@
+"""Settings, iteration, log and state of algorithms that learn from a replay.
+
+One iteration is a few steps of B environments, which go into the replay, and the updates that are due for them. The
+host waits for nothing between two rows of the log.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from lockstep.agents.run import log, observation
+from lockstep.agents.run.config import Settings, setting
+from lockstep.agents.run.environment import of_run
+from lockstep.agents.run.ranks import Ranks
+
+from . import mlp
+from .adam import Adam
+from .encoder import ENCODINGS, Encoder
+from .replay import Replay
+from .transitions import Transitions
+
+APART = 2_654_435_761  # between seeds of processes; torch's generator on the CPU heeds 32 bits of one
+AT_ONCE = 64  # updates whose rows are drawn together
+
+
+@dataclass(frozen=True)
+class OffPolicySettings(Settings):
+    """The settings that these algorithms share."""
+
+    num_envs: int = setting(64, "B, environments", least=1)
+    horizon: int = setting(1, "steps of each environment per iteration", least=1)
+    total_steps: int = setting(32_768, "environment steps of the whole run, rounded down to iterations", least=1)
+    capacity: int = setting(100_000, "transitions that the replay holds, over all processes", least=1)
+    save_replay: bool = setting(True, "keep the replay in checkpoints (off: a run that goes on fills it anew)")
+    limit_ends: bool = setting(False, "what a limit of time ends counts as terminated, as in some published code")
+    learning_starts: int = setting(1_000, "environment steps before the first update", least=0)
+    replay_ratio: float = setting(0.25, "updates per environment step", least=0)
+    batch_size: int = setting(256, "transitions of an update, over all processes", least=1)
+    gamma: float = setting(0.99, "discount", least=0, most=1)
+    lr: float = setting(1e-3, "learning rate", least=0)
+    max_grad_norm: float = setting(10.0, "limit of the norm of a network's gradient", least=0)
+    hidden: tuple[int, ...] = setting((128, 128), "widths of the ReLU layers", least=1)
+    encoding: str = setting(
+        "flat",
+        "the first layer: of all numbers of an observation, of each object of a part alike, or of each part",
+        choices=ENCODINGS,
+    )
+    raw_obs: bool = setting(
+        False, "numbers that are encoded are not divided by their scales, as in some published code"
+    )
+    options: str = setting("", "of an environment that is made by its name: name=value, with commas between several")
+    epsilon_start: float = setting(1.0, "share of random actions at first", least=0, most=1)
+    epsilon_end: float = setting(0.0, "share of random actions at last", least=0, most=1)
+    epsilon_steps: int = setting(2_048, "environment steps over which it falls linearly", least=0)
+    eval_every: int = setting(4096, "environment steps between checks", least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        steps = self.num_envs * self.horizon
+        if self.total_steps < steps:
+            raise ValueError(
+                f"total_steps={self.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
+            )
+        if self.replay_ratio * steps % 1:
+            raise ValueError(
+                f"replay_ratio={self.replay_ratio} x num_envs={self.num_envs} x horizon={self.horizon} is "
+                f"{self.replay_ratio * steps:g} updates per iteration; it must be a whole number"
+            )
+
+
+class OffPolicy(ABC):
+    """Parts of a run, as `run/algorithm.py` describes one, that its settings and the iteration decide."""
+
+    name: ClassVar[str]
+    Config: ClassVar[type[OffPolicySettings]]
+    COLUMNS: ClassVar[tuple[str, ...]]  # the last is epsilon
+    config: OffPolicySettings
+    iteration: int
+    transitions: Transitions
+    replay: Replay
+    generator: torch.Generator
+
+    def begin(self, environment, config: OffPolicySettings, device: torch.device | str) -> None:
+        """Takes settings and device, and makes the environment or takes it as it was given.
+
+        Raises:
+            ValueError: naming the field, its value and what is allowed.
+        """
+        if not isinstance(config, self.Config):
+            raise ValueError(
+                f"config must be a {self.name}.Config, as {self.name}.config_of makes it, not a {type(config).__name__}"
+            )
+        self.config, self.ranks = config, Ranks(device)
+        self.device, size, rank = self.ranks.device, self.ranks.size, self.ranks.rank
+        for field in ("num_envs", "batch_size"):
+            if getattr(config, field) % size:
+                raise ValueError(
+                    f"{field}={getattr(config, field)} must be divisible by the number of processes, {size}"
+                )
+        self.batch_size, self.capacity = config.batch_size // size, config.capacity // size
+        options = {"threads": config.threads, "seed": config.seed, "first_index": rank * (config.num_envs // size)}
+        self.env = of_run(environment, config.num_envs // size, self.device, named=config.options, **options)
+        self.transitions = Transitions(self.env, config.seed, self.device, config.limit_ends)
+        self.generator = torch.Generator(self.device).manual_seed((config.seed + APART * rank) % 2**63)
+
+    def encoder(self, width: int, seed: int) -> Encoder | None:
+        """The first layer that `encoding` asks for, of so many features; None: one of all numbers alike.
+
+        seed: of the network whose first layer it is.
+
+        Raises:
+            ValueError: the environment does not say what its observations are made of, or the width does not fit.
+        """
+        encoding = self.config.encoding
+        if encoding == "flat":
+            return None
+        parts = observation.parts_of(self.env)
+        if not parts:
+            raise ValueError(
+                f"encoding={encoding!r} needs an environment that says what its observations are made of "
+                f"(agents/README.md); {type(self.env).__name__} does not, so it must be 'flat'"
+            )
+        return Encoder(parts, width, encoding == "objects", self.config.raw_obs, self.device, mlp.seeds(seed, 1)[0])
+
+    def require_capacity(self, n_step: int) -> None:
+        """Raises ValueError where a replay of several steps' rows would lose them before they are used."""
+        least = 2 * n_step * self.transitions.N
+        if self.capacity < least:
+            raise ValueError(f"capacity={self.capacity} must be at least 2 x n_step x rows of a step = {least}")
+
+    def begin_log(self) -> None:
+        """Sets sums and counts to zero, and the phases of an iteration; needs the config and the device."""
+        config = self.config
+        self.iterations = config.total_steps // (config.num_envs * config.horizon)
+        self.iteration = 0
+        self._empty_at = 0  # environment steps when the replay was empty
+        # Over updates: COLUMNS but for epsilon, their number, and that of gradients that are not finite.
+        self._sums = torch.zeros(len(self.COLUMNS) + 1, dtype=torch.float64, device=self.device)
+        self.phases: dict[str, Callable[[], None]] = {"rollout": self._rollout, "update": self._update}
+
+    @abstractmethod
+    def _rollout(self) -> None:
+        """Steps of all environments into the replay."""
+
+    @abstractmethod
+    def _updates(self, count: int) -> None:
+        """Gradient steps, each on rows of its own, and their sums."""
+
+    def iterate(self) -> None:
+        """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
+        later = self.env_steps + self.config.num_envs * self.config.horizon
+        self.phases["rollout"]()
+        if later - self._empty_at >= self.config.learning_starts:
+            self.phases["update"]()
+        self.iteration += 1
+
+    @torch.no_grad()
+    def _update(self):
+        config = self.config
+        due = round(config.replay_ratio * config.num_envs * config.horizon)
+        for done in range(0, due, AT_ONCE):
+            self._updates(min(AT_ONCE, due - done))
+
+    def statistics(self) -> dict[str, float]:
+        """Episodes and COLUMNS since the last call, means over updates; waits for the device.
+
+        Raises:
+            FloatingPointError: a gradient was not finite.
+        """
+        means = self._sums[:-2] / self._sums[-2]
+        *told, updates, bad = torch.cat([self.transitions.statistics(), means, self._sums[-2:]]).tolist()
+        self._sums.zero_()
+        if bad:
+            raise FloatingPointError(
+                f"iteration {self.iteration - 1}: since the last row {bad:.0f} of {updates:.0f} updates' gradients "
+                "were not finite; no step was made of them"
+            )
+        return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.epsilon(self.env_steps)), strict=True))
+
+    def epsilon(self, env_steps: int) -> float:
+        """The share of random actions after so many steps of all environments."""
+        start, end, steps = self.config.epsilon_start, self.config.epsilon_end, self.config.epsilon_steps
+        return end if env_steps >= steps else start + (end - start) * env_steps / steps
+
+    @property
+    def env_steps(self) -> int:
+        return self.iteration * self.config.num_envs * self.config.horizon
+
+    @property
+    def learns(self) -> bool:
+        return self.env_steps - self._empty_at >= self.config.learning_starts
+
+    def optimizer(self, parameters: torch.Tensor, gradient: torch.Tensor) -> Adam:
+        """Adam along gradients that are means over all processes."""
+        return Adam(parameters, gradient, self.config.max_grad_norm, average=self.ranks.average)
+
+    def policy(self, greedy: bool = True) -> None:
+        """None: no kernel carries it."""
+        return None
+
+    def gathered(self) -> dict:
+        """A copy of where the run stands and of what it has gathered: a part of `state()`."""
+        state = {"iteration": self.iteration, "generator": self.generator.get_state(), "empty_at": self._empty_at}
+        state |= {"transitions": self.transitions.state()}
+        state |= {"replay": self.replay.state()} if self.config.save_replay else {}
+        return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
+
+    def load_gathered(self, state: Mapping) -> None:
+        """Goes on from a `gathered()`; where that has no replay, from an empty one.
+
+        Raises:
+            ValueError: the environment has no state, or refuses it.
+        """
+        if "environment" not in state:
+            raise ValueError(f"{type(self.env).__name__} has no state() and set_state(), so a run cannot be continued")
+        self.env.set_state(state["environment"])
+        self.transitions.load_state(state["transitions"])
+        self.generator.set_state(state["generator"])
+        self.iteration, self._empty_at = state["iteration"], state["empty_at"]
+        if "replay" in state:
+            self.replay.load_state(state["replay"])
+        else:
+            self._empty_at = self.env_steps
+
+    @staticmethod
+    def to_act(config: OffPolicySettings) -> OffPolicySettings:
+        """Settings of a run with the same weights, as small as can be, that is to act on the CPU and not to learn."""
+        small = {"num_envs": 1, "horizon": 1, "replay_ratio": 1.0, "batch_size": 1, "threads": 1}
+        return dataclasses.replace(config, **small)
+
+    @staticmethod
+    def torch_threads(config: OffPolicySettings) -> int:
+        """All where an update multiplies large matrices; else there is no work for them."""
+        return 1 if mlp.small(config.batch_size, config.hidden) else config.threads

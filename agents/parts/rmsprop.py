@@ -1,0 +1,43 @@
+"""RMSprop (Tieleman and Hinton, 2012) on parameters that are one tensor, with a limit on the gradient's norm."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from .kernels import require
+
+DECAY = 0.99  # of the mean square
+
+
+class RMSprop:
+    """Steps that wait for nothing.
+
+    Args:
+        parameters: [P], which are changed in place.
+        gradient: [P], read at every step where it lies.
+        limit: of the gradient's norm.
+        epsilon: added to the root of the mean square.
+
+    Attributes:
+        state: tensors by name: square, the running mean [P] of squared gradients.
+    """
+
+    def __init__(self, parameters: torch.Tensor, gradient: torch.Tensor, limit: float, epsilon: float = 1e-8):
+        require("gradient", gradient, parameters.shape, parameters.dtype, parameters.device)
+        self.parameters, self.gradient, self.limit, self.epsilon = parameters, gradient, limit, epsilon
+        self.state = {"square": torch.zeros_like(parameters)}
+
+    def step(self, lr: float) -> torch.Tensor:
+        """One step, unless the gradient is not finite; its norm []."""
+        norm = torch.linalg.vector_norm(self.gradient)
+        takes = norm < math.inf  # which NaN is not
+        gradient = torch.where(takes, self.gradient * (self.limit / (norm + 1e-6)).clamp(max=1.0), 0.0)
+        square = self.state["square"]
+        square.lerp_(gradient.square(), (1 - DECAY) * takes.to(square.dtype))
+        self.parameters.addcdiv_(gradient, square.sqrt().add_(self.epsilon), value=-lr)
+        return norm
+
+    def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        for name, part in self.state.items():
+            part.copy_(state[name])
