@@ -13,7 +13,8 @@ from lockstep.experiments import config, peer_workers
 from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
-FACTS = ("needs", "timed", "predicted", "originals", "choices")  # constants of an EXPERIMENT that are read here
+# Constants of an EXPERIMENT that are read here.
+FACTS = ("needs", "timed", "quick", "predicted", "originals", "choices")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Listed:
     file: Path
     needs: str = "section"  # of whom: section (that have one of its name) | peers | nothing | machine
     timed: bool = True  # so that it takes every core, and the GPU
+    quick: bool = True  # so that a quick report measures it; one that leaves it out shows what is on record
     predicted: bool = False  # the seconds of its groups are, before it runs
     originals: bool = False  # nothing of it can run without the library of the originals
     choices: tuple[str, ...] = ()  # keys of its section that say which groups there are, and nothing of their rows
@@ -60,9 +62,9 @@ def of_the_machine() -> list[str]:
     return [one.name for one in experiments().values() if one.needs == "machine"]
 
 
-def experiments_of(environment: str) -> list[str]:
-    """The experiments that an environment takes part in: by its YAML's sections and the peers installed."""
-    every = (one for one in experiments().values() if one.needs != "machine")
+def experiments_of(environment: str, scale: str = "full") -> list[str]:
+    """The experiments of an environment in a scale's report: by its YAML's sections and the peers installed."""
+    every = (one for one in experiments().values() if one.needs != "machine" and (one.quick or scale == "full"))
     return [one.name for one in every if why_not(one.name, environment) is None]
 
 

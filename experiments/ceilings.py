@@ -31,7 +31,7 @@ SIZES = {
     },
 }
 MEMORY_SHARE = 0.8  # of what is free that a copy may take
-BLOCKS = {"quick": 6, "full": 30}
+BLOCKS = {"quick": (6, 0.1), "full": (30, timing.MIN_BLOCK_S)}  # their number and least length
 UNITS = {"copy": "byte", "fp32": "flop", "launch": "launch", "graph-node": "node"}
 CHAINS = {"cpu": 12, "cuda": 8}  # independent fmas per thread; see ceilings.cuh
 ROUNDS = {"cpu": 1_000_000, "cuda": 10_000}
@@ -105,7 +105,7 @@ def fp32(group: Ceiling) -> tuple[Callable[[], None], int]:
     library.fma_chains.argtypes = FMA_ARGUMENTS
     library.fma_chains.restype = None
     lanes = library.lanes()
-    outs = [torch.empty(lanes, dtype=torch.float32) for _ in range(group.threads)]
+    outs = [torch.empty(lanes, dtype=torch.float32, device="cpu") for _ in range(group.threads)]
 
     def fma_chains(out: torch.Tensor) -> None:
         library.fma_chains(out.data_ptr(), rounds, FACTOR, TERM)
@@ -184,7 +184,8 @@ def measure(group: Ceiling, scale: str) -> list[dict]:
     """The rows of one group, one per block."""
     run, amount = CEILINGS[group.quantity](group)
     synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
-    measured = timing.measure(run, steps_per_call=amount, synchronize=synchronize, blocks=BLOCKS[scale])
+    blocks, block_s = BLOCKS[scale]
+    measured = timing.measure(run, steps_per_call=amount, synchronize=synchronize, blocks=blocks, min_block_s=block_s)
     unit = UNITS[group.quantity]
     return [
         {**asdict(group), "block": number, "amount": block.steps, "unit": unit, "wall_s": block.wall_s}
@@ -200,8 +201,8 @@ def plan(request: Request) -> Plan:
         todo,
         each(lambda group: measure(group, scale)),
         config={"sizes": {device: SIZES[scale][device] for device in devices}, "devices": devices},
-        method=timing.method(BLOCKS[scale]),
-        seconds=dict.fromkeys(todo, ladder.SET_UP_S + timing.expected_s(BLOCKS[scale])),
+        method=timing.method(*BLOCKS[scale]),
+        seconds=dict.fromkeys(todo, ladder.SET_UP_S + timing.expected_s(*BLOCKS[scale])),
     )
 
 

@@ -2,19 +2,26 @@
 
 import argparse
 import math
+import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from lockstep import interrupt
 from lockstep.experiments import UserError
 from lockstep.reading import nearest
 
 DEVICES = ("cpu", "cuda")
 GRACE_S = 60.0  # by which what is begun in time may be predicted to end late
 NOT_FINISHED = 75  # exit status where the time given was over: the same command goes on
+KILLED = "a process that it had started was killed, perhaps for want of memory; the same command continues from here"
+LOOK_EVERY_S = 0.5
 
 
 class OutOfTime(Exception):
@@ -117,6 +124,41 @@ def progress(
         yield item
 
 
+@contextmanager
+def watching_workers() -> Iterator[None]:
+    """End this process in a sentence where one that is started in here is killed.
+
+    A pool of processes would wait for that one's part for ever, and might not even be closed.
+    """
+    started, over, start = [], threading.Event(), BaseProcess.start
+    starting = threading.RLock()
+
+    def noted(process: BaseProcess) -> None:
+        with starting:
+            start(process)
+            started.append(process)
+
+    def watch() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            codes = [process.exitcode or 0 for process in started]
+            if any(code < 0 and code != -signal.SIGTERM for code in codes):  # by which pools end their own
+                with starting:  # the pool starts nothing more
+                    for process in started:
+                        process.kill()
+                    print(f"error: {KILLED}", file=sys.stderr, flush=True)
+                    os._exit(1)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    BaseProcess.start = noted
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        BaseProcess.start = start
+
+
 def run(main: Callable[[], None]) -> None:
     """Run `main`; a mistake that explains itself ends it with that sentence, an interrupt with status 130.
 
@@ -125,10 +167,8 @@ def run(main: Callable[[], None]) -> None:
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        main()
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command continues from here", file=sys.stderr)
-        raise SystemExit(130) from None
+        with interrupt.told("interrupted; the same command continues from here"):
+            main()
     except OutOfTime as rest:
         print(f"not finished, the time is over: {rest}; the same command continues from here", file=sys.stderr)
         raise SystemExit(NOT_FINISHED) from None

@@ -59,4 +59,5 @@ EXPERIMENT = Experiment(
     failure="kernels spill registers (above)",
     needs="nothing",
     timed=False,
+    quick=False,
 )

@@ -72,7 +72,9 @@ def file_of(environment: str, folder: Path = FOLDER) -> Path:
     """The settings file of an environment; ConfigError names the nearest there is."""
     known = files(folder)
     if environment not in known:
-        raise ConfigError(f"there is no experiments/*/{environment}.yaml{nearest(environment, known)}")
+        raise ConfigError(
+            f"unknown environment {environment!r}, no experiments/*/{environment}.yaml{nearest(environment, known)}"
+        )
     return known[environment]
 
 
@@ -184,18 +186,8 @@ def explained(error) -> str:
         return f"{missing!r} must stand beside {given!r}"
     if error.validator == "enum":
         return f"{error.instance!r} is not allowed; allowed: {', '.join(map(str, error.validator_value))}"
-    if error.validator == "type" and is_number_as_text(error.instance):
-        return f"{error.instance!r} is text to YAML; write the number as in 1.0e-6"
     rule = RULES.get(error.validator)
     return f"{error.instance!r} is not allowed: {rule} {error.validator_value}" if rule else error.message
-
-
-def is_number_as_text(value: object) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return isinstance(value, str)
 
 
 def at_scale(content: object, scale: str) -> object:

@@ -8,12 +8,13 @@ import functools
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import pandas as pd
 
 from lockstep import envs
+from lockstep.envs.kernels import compile
 from lockstep.experiments import UserError, config, originals
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, Plan, Request, word
@@ -36,12 +37,12 @@ def plan(request: Request) -> Plan:
     except ImportError as error:
         raise UserError(str(error)) from error
     originals.allot(request.options.cores)
-    settings = request.settings.plain()
-    if request.scale == "quick":
+    settings, quick = request.settings.plain(), request.scale == "quick"
+    if quick:
         settings["correctness"] = fewer(settings["correctness"])
     todo = comparisons(walks(name, Settings(settings)), request.devices)
     asked = {"asked": {"devices": request.devices}}
-    return Plan(todo, functools.partial(compared, name), config=settings | asked)
+    return Plan(todo, functools.partial(compared, name, quick), config=settings | asked)
 
 
 def fewer(content: object, counts: bool = False) -> object:
@@ -72,12 +73,16 @@ def comparisons(walks: Sequence[Walk], devices: Sequence[str]) -> dict[str, Comp
 
 
 @contextmanager
-def compared(name: str, left: Sequence[Comparison]) -> Iterator[Callable[[Comparison], list[dict]]]:
-    """Has the originals of all that is left begin, and lets go of their processes at the end."""
+def compared(name: str, quick: bool, left: Sequence[Comparison]) -> Iterator[Callable[[Comparison], list[dict]]]:
+    """Has the originals of all that is left begin, and lets go of their processes at the end.
+
+    quick: the port's libraries are compiled in less time.
+    """
     for one in left:
         if one.start:
             one.start()
-    yield lambda one: [{"environment": name} | row for row in one.rows()]
+    with compile.sooner() if quick else nullcontext():
+        yield lambda one: [{"environment": name} | row for row in one.rows()]
     originals.dismiss()
 
 

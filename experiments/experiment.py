@@ -67,6 +67,7 @@ class Plan:
     method: of timing, for the provenance.
     order: labels in the order of measuring, perhaps not all; by default that of the rows.
     seconds: that a group takes by estimate, by label.
+    columns: of the CSV, where the settings decide them; else they are the experiment's.
     """
 
     groups: Mapping[str, object]
@@ -76,11 +77,12 @@ class Plan:
     order: Sequence[str] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     conditions: Mapping = field(default_factory=dict)
+    columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment; catalogue.Listed explains the last five, and reads them as constants in the text.
+    """An experiment; catalogue.Listed explains the last six, and reads them as constants in the text.
 
     columns: of the CSV.
     plan: Plan of a Request.
@@ -100,6 +102,7 @@ class Experiment:
     options: Callable[[argparse.ArgumentParser], None] | None = None
     needs: str = "section"
     timed: bool = True
+    quick: bool = True
     predicted: bool = False
     originals: bool = False
     choices: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ clocks stand still.
 
 import dataclasses
 import functools
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,6 +102,11 @@ def of_algorithm(algorithm: str, learning: Mapping, devices: list[str]) -> list[
         for peer in asked.get("peers", []):
             more = {"seeds": tuple(range(peer["seeds"])), "threads": peer.get("threads", 0)}
             found.append(Group(**same, algorithm=algorithm, agent=peer["agent"], device="cpu", **more))
+    for asked in learning.get("finals", []):
+        same = {"settings": asked["settings"], "threads": asked.get("threads", 0)}
+        for agent, seed in itertools.product(asked["agents"], range(asked["seeds"])):
+            on = last if agent == OURS else "cpu"
+            found.append(Group("final", algorithm, agent, on, seeds=(seed,), **same))
     for asked in learning.get("together", []):
         same = {"part": "solve", "settings": asked["settings"], "variant": "at once"}
         found += [ours(**same, device=device) for device in devices_of(asked, devices)]

@@ -17,16 +17,17 @@ class Left(logging.Handler):
     Args:
         logger: of Snakemake; the handler adds itself.
         dag: the jobs, once they are known.
-        cores: that jobs share.
+        cores: that jobs share; None, on a cluster, where nothing is said either.
     """
 
-    def __init__(self, logger: logging.Logger, dag: Callable[[], object], scale: str, cores: int):
+    def __init__(self, logger: logging.Logger, dag: Callable[[], object], scale: str, cores: int | None):
         super().__init__()
         self.logger, self.dag, self.scale, self.cores = logger, dag, scale, cores
         self.took: dict[str, float] = {}  # s, by place under results/
         for folder in (*sorted(Path("results/recorded").glob("*")), Path("results")):
             self.read(folder)
-        logger.addHandler(self)
+        if cores is not None:
+            logger.addHandler(self)
 
     def read(self, folder: Path) -> None:
         for file in (*folder.glob("*.json"), *folder.glob("*/*.json")):

@@ -198,7 +198,7 @@ def visits(index: np.ndarray, *, game: Game, rounds: int, apart: int) -> dict[st
 
 
 def episodes(index: np.ndarray, *, game: Game, fixed: Settings | None = None) -> dict[str, np.ndarray]:
-    """Length and return [n], the mean of the agents', of an episode of each index on random numbers of its own.
+    """Length and return [n], the mean of its agents', of an episode of each index on random numbers of its own.
 
     Args:
         fixed: the settings whose fixed policy acts; None: the random one.
@@ -207,8 +207,9 @@ def episodes(index: np.ndarray, *, game: Game, fixed: Settings | None = None) ->
     for row, number in zip(found, index.tolist(), strict=True):
         observation, actions, total, length = game.begin(number), game.drawn(number), 0.0, 0
         choose = fixed_policy(game.space, fixed) if fixed else lambda _, actions=actions: next(actions)
+        players = len(game.original.agents) if game.agents else 1  # fewer than there may be, in some episodes
         while not game.over:
             observation, reward, *_ = game.step(choose(observation))
-            total, length = total + (np.mean(reward) if game.agents else reward), length + 1
+            total, length = total + np.sum(reward) / players, length + 1
         row[:] = length, total
     return {"length": found[:, 0], "return": found[:, 1]}

@@ -203,7 +203,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     ratio_high: the port's rate over this one, in the same mode with as many environments, the port on
     whatever number of threads is fastest. NaN where nothing was measured.
     """
-    found = []
+    found, ours = [], rates_of_the_port(frame)
     for key, group in frame.groupby(KEY, sort=False, dropna=False):
         row = dict(zip(KEY, key, strict=True)) | group[ABOUT].iloc[0].to_dict()
         if row["status"] == MEASURED:
@@ -211,34 +211,34 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
             rates = summarise(timed["rate"])
             row |= {"rate": rates.median, "rate_low": rates.low, "rate_high": rates.high, "blocks": len(group)}
             row["cpu_rate"] = timed["cpu_rate"].median()
-            against = over(frame, row)
-            if row["peer"] != OURS and against:
+            fastest = ours.get((row["mode"], row["num_envs"]))
+            if row["peer"] != OURS and fastest is not None:
+                against = ratio(fastest, timed["rate"])
                 row |= {"ratio": against.ratio, "ratio_low": against.low, "ratio_high": against.high}
         found.append(row)
     numbers = ["rate", "rate_low", "rate_high", "cpu_rate", "blocks", "ratio", "ratio_low", "ratio_high"]
     return pd.DataFrame(found, columns=[*KEY, *ABOUT, *numbers])
 
 
-def over(frame: pd.DataFrame, row: dict, mode: str | None = None) -> Ratio | None:
-    """The port's rate over that of a group, in a mode (the group's own), with as many environments."""
-    ours = frame[(frame["peer"] == OURS) & (frame["mode"] == (mode or row["mode"]))]
-    ours = with_rates(ours[(ours["num_envs"] == row["num_envs"]) & (ours["status"] == MEASURED)])
-    if ours.empty:
-        return None
-    theirs = frame[(frame[KEY] == pd.Series(row)[KEY]).all(axis=1)]
-    fastest = max((group["rate"] for _, group in ours.groupby("threads")), key=lambda rate: rate.median())
-    return ratio(fastest, with_rates(theirs)["rate"])
+def rates_of_the_port(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
+    """The port's rates by mode and number of environments, on whatever number of threads is fastest."""
+    ours, fastest = with_rates(frame[(frame["peer"] == OURS) & (frame["status"] == MEASURED)]), {}
+    for (mode, num_envs, _), group in ours.groupby(["mode", "num_envs", "threads"]):
+        before = fastest.get((mode, num_envs))
+        if before is None or group["rate"].median() > before.median():
+            fastest[mode, num_envs] = group["rate"]
+    return fastest
 
 
 def against_the_fastest(frame: pd.DataFrame) -> tuple[dict, Ratio] | None:
     """The fastest peer at TARGET_SIZE, in whichever mode, and how far the port, one step per call, exceeds it."""
-    groups = summary(frame)
-    groups = groups[(groups["num_envs"] == TARGET_SIZE) & (groups["peer"] != OURS)].dropna(subset=["rate"])
-    if groups.empty:
+    others = frame[(frame["num_envs"] == TARGET_SIZE) & (frame["peer"] != OURS)]
+    groups, ours = summary(others).dropna(subset=["rate"]), rates_of_the_port(frame).get(("step", TARGET_SIZE))
+    if groups.empty or ours is None:
         return None
     fastest = groups.loc[groups["rate"].idxmax()].to_dict()
-    found = over(frame, fastest, mode="step")
-    return (fastest, found) if found else None
+    theirs = others[(others[KEY] == pd.Series(fastest)[KEY]).all(axis=1)]
+    return fastest, ratio(ours, with_rates(theirs)["rate"])
 
 
 def report(frame: pd.DataFrame, *_) -> str:

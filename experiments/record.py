@@ -179,7 +179,12 @@ def run(
     described = described_in(output)
     current = is_current(described, experiment, environment, scale)
     missing = described.get("missing", []) if wanted is None else set(described.get("missing", [])) & set(wanted)
-    if current and not missing and is_signed(folder, files):
+    signed = is_signed(folder, files)
+    if current and not missing and (signed or is_whole(output, described)):
+        if not signed:  # a run was killed after measuring
+            sign(folder, files)
+            for ending in (".partial.csv", ".partial.json"):
+                output.with_suffix(ending).unlink(missing_ok=True)
         print(f"{output}: kept, its code and configuration are unchanged", flush=True)
         return False
     keep_larger_scale(output, described, scale)
@@ -193,7 +198,7 @@ def run(
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
     program += ["--strict-minutes"] if begun and left_s < math.inf else []
     print(name_of(step), flush=True)
-    if not ((current and missing) or is_signed(folder, files)):  # such a piece is gone on from
+    if not ((current and missing) or signed):  # such a piece is gone on from
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
     status = status_of(program)
     if status not in (0, command.NOT_FINISHED):
@@ -231,6 +236,11 @@ def described_in(output: Path) -> dict:
     if not isinstance(described, dict):
         raise UserError(f"{file} is damaged; restore it, or remove it and {output.name} to measure anew")
     return described
+
+
+def is_whole(output: Path, described: dict) -> bool:
+    """Tells of a result that its rows are those that its provenance describes."""
+    return "rows_sha256" in described and provenance.is_file_with(output, described["rows_sha256"])
 
 
 def keep_larger_scale(output: Path, described: dict, scale: str) -> None:

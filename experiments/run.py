@@ -7,7 +7,8 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def measure(name: str, request: Request) -> None:
         output = options.output or command.output_path(name, request.environment)
         place = name, request.environment, request.scale
         title = " ".join(filter(None, place[:2]))
-        journal = Journal(output, experiment.columns, *place, plan.config, options.commit, plan.conditions)
+        journal = Journal(
+            output, plan.columns or experiment.columns, *place, plan.config, options.commit, plan.conditions
+        )
         journal.keep(plan.groups)
         planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
         left = [label for label in plan.order or plan.groups if label not in journal]
@@ -155,7 +158,16 @@ def main() -> None:
     if named:
         experiment_of(named)
     options = parser(named).parse_args()
-    measure(options.experiment, request_of(options.experiment, options))
+    timed = catalogue.experiments()[options.experiment].timed  # so that a watch would take time of it
+    try:
+        with nullcontext() if timed else command.watching_workers():
+            measure(options.experiment, request_of(options.experiment, options))
+            if not timed:
+                from lockstep.experiments import originals  # here, because torch comes with it
+
+                originals.dismiss()  # while they are watched: what has lost a worker cannot be closed
+    except (EOFError, ConnectionError, BrokenExecutor) as error:
+        raise UserError(command.KILLED) from error
 
 
 if __name__ == "__main__":

@@ -23,17 +23,17 @@ def transfer_summary(frame: pd.DataFrame) -> pd.DataFrame:
     up, policy, down, step, whole, host_copy: median seconds of each per batched step, NaN where not measured;
     host_copy is a copy of the observations within the host. copies: between host and device per batched step, as
     counted. share, with its 95 % interval: of up and down in the sum of all parts; of a resident loop 0 where none
-    was counted. over_step: up and down over the step where they were timed apart, the ratio of the note. closure: the
-    median of the parts' sum over the loop, which were measured in turn.
+    was counted. over_step: up and down over the step where they were timed apart, the source document's ratio.
+    closure: the median of the parts' sum over the loop, which were measured in turn.
 
-    The note's copies know no environment: they stand in the row of each source, once for each kind of memory.
+    The document's copies know no environment: they stand in the row of each source, once for each kind of memory.
     """
     rows = [row for _, group in frame.groupby(["environment", "num_envs"], sort=False) for row in of_size(group)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def of_size(frame: pd.DataFrame) -> Iterator[dict]:
-    """The rows of one environment and size: first the note's procedure, then the loops."""
+    """The rows of one environment and size: first the source document's procedure, then the loops."""
     note, loops = frame[frame["loop"] == "note"], frame[frame["loop"] != "note"]
     copies = {memory: seconds(rows) for memory, rows in note[note["device"] == "cuda"].groupby("memory", sort=False)}
     host = seconds(note[note["part"] == "host-copy"]).get("host-copy")

@@ -89,7 +89,7 @@ def predicted(name: str, settings: Settings, groups: Iterable[Group]) -> list[tu
         first = group.rung.startswith("port") and group.rung not in compiled
         compiled.add(group.rung)
         compiling_s = ladder.COMPILE_S[group.device] if first else 0.0
-        timed_s = timing.expected_s(settings.throughput.blocks)
+        timed_s = timing.expected_s(*timing.asked(settings.throughput))
         found.append((group.label, set_up_s(name, group) + compiling_s + timed_s))
     return found
 
@@ -111,7 +111,7 @@ def check(name: str, settings: Settings) -> None:
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of one group, one per block."""
     loop_of = RUNGS[group.rung].loop(name, group, settings)
-    found = ladder.clocked(loop_of, group.device, settings.throughput.blocks)
+    found = ladder.clocked(loop_of, group.device, *timing.asked(settings.throughput))
     same = {
         "environment": name,
         **asdict(group),
@@ -178,7 +178,7 @@ def plan(request: Request) -> Plan:
         by_label(todo),
         each(measured),
         config=settings.plain() | {"asked": {"devices": devices, "rungs": asked.rungs}},
-        method=timing.method(settings.throughput.blocks),
+        method=timing.method(*timing.asked(settings.throughput)),
         order=[group.label for group in order],
         seconds=dict(predicted(name, settings, order)),
     )

@@ -1,4 +1,4 @@
-"""Cost of copies between host and device: the note's three timings, a real loop, a resident one.
+"""Cost of copies between host and device: the source document's three timings, a real loop, a resident one.
 
 note      an environment's step on the CPU, a copy of its observations to the GPU and one back, each timed apart
 real      observations up, policy, actions down, step, again and again; the parts are those of one whole
@@ -29,18 +29,18 @@ COLUMNS = [
     *("block", "calls", "wall_s", "bytes", "copies"),
 ]
 MIN_BLOCK_S = 0.05  # shorter than the ladder's: every loop is run twice, as it is and in parts
-DRAWN_STEPS = 32  # whose actions the note's step is given in turn
+DRAWN_STEPS = 32  # whose actions the document's step is given in turn
 COUNTED_STEPS = 100
 COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies between host and device begin
 
 
 @dataclass(frozen=True)
 class Loop(Group):
-    """One measurement: a loop, or a part of the note's procedure, at one size; or the copies in a loop."""
+    """One measurement: a loop, or a part of the document's procedure, at one size; or the copies in a loop."""
 
-    loop: str  # note | real | resident
-    source: str  # what is stepped, named as a rung of the ladder; "copy" for the note's copies
-    device: str  # where the policy is; of the note's copies the far end, of its step the CPU
+    loop: str  # note (the source document's) | real | resident
+    source: str  # what is stepped, named as a rung of the ladder; "copy" for the document's copies
+    device: str  # where the policy is; of the document's copies the far end, of its step the CPU
     memory: str  # of the host's end of a copy: pageable | pinned; none where nothing is copied
     num_envs: int
     counted: bool = False  # count the copies between host and device instead of timing
@@ -66,7 +66,7 @@ def groups(name: str, settings: Settings, present: list[str]) -> list[Loop]:
     return timed + counted  # counting last: a profiler may slow down what runs after it
 
 
-# What is stepped, and the policy.
+# The batch that is stepped, and the policy.
 
 
 @dataclass
@@ -278,13 +278,14 @@ def note_step(name: str, group: Loop, settings: Settings) -> list[dict]:
 
 
 def note_copies(name: str, group: Loop, settings: Settings) -> list[dict]:
-    """A copy of the observations to the GPU and one back, each followed by a synchronisation, as in the note.
+    """A copy of the observations to the GPU and one back, each followed by a synchronisation, as in the document.
 
     On the CPU one copy to another place in its memory, which is neither.
     """
     port = envs.port(name)
     pinned = group.memory == "pinned"
-    near = torch.zeros(group.num_envs, *port.of("observation").shape, pin_memory=pinned)
+    shape = group.num_envs, *port.of("observation").shape
+    near = torch.zeros(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
     far = torch.zeros_like(near, device=group.device, pin_memory=False)
 
     def copy(destination: torch.Tensor, source: torch.Tensor) -> Callable[[], None]:

@@ -30,11 +30,21 @@ def equal(place: tuple, quantity: str, different: np.ndarray, allowed: int = 0) 
     return row(place, quantity, len(different), count <= allowed, differing=count, allowed=allowed)
 
 
-def alike(place: tuple, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict:
-    """A row on two samples being of one distribution; where every value is the same, there is only that to compare."""
+def alike(place: tuple, name: str, ours: np.ndarray, theirs: np.ndarray, fixed: bool = True) -> dict:
+    """A row on two samples being of one distribution; where every value is the same, there is only that to compare.
+
+    fixed: such a value is so by the rules, and none may differ; else as many may as chance explains.
+    """
     if np.ptp(theirs) == 0:
-        return equal(place, f"{name}: always {theirs[0]:g}", ours != theirs[0])
+        allowed = 0 if fixed else rarely(len(ours), len(theirs))
+        return equal(place, f"{name}: always {theirs[0]:g}", ours != theirs[0], allowed)
     low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
     p = scipy.stats.ks_2samp(ours, theirs).pvalue
     found = {"value": np.mean(ours) - np.mean(theirs), "low": low, "high": high, "p_value": p}
     return row(place, f"{name}: difference of means", len(ours), bool(low <= 0 <= high and p > LEAST_P), **found)
+
+
+def rarely(ours: int, theirs: int) -> int:
+    """The most rare values that may all lie in the first of two samples of these sizes with probability LEAST_P."""
+    shares = (ours - np.arange(ours)) / (ours + theirs - np.arange(ours))
+    return int((np.cumprod(shares) >= LEAST_P).sum())

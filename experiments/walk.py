@@ -180,13 +180,17 @@ class Walk:
         """States [n, ...] that the port or the original visits, actions there, and the original's steps."""
         B = min(self.asked.states, BATCH)
         rounds, index = -(-self.asked.states // B), np.arange(B)
-        visiting, found = self.batch(B, device, dtype, "SameStep"), []
+        visiting, found, actions = self.batch(B, device, dtype), [], []  # what steps from each state is compiled for
         visiting.reset()
         for _ in range(rounds):
-            visiting.rollout(APART)
-            found.append(self.state(visiting) | {"action": on_host(visiting.random_actions()[0])})
+            for _ in range(APART):
+                over = visiting.step(visiting.random_actions()[0])[-1]["_final_obs"]
+                if over.any():
+                    visiting.reset(options={"reset_mask": over.clone()})
+            found.append(self.state(visiting))
+            actions.append(on_host(visiting.random_actions()[0]))
         before = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-        actions = before.pop("action")
+        actions = np.concatenate(actions)
         if part == "original":
             visited = originals.on_all_cores(originals.visits, index, game=self.game, rounds=rounds, apart=APART)()
             flat = {name: visited[name].swapaxes(0, 1).reshape(value.shape) for name, value in before.items()}
@@ -209,7 +213,7 @@ class Walk:
 
     @functools.cached_property
     def one(self):
-        env = envs.make(self.name, 1, seed=self.seed, **self.options)
+        env = self.batch(1, "cpu")
         env.reset()
         return env
 
@@ -374,10 +378,11 @@ def distribution(walk: Walk, device: str, policy: str) -> Iterator[dict]:
         observation, *_, info = env.step(act(observation))
         if info["_final_obs"].all():
             break
+    fixed = walk.port.shortest_episode == env.max_episode_steps
     for name, theirs in walk.own_episodes(policy)().items():
         ours = on_host(info[f"episode_{name}"]).astype(float)
         title = walk.titled(f"{name} of an episode, {policy} policy")
-        yield alike(("distribution", "original-port", device, "float32"), title, *walk.comparable(ours, theirs))
+        yield alike(("distribution", "original-port", device, "float32"), title, *walk.comparable(ours, theirs), fixed)
 
 
 def devices_agree(walk: Walk, dtype: str, devices: tuple[str, str] = ("cpu", "cuda")) -> Iterator[dict]:

@@ -77,7 +77,9 @@ class Clocked(NamedTuple):
     bytes_per_step: float | None
 
 
-def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> Clocked:
+def clocked(
+    loop_of: AbstractContextManager[Loop], device: str, blocks: int, block_s: float = timing.MIN_BLOCK_S
+) -> Clocked:
     """Sets up a rung's loop on a device, calls it once, measures so many blocks, and lets go of its memory."""
     synchronize = torch.cuda.synchronize if device == "cuda" else timing.nothing
     let_go(device)
@@ -91,6 +93,7 @@ def clocked(loop_of: AbstractContextManager[Loop], device: str, blocks: int) -> 
             steps_per_call=loop.steps_per_call,
             synchronize=synchronize,
             blocks=blocks,
+            min_block_s=block_s,
             clocks=loop.clocks,
         )
         alone = loop.clocks is timing.spent

@@ -54,16 +54,17 @@ STEPS = 128  # K of a roll-out
 ENVS = 2048  # in the batch whose ends of episodes are counted
 NETWORK_BYTES = 12  # that a trajectory of an MLP has besides: log_prob, value, bootstrap
 
-# What is compiled: of a unit (the first of these that there is) the kernels whose names match; of environments that one
-# lane holds, and several.
+# Kernels that are compiled: of a unit (the first of these that there is, or the first of all) those whose names
+# match; of environments that one lane holds, and several.
 CASES = {
     "one lane": [
         (("view", "copy"), r"step_(uint8|float32)"),
         (("copy",), r"rollout_random_(statistics|trajectory)"),
         (("mlp",), r"rollout_mlp_trajectory"),
     ],
-    "several lanes": [(("physical", "copy"), r"step|rollout_random")],
+    "several lanes": [(("copy",), r"step|rollout_random")],
 }
+DEFAULT = ("SameStep", "float32")  # mode and dtype of these units
 SWITCHES = {"COMPACT": "step_"}  # compile-time switches that are 1, and the kernels that get a second row without
 
 
@@ -90,7 +91,7 @@ REGIONS = [
     Region("rollout_tile", r"if \(.*FETCH_EVERY", "fetch"),
     Region("", r"if \(.*\bt % PER_BLOCK == 0", "words"),
     Region("", r"if \(.*\bt % PER_WORD == 0", "turns"),
-    Region("rollout_tile", r"if \(episode != fetched\)", "never"),
+    Region("rollout_tile", r"if \((CARRIES \|\| )?episode != fetched\)", "never"),
     Region("rollout_tile", r"if \(narrow\)", "never"),
     Region("rollout_tile", r"if \(.*truncated.* && !.*terminated.*\) \{", "cut"),
     Region("network", r"for \(int j = 0; j < HIDDEN; j \+= 4\)", "units", loop=True),
@@ -375,6 +376,13 @@ def launch_form(name: str) -> str:
     return "one lane" if envs.port(name).of("lanes") == 1 else "several lanes"
 
 
+def unit_of(name: str, kinds: Sequence[str]) -> tuple[str, str]:
+    """The first of these kinds of unit that an environment has, or else the first that it lists; and its text."""
+    units = {kind: text for (mode, dtype, kind), text in envs.units(name).items() if (mode, dtype) == DEFAULT}
+    kind = next((kind for kind in kinds if kind in units), next(iter(units)))
+    return kind, units[kind]
+
+
 def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool = True) -> list[dict]:
     """One row for each kernel of CASES, of every environment (or of those named) and form.
 
@@ -382,10 +390,8 @@ def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool 
     """
     machine, rows = MACHINES[target], []
     for name in names or envs.names():
-        units = envs.units(name)
         for kinds, pattern in CASES[launch_form(name)]:
-            kind = next(kind for kind in kinds if ("SameStep", "float32", kind) in units)
-            unit = units["SameStep", "float32", kind]
+            kind, unit = unit_of(name, kinds)
             without = [one for one, kernels in SWITCHES.items() if kernels in pattern and f"ifndef {one}" in unit]
             forms = {"": unit} | {f"{one} 0": f"#define {one} 0\n{unit}" for one in without}
             for form, text in forms.items():

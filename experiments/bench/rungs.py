@@ -1,9 +1,9 @@
 """The rungs of the ladder: from the original's loop to fused steps on the GPU.
 
 They count live steps only; one says that it does not: port-cuda-no-reset counts the steps of environments that have
-ended, as the note did. Random actions are drawn DRAWN_STEPS at a time or, where an action is many numbers, as many as
-DRAWN_BYTES hold, so that no rung pays more calls for them than another. Options of the settings (preset, sizes) are the
-same for original, arrays and port.
+ended, as the source document did. Random actions are drawn DRAWN_STEPS at a time or, where an action is many numbers,
+as many as DRAWN_BYTES hold, so that no rung pays more calls for them than another. Options of the settings (preset,
+sizes) are the same for original, arrays and port.
 """
 
 import dataclasses
@@ -170,7 +170,7 @@ def arrays(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     else:
         xp = np
     env = envs.make_arrays(name, group.num_envs, xp, settings.seed, **pool_of(name, 1), **options_of(settings))
-    # Where an action is many numbers, a step takes so long that drawing apart costs nothing.
+    # With an action of many numbers a step takes so long that drawing apart costs nothing.
     steps = steps_per_call(group.num_envs) if several_numbers(name, settings) is None else 1
 
     def run() -> None:
@@ -265,8 +265,9 @@ def scenarios_of(name: str, group: Group) -> int:
 
 
 def pool_of(name: str, count: int) -> dict[str, int]:
-    """The option by which an environment with scenarios draws so many."""
-    return {"scenarios": count} if "scenarios" in envs.port(name).own_options else {}
+    """The option by which an environment draws so many scenarios, where its batches have a pool by default."""
+    option = inspect.signature(envs.port(name).world).parameters.get("scenarios")
+    return {} if option is None or option.default is None else {"scenarios": count}
 
 
 def actions_of(env, group: Group, settings: Settings, steps: int) -> Callable[[], Iterable[torch.Tensor]]:
@@ -364,7 +365,7 @@ def no_gymnasium_vector(name: str, settings: Settings) -> str | None:
 
 
 def no_arrays(name: str, settings: Settings) -> str | None:
-    return None if envs.has_arrays(name) else "it has no arrays.py"
+    return None if envs.has_arrays(name) else "it has no array form"
 
 
 def no_scenarios(name: str, settings: Settings) -> str | None:
@@ -380,7 +381,9 @@ def several_numbers(name: str, settings: Settings) -> str | None:
 
 
 def no_constant_action(name: str, settings: Settings) -> str | None:
-    return None if "constant_action" in settings.throughput else "the note has no loop of it (no constant_action)"
+    return (
+        None if "constant_action" in settings.throughput else "no constant_action: its source document has no such loop"
+    )
 
 
 def no_network(name: str, settings: Settings) -> str | None:
@@ -390,7 +393,7 @@ def no_network(name: str, settings: Settings) -> str | None:
 TRAJECTORY = {"fused": True, "missing": several_lanes}
 NETWORK = {"fused": True, "policies": ("mlp",), "missing": no_network}
 OWN = {"policies": ("random",), "missing": no_scenarios}
-AS_IN_THE_NOTE = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
+AS_IN_THE_DOCUMENT = {"device": "cuda", "policies": ("constant",), "missing": no_constant_action}
 RUNGS = {
     "original": Rung(original(), batched=False, missing=no_library),
     "original-indexed": Rung(original(indexed=True), batched=False, policies=("random",), missing=no_indexed),
@@ -405,8 +408,8 @@ RUNGS = {
     "arrays-cupy": Rung(arrays, **ON_CUDA, policies=("random",), missing=no_arrays),
     "port-cuda": Rung(port(), **ON_CUDA),
     "port-cuda-sync": Rung(port(synchronised=True), **ON_CUDA, policies=("random",)),
-    "port-cuda-constant": Rung(port(synchronised=True), **AS_IN_THE_NOTE),
-    "port-cuda-no-reset": Rung(port(synchronised=True, autoreset_mode="Disabled"), **AS_IN_THE_NOTE),
+    "port-cuda-constant": Rung(port(synchronised=True), **AS_IN_THE_DOCUMENT),
+    "port-cuda-no-reset": Rung(port(synchronised=True, autoreset_mode="Disabled"), **AS_IN_THE_DOCUMENT),
     "port-cuda-graph": Rung(port_graph, **ON_CUDA),
     "port-cuda-scenarios": Rung(port_graph, **ON_CUDA, **OWN),
     "port-cuda-fused": Rung(port_fused("statistics"), **ON_CUDA, fused=True),

@@ -4,6 +4,7 @@ Intervals hold for any distribution: of a median by order statistics (Conover, P
 Statistics, 1999, section 3.2), of a ratio by a percentile bootstrap with a fixed seed.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
 from typing import NamedTuple
@@ -43,9 +44,16 @@ def summarise(values: Sequence[float]) -> Summary:
     values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError(f"values must be finite and at least one, got {values.tolist()}")
-    low, high = scipy.stats.quantile_test(values).confidence_interval(CONFIDENCE)
     p5, p95 = np.percentile(values, [5, 95])
+    low, high = (nan, nan) if (ends := ranks(values.size)) is None else np.sort(values)[list(ends)]
     return Summary(float(np.median(values)), float(low), float(high), float(p5), float(p95))
+
+
+@functools.cache
+def ranks(count: int) -> tuple[int, int] | None:
+    """The places, among so many sorted values, of the ends of the median's interval; None where there is none."""
+    low, high = scipy.stats.quantile_test(np.arange(count)).confidence_interval(CONFIDENCE)
+    return None if np.isnan([low, high]).any() else (int(low), int(high))
 
 
 def resampled(statistic: Callable, *samples: np.ndarray, draws: int, seed: int = 0) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import contextlib
 import math
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -87,6 +87,11 @@ def undisturbed(attempt: Callable[[], T], clocks: Callable[[], Spent] = spent) -
     return best
 
 
+def asked(scale: Mapping) -> tuple[int, float]:
+    """The number of blocks and the least length of one that a section's settings at a scale ask for."""
+    return scale["blocks"], scale.get("block_s", MIN_BLOCK_S)
+
+
 def nothing() -> None:
     """Synchronise a device that works at once."""
 
@@ -158,20 +163,20 @@ def warm_up(rate: Callable[[], float]) -> bool:
     return False
 
 
-def expected_s(blocks: int) -> float:
+def expected_s(blocks: int, min_block_s: float = MIN_BLOCK_S) -> float:
     """Seconds that `measure` takes by estimate of work whose calls are short against a block.
 
     Finding their number counts as a block; then come the longest warm-up and the blocks. It is no bound: work that
     has become slower since its calls were counted takes as much longer.
     """
-    return (1 + MAX_WARM_UP_BLOCKS + blocks) * MIN_BLOCK_S
+    return (1 + MAX_WARM_UP_BLOCKS + blocks) * min_block_s
 
 
-def method(blocks: int) -> dict:
+def method(blocks: int, min_block_s: float = MIN_BLOCK_S) -> dict:
     """The rules above, as they go into a result's provenance."""
     return {
         "blocks": blocks,
-        "min_block_s": MIN_BLOCK_S,
+        "min_block_s": min_block_s,
         "warm_up": f"until {AGREEING_BLOCKS} blocks agree within {round(100 * (AGREEMENT - 1))} %, "
         f"at most {MAX_WARM_UP_BLOCKS}",
         "synchronise": "before and after each block",

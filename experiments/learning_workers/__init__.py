@@ -35,7 +35,7 @@ CHECKS = 2  # in succession, that must reach what counts as solved
 class Job:
     """The task of a process, in a form that JSON can hold."""
 
-    part: str  # rate | solve
+    part: str  # rate | solve | final
     algorithm: str
     environment: str  # our name
     gymnasium_id: str
@@ -112,7 +112,7 @@ class Streak:
 
 def learning_rate(settings: dict, iteration: int) -> float:
     """Of an iteration, counted from 0: linearly to 0 where it is annealed, as in agents/ppo/."""
-    iterations = settings["total_steps"] // (settings["num_envs"] * settings["horizon"])
+    iterations = float(settings["total_steps"] // (settings["num_envs"] * settings["horizon"]))  # too many for int32
     return settings["lr"] * (1 - iteration / iterations if settings["anneal_lr"] else 1)
 
 

@@ -4,12 +4,14 @@ What agents/ppo/ does as Stable-Baselines3 does it (initialisation, Adam's epsil
 advantages, values of truncated episodes) is left at its defaults. Its value loss lacks the factor 1/2, so that
 vf_coef is halved, and its learning rate is read after the roll-out, so that the schedule is moved by one iteration.
 
-Its DQN counts steps and updates as ours does, has no double DQN, and draws once per step whether all environments act
-at random.
+What learns from a replay counts steps and updates as ours does. Its DQN has no double DQN, and draws once per step
+whether all environments act at random. Its DDPG, TD3 and SAC act at random until they learn, ours ever less often over
+epsilon_steps, and limit no gradient; its temperature goes down log p + target entropy without the factor alpha.
 """
 
 import itertools
 import time
+from collections.abc import Callable
 
 from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
@@ -26,6 +28,13 @@ def vector(job: Job, seed: int):
     from stable_baselines3.common.env_util import make_vec_env
 
     return make_vec_env(job.gymnasium_id, n_envs=job.settings["num_envs"], seed=seed)
+
+
+def require(job: Job, **settings) -> None:
+    """Raises ValueError where a setting is not what Stable-Baselines3 has alone, naming it."""
+    for name, value in settings.items():
+        if job.settings[name] != value:
+            raise ValueError(f"{job.algorithm.upper()} of Stable-Baselines3 needs {name}={value}")
 
 
 def ppo(job: Job, env, seed: int):
@@ -60,45 +69,115 @@ def ppo(job: Job, env, seed: int):
     )
 
 
+def of_replay(job: Job, env, seed: int) -> dict:
+    """The arguments that all take which learn from a replay."""
+    require(job, encoding="flat")
+    ours = job.settings
+    return {
+        "policy": "MlpPolicy",
+        "env": env,
+        "buffer_size": ours["capacity"],
+        "replay_buffer_kwargs": {"handle_timeout_termination": not ours["limit_ends"]},
+        "learning_starts": ours["learning_starts"],
+        "batch_size": ours["batch_size"],
+        "gamma": ours["gamma"],
+        "train_freq": ours["horizon"],
+        "gradient_steps": round(ours["replay_ratio"] * ours["num_envs"] * ours["horizon"]),
+        "tau": ours["tau"],
+        "policy_kwargs": {"net_arch": list(ours["hidden"])},
+        "seed": seed,
+        "device": job.device,
+    }
+
+
 def dqn(job: Job, env, seed: int):
     from stable_baselines3 import DQN
 
+    require(job, double=False)
     ours = job.settings
-    if ours["double"]:
-        raise ValueError("Stable-Baselines3 has no double DQN; the settings must say double: false")
     steps = ours["num_envs"] * ours["horizon"]
 
     def rate(remaining: float) -> float:
         return ours["lr"] * min(1.0, remaining + steps / ours["total_steps"] if ours["anneal_lr"] else 1.0)
 
     return DQN(
-        "MlpPolicy",
-        env,
+        **of_replay(job, env, seed),
         learning_rate=rate,
-        buffer_size=ours["capacity"],
-        learning_starts=ours["learning_starts"],
-        batch_size=ours["batch_size"],
-        gamma=ours["gamma"],
-        train_freq=ours["horizon"],
-        gradient_steps=round(ours["replay_ratio"] * steps),
         target_update_interval=ours["target_every"],
-        tau=ours["tau"],
         exploration_fraction=ours["epsilon_steps"] / ours["total_steps"],
         exploration_initial_eps=ours["epsilon_start"],
         exploration_final_eps=ours["epsilon_end"],
         max_grad_norm=ours["max_grad_norm"],
-        policy_kwargs={"net_arch": list(ours["hidden"])},
-        seed=seed,
-        device=job.device,
     )
 
 
-ALGORITHMS = {"ppo": ppo, "dqn": dqn}  # a function (job, env, seed) to a model
+def of_box(job: Job, env, seed: int) -> dict:
+    """The arguments that all take which learn a Box of actions."""
+    require(job, squash="tanh", epsilon_end=0.0)
+    return of_replay(job, env, seed) | {"learning_rate": job.settings["lr"], "n_steps": job.settings["n_step"]}
 
 
-def numbers(trained) -> int:
+def of_noise(job: Job, env, seed: int) -> dict:
+    """The arguments that those of them take whose actor has no distribution."""
+    import numpy as np
+    from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+
+    shape, correlation = env.action_space.shape, job.settings["noise_correlation"]
+    mean, deviation = np.zeros(shape), np.full(shape, job.settings["noise"])
+    noise = NormalActionNoise(mean, deviation)
+    if correlation:
+        innovation = deviation * np.sqrt(1 - correlation**2)
+        noise = OrnsteinUhlenbeckActionNoise(mean, innovation, theta=1 - correlation, dt=1.0)
+    return of_box(job, env, seed) | {"action_noise": noise}
+
+
+def ddpg(job: Job, env, seed: int):
+    from stable_baselines3 import DDPG
+
+    require(job, huber=False, target_every=1)
+    return DDPG(**of_noise(job, env, seed))
+
+
+def td3(job: Job, env, seed: int):
+    from stable_baselines3 import TD3
+
+    ours = job.settings
+    require(job, target_every=ours["policy_delay"])
+    return TD3(
+        **of_noise(job, env, seed),
+        policy_delay=ours["policy_delay"],
+        target_policy_noise=ours["target_noise"],
+        target_noise_clip=ours["target_noise_limit"],
+    )
+
+
+def sac(job: Job, env, seed: int):
+    from stable_baselines3 import SAC
+
+    require(job, target_actor=False, noise_correlation=0.0)
+    ours = job.settings
+    return SAC(
+        **of_box(job, env, seed),
+        ent_coef=f"auto_{ours['alpha']}" if ours["learn_alpha"] else ours["alpha"],
+        target_update_interval=ours["target_every"],
+    )
+
+
+ALGORITHMS = {"ppo": ppo, "dqn": dqn, "ddpg": ddpg, "td3": td3, "sac": sac}  # a function (job, env, seed) to a model
+
+
+def numbers(model) -> int:
     """The parameters of a model that are trained."""
-    return sum(parameter.numel() for group in trained.policy.optimizer.param_groups for parameter in group["params"])
+    optimizers = filter(None, (getattr(part, "optimizer", None) for part in model.policy.modules()))
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    return sum(parameter.numel() for group in groups for parameter in group["params"])
+
+
+def greedy(model) -> Callable:
+    """The greedy policy: from observations to actions of the environment, both tensors."""
+    import torch
+
+    return lambda obs: torch.from_numpy(model.predict(obs.numpy(), deterministic=True)[0])
 
 
 def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
@@ -123,43 +202,57 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
             return len(self.clocks) <= job.blocks
 
     env = make_vector(job, job.seeds[0])
-    trained, clock, before = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock(), timing.spent()
-    trained.learn(MANY_STEPS, callback=clock, log_interval=None)
+    model, clock, before = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock(), timing.spent()
+    model.learn(MANY_STEPS, callback=clock, log_interval=None)
     same = {"had": timing.spent().had_since(before)}
     env.close()
-    same |= {"parameters": numbers(trained), "reason": f"{job.algorithm.upper()} {how}"}
+    same |= {"parameters": numbers(model), "reason": f"{job.algorithm.upper()} {how}"}
     spent = ([after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(clock.clocks))
     names = ("wall_s", "cpu_s", "env_steps")
     return [same | {"block": block} | dict(zip(names, numbers, strict=True)) for block, numbers in enumerate(spent)]
+
+
+def trained(job: Job, seed: int, callback=None) -> tuple[object, dict]:
+    """A model after its run, which a callback may end, and its row, timed from its construction on."""
+    start, before = time.perf_counter(), timing.spent()
+    env = vector(job, seed)
+    model = ALGORITHMS[job.algorithm](job, env, seed)
+    model.learn(job.settings["total_steps"], callback=callback, log_interval=None)
+    times = {"wall_s": time.perf_counter() - start, "had": timing.spent().had_since(before)}
+    env.close()
+    about = {"parameters": numbers(model), "reason": f"{job.algorithm.upper()} {HOW}"}
+    return model, {"env_steps": model.num_timesteps} | times | about
+
+
+def score(job: Job, model) -> float:
+    """The mean return of greedy episodes in Gymnasium's environments."""
+    from lockstep.agents.run import evaluation
+
+    return float(evaluation.in_original(job.environment, greedy(model)).returns.mean())
 
 
 def solve(job: Job, seed: int) -> dict:
     """One seed: from the model's construction until two checks in succession reached what counts as solved.
 
     since_start_s is its end since the process's start. Checks play the port, as ours do; its policy costs it several
-    hundred forwards of torch each, a few percent of the time. The score afterwards is of Gymnasium's environments.
+    hundred forwards of torch each, a few percent of the time.
     """
-    import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
     from lockstep.agents.run import evaluation
 
-    start, before = time.perf_counter(), timing.spent()
-    env = vector(job, seed)
-    trained = ALGORITHMS[job.algorithm](job, env, seed)
-    episodes = evaluation.PortEpisodes(job.environment)
     streak, every = Streak(job.solved), job.settings["eval_every"]
-
-    def act(observation: torch.Tensor) -> torch.Tensor:
-        return trained.policy._predict(observation, deterministic=True)
 
     class Check(BaseCallback):
         checked, solved = 0, False
 
+        def _on_training_start(self) -> None:
+            self.episodes = evaluation.PortEpisodes(job.environment)
+
         def look(self) -> None:
             if self.num_timesteps // every > self.checked and not self.solved:
                 self.checked = self.num_timesteps // every
-                self.solved = streak.ends_with(episodes.play(act).returns.mean())
+                self.solved = streak.ends_with(self.episodes.play(greedy(self.model)).returns.mean())
 
         _on_rollout_start = _on_training_end = look
 
@@ -167,26 +260,24 @@ def solve(job: Job, seed: int) -> dict:
             return not self.solved
 
     check = Check()
-    trained.learn(job.settings["total_steps"], callback=check, log_interval=None)
-    times = {"wall_s": time.perf_counter() - start, "since_start_s": time.monotonic() - job.started}
-    times["had"] = timing.spent().had_since(before)
-    env.close()
-    with torch.no_grad():
-        score = float(evaluation.in_original(job.environment, act).returns.mean())
-    solved = int(check.solved and score >= job.solved)
-    same = {
-        "env_steps": trained.num_timesteps,
-        "parameters": numbers(trained),
-        "reason": f"{job.algorithm.upper()} {HOW}",
-    }
-    return {"seed": seed, "score": score, "solved": solved} | times | same
+    model, row = trained(job, seed, check)
+    row |= {"seed": seed, "since_start_s": time.monotonic() - job.started, "score": score(job, model)}
+    return row | {"solved": int(check.solved and row["score"] >= job.solved)}
+
+
+def final(job: Job) -> list[dict]:
+    """One row: the score after the steps that a run has."""
+    model, row = trained(job, job.seeds[0])
+    return [row | {"score": score(job, model)}]
 
 
 def measure(job: Job) -> list[dict]:
     import torch
 
     torch.set_num_threads(job.threads)
-    return rates(job) if job.part == "rate" else cold_and_warm(lambda seed: solve(job, seed), job.seeds)
+    if job.part == "solve":
+        return cold_and_warm(lambda seed: solve(job, seed), job.seeds)
+    return rates(job) if job.blocks else final(job)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from lockstep.experiments import UserError
 from lockstep.experiments.ledger import provenance
+from lockstep.files import replacing
 
 SUMS = "SHA256SUMS"
 
@@ -14,7 +15,7 @@ class ChecksumError(UserError):
 
 
 def unfinished(file: Path) -> bool:
-    return ".partial." in file.name or file.suffix == ".lock"
+    return ".partial" in file.suffixes or file.suffix == ".lock"
 
 
 def signed_files(folder: Path) -> list[str]:
@@ -41,16 +42,23 @@ def sign(folder: Path, files: list[Path]) -> None:
 
 
 def write_sums(folder: Path, sums: dict[str, str]) -> None:
-    (folder / SUMS).write_text("".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())))
+    """Put these in the place of the sums, in one step; UserError where that cannot be written."""
+    try:
+        with replacing(folder / SUMS) as file:
+            file.writelines(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
+    except OSError as error:
+        raise UserError(
+            f"{folder / SUMS} cannot be written: {error.strerror}; the same command continues from there"
+        ) from error
 
 
 def discard(folder: Path, files: list[Path]) -> None:
     """Remove files of a folder, and from its SHA256SUMS."""
     gone = [file.relative_to(folder).as_posix() for file in files]
-    for path in gone:
-        (folder / path).unlink(missing_ok=True)
     if (folder / SUMS).is_file():
         write_sums(folder, {path: digest for path, digest in read_sums(folder).items() if path not in gone})
+    for path in gone:
+        (folder / path).unlink(missing_ok=True)
 
 
 def is_signed(folder: Path, files: list[Path]) -> bool:

@@ -13,7 +13,7 @@ from lockstep.experiments import ROOT, catalogue, config
 from lockstep.experiments.ledger import sources
 from lockstep.reading import read_yaml
 
-# What writes down, asks, and finds, and what only shows: no row depends on it.
+# Code that writes down, asks, and finds, and code that only shows: no row depends on it.
 ASIDE = ("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py")
 DRAWING = "render.py"
 C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
@@ -22,18 +22,26 @@ C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a
 def of(experiment: str, environment: str | None = None, root: Path = ROOT) -> str:
     """The fingerprint of the code that measures an experiment of an environment, 64 hexadecimal digits.
 
-    The recipe by which agents are trained counts; the settings of experiments are told apart from code: `settings_of`.
+    The recipe by which agents are trained counts, and so do the data that an environment's folder has for the code; the
+    settings of experiments are told apart from code: `settings_of`.
     """
     paths = sources.of_experiment(experiment, environment, root)
-    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith((".yaml", DRAWING))]
+    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith((*sources.DATA, DRAWING))]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text()) for path in counted]
-    recipes = [path for path in paths if path.startswith(sources.RECIPES) and path.endswith(".yaml")]
-    digests += [digest(str(read_yaml(root / path, path))) for path in recipes]
+    read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
+    digests += [digest_of_content(root / path) for path in read]
     return digest("".join(sorted(digests)))
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of_content(file: Path) -> str:
+    """The digest of what a YAML file says, and of any other byte by byte."""
+    if file.suffix == ".yaml":
+        return digest(str(read_yaml(file, file.name)))
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @functools.cache  # experiments share most files

@@ -1,7 +1,8 @@
 """Rows on disk: a journal that survives a kill, and the measured and recorded results of a machine."""
 
+import contextlib
 import csv
-import fcntl
+import errno
 import hashlib
 import io
 import itertools
@@ -11,12 +12,12 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from lockstep import files
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.bench.timing import ENOUGH, cpu_seconds
 from lockstep.experiments.command import OutOfTime
@@ -66,13 +67,26 @@ class Journal:
         self.sources = provenance.hashes(sources.of_experiment(experiment, environment))
         self.started = provenance.now()
         self.groups: dict[str, list[list[str]]] = {}
-        try:
+        self._hold = contextlib.ExitStack()
+        with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = locked(self.path.with_suffix(".lock"))
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
-        self._take_over()
+            if self.path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            try:
+                self._hold.enter_context(files.hold(self.path.with_suffix(".lock")))
+            except files.HeldElsewhere as error:
+                raise UserError(f"{self.path} is being written by another run (process {error.process})") from None
+            self._take_over()
         self._start, self._group_start = clocks(), clocks()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A place that cannot be written to, or is full, becomes a UserError."""
+        try:
+            yield
+        except OSError as error:
+            kept = "; finished groups are kept, and the same command continues from there" if self.groups else ""
+            raise UserError(f"{self.path} cannot be written: {error.strerror}{kept}") from error
 
     def _take_over(self) -> None:
         """Load the groups of a run that was killed, if it was the same run; begin the partial file."""
@@ -136,7 +150,7 @@ class Journal:
         shares = [row["had"] for row in rows if not math.isnan(row.get("had", math.nan))]
         spent.append(f"{sum(shares) / len(shares):.3f}" if shares else "")
         lines = [[group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows]
-        with open(self.partial, "a", newline="") as file:
+        with self._writing(), open(self.partial, "a", newline="") as file:
             file.write(csv_text(lines))
             file.flush()
             os.fsync(file.fileno())
@@ -150,7 +164,7 @@ class Journal:
         rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
         return csv_text([self.columns, *rows])
 
-    @contextmanager
+    @contextlib.contextmanager
     def leaving(self, planned: Sequence[str] | Mapping[str, Mapping], timing: Mapping | None = None) -> Iterator[None]:
         """Finish what there is where the time given is over in here, the other planned groups missing."""
         try:
@@ -194,12 +208,13 @@ class Journal:
             collected["busy"] = busy
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
         described_by = self.path.with_suffix(".json")
-        described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance, nor the reverse
-        write_whole(self.path, self._text())
-        write_whole(described_by, json.dumps(collected, indent=1) + "\n")
-        # The rows first: a key without rows starts afresh, rows without a key would look foreign.
-        self.partial.unlink()
-        self.partial_key.unlink()
+        with self._writing():
+            described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance
+            write_whole(self.path, self._text())
+            write_whole(described_by, json.dumps(collected, indent=1) + "\n")
+            # The rows first: a key without rows starts afresh, rows without a key would look foreign.
+            self.partial.unlink()
+            self.partial_key.unlink()
         self.close()
 
     def busy(self, planned: Sequence[str] | Mapping[str, Mapping]) -> list[dict]:
@@ -215,25 +230,7 @@ class Journal:
 
     def close(self) -> None:
         """Let another run write here; what is on disk stays for it to go on from."""
-        self.path.with_suffix(".lock").unlink(missing_ok=True)
-        self._lock.close()
-
-
-def locked(path: Path) -> io.TextIOBase:
-    """An open file that no other process has locked; the lock ends with the process, however it ends.
-
-    UserError names the process that holds it.
-    """
-    file = open(path, "a+")  # noqa: SIM115 - open as long as the run
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        raise UserError(f"{path.with_suffix('.csv')} is being written by another run (process {file.read()})") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        self._hold.close()
 
 
 def current_key(experiment: str, environment: str | None, scale: str, conditions: Mapping) -> dict:
@@ -309,12 +306,8 @@ def csv_text(rows: Sequence[Sequence[str]]) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part."""
-    unfinished = path.with_name(path.name + ".tmp")
-    with open(unfinished, "w", newline="") as file:
+    with files.replacing(path, newline="") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 def read_json(path: Path) -> dict | None:
@@ -389,7 +382,7 @@ def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> lis
 
     environment: None for ceilings, which belong to a machine alone. Recorded folders are checked against
     their SHA256SUMS before use (ChecksumError). An empty list means "not measured". Rows that were measured on a busy
-    machine are left out; the provenance says which.
+    machine are left out, and datasets that have no others; the provenance says which.
     """
     inside = Path(*([environment] if environment else []), f"{experiment}.csv")
     found = []
@@ -405,4 +398,4 @@ def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> lis
             frame, described = read(path)
             status = RECORDED if is_of_the_present_code(described, root) else CHANGED
             found.append(Dataset(undisturbed(frame, described), described, folder.name, "recorded", status, path))
-    return found
+    return [one for one in found if len(one.frame)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from lockstep.experiments import ROOT
 
 BY_FOLDER = ("experiments/peer_workers", "paper")  # packages that find their modules by folder, and import none
+DATA = (".yaml", ".json", ".npz")  # files that code may read
 PACKAGE = "lockstep"  # whose modules are the folders of the repository
 RECIPES = "agents/recipes"  # a package that reads one file per environment
 
@@ -24,7 +25,7 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     environments by folder, so where it is imported envs/kernels/ comes along, and with an environment that part of it
     which its kernel is compiled with, its own folder, and no other environment's. With an environment come its YAML and
     its family's own modules of the same names, and where recipes are read its recipe and the algorithms that it names,
-    which `agents` finds by folder.
+    which `agents` finds by folder. Last come those data of its folder that a module so far reads.
     """
     files = imported([module], root)
     if not files:
@@ -46,9 +47,18 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
         if root / RECIPES / "__init__.py" in files and recipe.is_file():
             named = re.findall(r"^(\w+):", recipe.read_text(), re.MULTILINE)
             files |= {recipe} | imported([f"{PACKAGE}.agents.{name}" for name in named], root)
+    if environment and root / "envs" / "__init__.py" in files:
+        files |= read_by(files, environments(root)[environment])
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
     files |= {file for file in beside if file.is_file()}
     return sorted(file.relative_to(root).as_posix() for file in files)
+
+
+def read_by(modules: Iterable[Path], folder: Path) -> set[Path]:
+    """The data files of an environment's folder that a module names in a text, or whose folder within it it names."""
+    found = {file: file.relative_to(folder).parts[0] for file in folder.rglob("*") if file.suffix in DATA}
+    text = "".join(file.read_text() for file in modules if file.suffix == ".py") if found else ""
+    return {file for file, name in found.items() if f'"{name}"' in text}
 
 
 def compiled(environment: str | None, root: Path) -> set[Path]:

@@ -209,9 +209,9 @@ def arrays(name: str, group: Group, start: Case) -> Iterator[Form]:
             laps.lap("offloading")
             rate = form.noma(xp, tables, decision, when)
             laps.lap("noma")
-            form.queue_update(xp, tables, state, decision, rate, when)
+            _, flows = form.queue_update(xp, tables, state, decision, rate, when)
             laps.lap("queue_update")
-            form.cost(xp, tables, state, decision, when)
+            form.cost(xp, tables, state, decision, flows, when)
             laps.lap("cost")
 
     yield Form(whole, parts, "float32")

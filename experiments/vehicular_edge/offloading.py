@@ -15,14 +15,14 @@ from lockstep.experiments.vehicular_edge.offloading_episodes import EDGE_FAMILIE
 COLUMNS = [
     *("environment", "level", "form", "device", "traffic", "policy", "trained_on", "penalty_weight"),
     *("seed", "scenario", "seen"),
-    *("route", "return", "cost", "drift", "success", "on_time", "open", "tasks"),
+    *("route", "return", "earlier_return", "cost", "drift", "success", "on_time", "open", "tasks"),
     *("delay_p50_s", "delay_p95_s", "delay_p99_s", "energy_j", "jain"),
     *("dropped_overflow", "dropped_cap", "dropped_coverage"),
     *("family", "node", "slot", "backlog_mbit", "rate_mbps", "delay_s"),
 ]
-# Rows of a level fill its own columns. episode: one each; route: of each episode, "all" among them; delay: tasks by
-# delay, of all episodes of a group (inf: longer, or never); backlog: Mbit per edge, family and slot of the first
-# episode; little: a queue of the first episode.
+# Rows of a level fill its own columns. episode: one each, with its return under the earlier reward, too; route: of each
+# episode, "all" among them; delay: tasks by delay, of all episodes of a group (inf: longer, or never); backlog: Mbit
+# per edge, family and slot of the first episode; little: a queue of the first episode.
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENT = "ppo"

@@ -57,4 +57,4 @@ def played(agent: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
         actions = agent.act(seen, greedy=greedy)[0].cpu().numpy()
         return env.step({name: row.clip(0.0, 1.0) for name, row in zip(AGENTS, actions, strict=True)})
 
-    return run(env, act)
+    return run(env, act, traffic)

@@ -9,9 +9,10 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.vehicular_edge import delays, original, policies
-from lockstep.envs.vehicular_edge.params import FAMILIES
+from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.tables import tables
+from lockstep.experiments.vehicular_edge import earlier_reward
 
 PERCENTS = (50, 95, 99)
 UNSEEN = 1000  # index of the first scenario that is played; agents are trained on those from 0 on
@@ -51,7 +52,7 @@ def play(job: Job) -> Episode:
         action = policy(policies.view_of_original(env, packed), noise)
         return env.step_decoded(action["target"][0], action["share"][0])
 
-    return run(env, act)
+    return run(env, act, job.traffic)
 
 
 def environment_of(job: Job):
@@ -67,7 +68,7 @@ def drawn(traffic: str, index: int):
     return draw(traffic=traffic, index=index)
 
 
-def run(env, act: Callable[[dict, int], tuple]) -> Episode:
+def run(env, act: Callable[[dict, int], tuple], traffic: str) -> Episode:
     """One episode of an original; act(observations, slot) makes the step and returns what the step returned."""
     observations, _ = env.reset(seed=0)
     records, states, slots = [], [], env.params.slots
@@ -78,7 +79,7 @@ def run(env, act: Callable[[dict, int], tuple]) -> Episode:
     moved = delays.flows(records, env.params)
     where = delays.places([env.episode.scenario])
     backlogs = {name: np.stack([state[name] for state in states])[None] for name in FAMILIES}
-    return next(kept(records, moved, where, backlogs, env.params))
+    return next(kept(records, moved, where, backlogs, env.params, traffic))
 
 
 def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> Iterator[tuple[int, Episode]]:
@@ -106,7 +107,7 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     backlogs[-1] = {name: before[name] + last["in"][name] - last["dep"][name] for name in FAMILIES}
     together = {name: np.stack([of_slot[name] for of_slot in backlogs], axis=1) for name in FAMILIES}
     where = delays.places([env.scenarios[number] for number in chosen])
-    played = kept(records, delays.flows(records, env.params), where, together, env.params)
+    played = kept(records, delays.flows(records, env.params), where, together, env.params, job.traffic)
     yield from zip((job.scenario + chosen).tolist(), played, strict=True)
 
 
@@ -121,16 +122,19 @@ def host(tensor) -> np.ndarray:
 # ---- What is kept --------------------------------------------------------------------------------------------------
 
 
-def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, params) -> Iterator[Episode]:
+def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, params, traffic) -> Iterator[Episode]:
     """An Episode of each of B; backlogs [B, T, ...] of each family."""
     delivered = delays.deliver(moved, where, params)
     counts, percentiles = delays.counts(delivered), delays.percentiles(delivered, PERCENTS)
     on_time, histogram = delays.on_time_share(delivered), delays.histogram(delivered, int(LONGEST * params.slots))
     summed = {name: np.stack([np.atleast_1d(np.asarray(r[name], float)) for r in records]) for name in OF_A_SLOT}
     dropped = np.stack([np.asarray(r["dropped"], float).reshape(-1, 3) for r in records]).sum(axis=0)
+    earlier = 0.5 * summed["success"] - 0.35 * params.penalty_weight * summed["cost"]
+    earlier = earlier - 0.15 * earlier_drifts(records, moved, traffic).T  # [T, B]
     for b in range(len(on_time)):
         totals = {
             "return": summed["reward"][:, b].sum(),
+            "earlier_return": earlier[:, b].sum(),
             **{name: summed[name][:, b].mean() for name in ("cost", "drift", "success", "jain")},
             "energy_j": summed["energy"][:, b].sum(),
             "on_time": on_time[b],
@@ -149,6 +153,15 @@ def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, 
         )
         little = list(points(moved, backlogs, b)) if b == 0 else []
         yield Episode({name: value.item() for name, value in totals.items()}, routes, histogram[b], at_edges, little)
+
+
+def earlier_drifts(records, moved: delays.Flows, traffic: str) -> np.ndarray:
+    """The drift of the earlier reward in every slot, [B, T]."""
+    flows = []
+    for side, of_delay in ((moved.arrived, "in"), (moved.departed, "out")):
+        virtual = np.stack([np.atleast_2d(np.asarray(record["delay"][of_delay])) for record in records], axis=1)
+        flows.append({name: virtual if name == "delay" else side[name] for name in DRIFTS})
+    return earlier_reward.drift(*flows, earlier_reward.scales(drawn, traffic))
 
 
 def points(moved: delays.Flows, backlogs: Mapping, b: int) -> Iterator[dict]:

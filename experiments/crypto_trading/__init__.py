@@ -1,0 +1,1 @@
+"""Crypto trading: its settings, the steps it is compared in, experiments of its own."""

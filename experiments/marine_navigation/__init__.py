@@ -1,0 +1,1 @@
+"""Marine navigation: its settings, the steps it is compared in, experiments of its own."""

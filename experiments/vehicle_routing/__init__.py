@@ -1,0 +1,1 @@
+"""Vehicle routing: its settings, and the days it is compared in."""

@@ -1,0 +1,45 @@
+"""The reward of preset `physical` as it was before: a drift of squared backlogs, kept to compare with the present one.
+
+    drift = 1/5 sum over V, LC, VC, EC, CC of mean Q (in - dep) / s_family
+    reward = 0.5 success - 0.35 cost - 0.15 drift
+
+V is the virtual queue of delays, and s_family the largest Q (in - dep) that the random policy reaches in ten episodes.
+"""
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from lockstep.envs.vehicular_edge.params import DRIFTS
+from lockstep.envs.vehicular_edge.slot.step import initial, random_action, step
+from lockstep.envs.vehicular_edge.slot.tables import tables
+
+EPISODES, SEED = 10, 264
+
+
+@functools.cache
+def scales(drawn, traffic: str) -> dict[str, float]:
+    """s of each family on a map, whose scenarios are drawn(traffic, 0), drawn(traffic, 1), ..."""
+    packed = tables(np, [drawn(traffic, index) for index in range(EPISODES)])
+    state, largest = initial(np, packed), dict.fromkeys(DRIFTS, 0.0)
+    for t in range(packed.params.slots):
+        action = random_action(np, packed.params, SEED, np.arange(EPISODES), t)
+        after, outcome = step(np, packed, state, action, t)
+        for name in DRIFTS:
+            change = outcome.flows["in"][name] - outcome.flows["dep"][name]
+            largest[name] = max(largest[name], float(np.abs(state[name] * change).max()))
+        state = after
+    return {name: value or 1.0 for name, value in largest.items()}
+
+
+def drift(arrived: Mapping, departed: Mapping, scale: Mapping[str, float]) -> np.ndarray:
+    """The earlier drift of every slot [B, T], of flows [B, T, n] of the five families."""
+    total = 0.0
+    for name in DRIFTS:
+        into, out = (np.asarray(flow[name], float) for flow in (arrived, departed))
+        backlog = np.zeros_like(into)
+        for t in range(1, into.shape[1]):  # what left a real queue had been there
+            backlog[:, t] = np.maximum(backlog[:, t - 1] + into[:, t - 1] - out[:, t - 1], 0.0)
+        total = total + (backlog * (into - out)).mean(axis=2) / scale[name]
+    return 0.2 * total

@@ -1,0 +1,175 @@
+"""Given runs of a batched environment as arrays; in this process, or in the Python of a peer.
+
+Needs nothing but NumPy and the environment's own library. Axes: T steps, B environments, k numbers of a state.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lockstep.experiments import ROOT, UserError, peer_workers
+from lockstep.experiments.verify import subjects
+from lockstep.experiments.verify.subjects import Subject
+
+PARTS = ("actions", "follows", "states")  # of a run, that are arrays
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to play.
+
+    seed: of the reset.
+    actions: [T, B, ...].
+    policy: package.module:function, from observations [B, ...] to actions [B, ...], that acts where `follows` [T, B].
+    states: [T, B, k]; each step is then one from these, after a reset of its own.
+    """
+
+    seed: int
+    actions: np.ndarray
+    policy: str | None = None
+    follows: np.ndarray | None = None
+    states: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Lives:
+    """A run as it was seen. observation: [T + 1, B, ...], those after the reset first."""
+
+    seed: int
+    observation: np.ndarray
+    actions: np.ndarray  # [T, B, ...]
+    reward: np.ndarray  # [T, B]
+    terminated: np.ndarray
+    truncated: np.ndarray
+    last: np.ndarray  # [T, B, ...]: the observation that an episode ended with, where `given` [T, B]
+    given: np.ndarray
+
+
+@dataclass(frozen=True)
+class Record:
+    """All runs of a subject: lives, None of a run in another size than it has; its mode; versions by package."""
+
+    lives: list[Lives | None]
+    mode: str | None
+    versions: dict[str, str]
+
+
+def record(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
+    """Plays runs one after the other, those of one size on one object.
+
+    A named kind whose library is not here is played in the Python that `make peers` has set up for it.
+
+    Raises:
+        UserError: its library is nowhere, or it cannot be made or played; says why.
+    """
+    if subjects.is_here(name):
+        return played(name, runs, inject)
+    kind = name.partition(":")[0]
+    if kind not in peer_workers.names() or not peer_workers.requirements(kind):
+        raise UserError(f"{name}: {subjects.KINDS[kind].package} is not installed here")
+    python = peer_workers.python_of(kind)
+    if python is None:
+        raise UserError(f"{name}: {peer_workers.why_missing(kind)}")
+    return elsewhere(str(python), name, runs, inject)
+
+
+def played(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
+    put = subjects.function("--inject", inject) if inject else None
+    made: dict[int, Subject] = {}
+    lives: list[Lives | None] = []
+    for run in runs:
+        B = run.actions.shape[1]
+        subject = made.setdefault(B, Subject(name, B, put))
+        lives.append(lived(subject, run) if subject.num_envs == B else None)
+    mode = next(iter(made.values())).mode
+    for subject in made.values():
+        subject.close()
+    return Record(lives, mode, subjects.versions(name))
+
+
+def lived(subject: Subject, run: Run) -> Lives | None:
+    """One run of a subject of its size; None where states are wanted and cannot be put."""
+    policy = subjects.function("--policy", run.policy) if run.policy else None
+    seen, taken, steps = [checked(subject, subject.reset(run.seed))], [], []
+    if run.states is not None and not subject.can_put:
+        return None
+    for t, actions in enumerate(run.actions):
+        if run.states is not None:
+            subject.reset(run.seed + t)
+            subject.put(run.states[t])
+        if policy is not None and run.follows[t].any():
+            chosen = np.asarray(policy(seen[-1])).astype(actions.dtype).reshape(actions.shape)
+            actions = np.where(run.follows[t].reshape(-1, *[1] * (actions.ndim - 1)), chosen, actions)
+        step = subject.step(actions)
+        seen.append(step.observation)
+        taken.append(actions)
+        steps.append(step[1:])
+    return Lives(run.seed, np.array(seen), np.array(taken), *map(np.array, zip(*steps, strict=True)))
+
+
+def checked(subject: Subject, observation: np.ndarray) -> np.ndarray:
+    """First observations, which must be arrays [B, ...]."""
+    if observation.dtype == object or observation.ndim < 1 or len(observation) != subject.num_envs:
+        shape = f"{observation.dtype} {list(observation.shape)}"
+        raise UserError(f"{subject.name}: observations must be numbers [{subject.num_envs}, ...], got {shape}")
+    return observation
+
+
+# ---- in another Python --------------------------------------------------------------------------------------------
+
+
+def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
+    """The same in a process of that Python: arrays go through files, one .npz each way."""
+    with tempfile.TemporaryDirectory() as folder:  # its own, because a library may leave files where it is started
+        job = {"name": name, "inject": inject, "runs": [{"seed": run.seed, "policy": run.policy} for run in runs]}
+        save(Path(folder, "job.npz"), job, {n: {key: getattr(run, key) for key in PARTS} for n, run in enumerate(runs)})
+        paths = os.pathsep.join([str(ROOT), str(Path.cwd())])  # the latter has the user's own functions
+        settings = {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        command = [python, "-m", __spec__.name]
+        done = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"{name}: {peer_workers.last_error(done.stderr).removeprefix('error: ')}")
+        answer, arrays = load(Path(folder, "lives.npz"))
+    found = [Lives(run.seed, **arrays[n]) if n in arrays else None for n, run in enumerate(runs)]
+    return Record(found, answer["mode"], answer["versions"])
+
+
+def save(path: Path, words: dict, arrays: dict[int, dict[str, np.ndarray | None]]) -> None:
+    """A file with arrays by number and name."""
+    every = {f"{n}.{key}": one for n, named in arrays.items() for key, one in named.items() if one is not None}
+    np.savez(path, words=np.array(json.dumps(words)), **every)
+
+
+def load(path: Path) -> tuple[dict, dict[int, dict[str, np.ndarray]]]:
+    found: dict[int, dict[str, np.ndarray]] = {}
+    with np.load(path) as file:
+        words = json.loads(str(file["words"]))
+        for key in file.files:
+            number, dot, name = key.partition(".")
+            if dot:
+                found.setdefault(int(number), {})[name] = file[key]
+    return words, found
+
+
+def main() -> None:
+    """The process in the other Python, in the folder where the job lies."""
+    job, arrays = load(Path("job.npz"))
+    runs = [Run(**one, **arrays[n]) for n, one in enumerate(job["runs"])]
+    try:
+        found = played(job["name"], runs, job["inject"])
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    seen = {n: vars(lives) for n, lives in enumerate(found.lives) if lives is not None}
+    arrays = {n: {key: one for key, one in own.items() if key != "seed"} for n, own in seen.items()}
+    save(Path("lives.npz"), {"mode": found.mode, "versions": found.versions}, arrays)
+
+
+if __name__ == "__main__":
+    main()
