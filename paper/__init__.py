@@ -17,7 +17,7 @@ from lockstep.experiments.ledger.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
 NOT_MEASURED = MISSING
-# What the paper reads of a provenance.
+# Keys of a provenance that the paper reads.
 KEYS = [
     "environment",
     "experiment",
@@ -132,7 +132,7 @@ def load(root: Path = ROOT) -> list[Dataset]:
     """
     known = {(None, experiment) for experiment in catalogue.of_the_machine()}
     for folder in [root / "results", *(root / "results" / "recorded").glob("*/")]:
-        # What runs also leave there: tables without provenance, and the partial files of a run that goes on.
+        # Runs also leave tables without provenance there, and the partial files of a run that goes on.
         results_of = (path for path in folder.glob("*/*.csv") if path.with_suffix(".json").exists())
         known |= {(path.parent.name, path.stem) for path in results_of if not path.stem.endswith(".partial")}
     found = []
@@ -170,6 +170,17 @@ def machines(datasets: list[Dataset]) -> list[str]:
     """The machines that have measured anything, "here" first, then those with a GPU."""
     with_gpu = {machine(dataset) for dataset in datasets if dataset.provenance["machine"].get("gpu")}
     return sorted(set(map(machine, datasets)), key=lambda name: (name != "here", name not in with_gpu, name))
+
+
+def by_machine(datasets: list[Dataset]) -> dict[str, list[Dataset]]:
+    """The datasets of each machine, in the order of `machines`."""
+    return {name: [one for one in datasets if machine(one) == name] for name in machines(datasets)}
+
+
+def caption(about, datasets: list[Dataset]) -> str:
+    """The caption of a table or figure; what it says of a GPU (`on_gpu`) only where a machine has one."""
+    gpu = any(dataset.provenance["machine"].get("gpu") for dataset in datasets)
+    return f"{about.caption.removesuffix('.')}{about.on_gpu}." if gpu and about.on_gpu else about.caption
 
 
 def status_text(status: str, machine: str = "", day: str = "") -> str:

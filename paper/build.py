@@ -20,6 +20,7 @@ from pathlib import Path
 import nbformat
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert.exporters import HTMLExporter, TemplateExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 from pybtex.database import Entry, parse_file
@@ -91,6 +92,12 @@ def executed(nb: nbformat.NotebookNode, root: Path, folder: Path, processes: int
             connection = Config(KernelManager={"transport": "ipc", "ip": f"{empty}/kernel"})
             run = ExecutePreprocessor(timeout=TIMEOUT_S, kernel_manager_class=Kernel, config=connection)
             run.preprocess(nb, {"metadata": {"path": str(ROOT)}})
+        except CellExecutionError as error:
+            if error.ename != UserError.__name__:
+                raise
+            raise UserError(error.evalue) from None
+        except DeadKernelError:
+            raise UserError("the process that runs the chapters was killed, perhaps for want of memory") from None
         finally:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
@@ -114,7 +121,8 @@ def pages(nb: nbformat.NotebookNode, name: str) -> dict[str, str]:
     css = (FOLDER / "report.css").read_text(encoding="utf-8")
     body, _ = exporter.from_notebook_node(nb, resources={"paper_css": css})
     parts = dict(zip((name, SUPPLEMENT), taken_apart(body, name), strict=True))
-    return {file: with_contents(with_citations(with_references(file, parts))) for file in parts}
+    letters = {name: "", SUPPLEMENT: "S"}  # before the numbers of sections
+    return {file: with_contents(with_citations(with_references(file, parts)), letters[file]) for file in parts}
 
 
 def taken_apart(body: str, name: str) -> tuple[str, str]:
@@ -188,8 +196,8 @@ def bibliography(file: Path) -> dict[str, str]:
     return {work.key: re.sub(r",? and others\.", " et al.", work.text.render_as("html")) for work in found}
 
 
-def with_contents(body: str) -> str:
-    """Headings get numbers; what stands before the mark becomes the page's head, the contents follow it."""
+def with_contents(body: str, letter: str = "") -> str:
+    """Headings get numbers, perhaps after a letter; what stands before the mark is the page's head, contents follow."""
     numbers, entries = [0, 0], []
 
     def numbered(match: re.Match) -> str:
@@ -198,7 +206,7 @@ def with_contents(body: str) -> str:
             numbers[:] = [numbers[0] + 1, 0]
         else:
             numbers[1] += 1
-        number = ".".join(str(n) for n in numbers[: level - 1])
+        number = letter + ".".join(str(n) for n in numbers[: level - 1])
         entries.append(f'<li class="level{level}"><a href="#section-{number}"><span>{number}</span> {words}</a></li>')
         return f'<h{level} id="section-{number}"><span class="count">{number}</span>{words}</h{level}>'
 

@@ -87,6 +87,11 @@ def of(environment: str) -> str | None:
     return folder and folder.relative_to(ROOT / "envs").parts[0]
 
 
+def steps(environment: str) -> str:
+    """The word for steps of an environment, its family's."""
+    return about(of(environment)).get("steps", "steps")
+
+
 def told_at(environment: str) -> int:
     """The batch size of an environment's short tables: that of its family's headline, else of the paper's."""
     return headlines().get(of(environment), headline())["num_envs"]

@@ -6,6 +6,7 @@ they share: the style, a grid of panels, the series of a run, and files that are
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from lockstep.paper import families, quantities, rung
 
 STYLE = Path(__file__).with_name("style.mplstyle")
 WIDTH = 7.2  # inches, the width of the report's column
+LINE = 110  # small letters across the column
+LINE_HEIGHT = 0.12  # inches, of small letters
 PAGE = "#fefefe"  # of what is hollow: a page that is dark has another
 SOFT = "#5b6675"
 INKS = {  # colours that follow the page's text, and how much of it they let through
@@ -36,21 +39,25 @@ ALONE = (  # rules of a file that stands on no page
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the paper; alt: what it shows, for those who do not see it."""
+    """A figure of the paper; alt: what it shows, for those who do not see it.
+
+    on_gpu: end of the caption where a machine has a GPU.
+    """
 
     caption: str
     alt: str
     draw: Callable[[list], Figure]
+    on_gpu: str = ""
 
 
 REGISTERED: dict[str, Drawing] = {}
 
 
-def figure(caption: str, alt: str) -> Callable:
+def figure(caption: str, alt: str, **options) -> Callable:
     """Make a function of `datasets` a figure of the paper, under the function's name."""
 
     def register(draw: Callable[[list], Figure]) -> Callable[[list], Figure]:
-        REGISTERED[draw.__name__] = Drawing(caption, alt, draw)
+        REGISTERED[draw.__name__] = Drawing(caption, alt, draw, **options)
         return draw
 
     return register
@@ -160,21 +167,17 @@ def by_machine(runs: list, height: float, **options) -> tuple[Figure, list[tuple
     """
     known = {(run.provenance["environment"], paper.machine(run)): run for run in runs}
     names = dict.fromkeys(name for name, _ in known)
-    places = [known.get((name, machine)) for name in names for machine in machines(runs)]
-    columns = len(machines(runs))
+    places = [known.get((name, machine)) for name in names for machine in paper.machines(runs)]
+    columns = len(paper.machines(runs))
     if not 2 <= columns <= 3 or len(runs) < 0.7 * len(places):
         columns, places = 3, list(runs)
     names = [run and run.provenance["environment"] for run in places]
-    figure, axes = grid(names, height, columns, sharex=True, sharey="row", **options)
-    panels = list(zip(axes, filter(None, places), strict=True))
-    for panel, run in panels:
-        write_below(panel, f"{paper.machine(run)}: {run.status}")
-    return figure, panels
-
-
-def machines(runs: list) -> list[str]:
-    """The machines of some runs, this one first."""
-    return sorted({paper.machine(run) for run in runs}, key=lambda name: (name != "here", name))
+    words = [textwrap.fill(f"{paper.machine(run)}: {run.status}", LINE // columns) for run in filter(None, places)]
+    lower = LINE_HEIGHT * max((said.count("\n") for said in words), default=0)
+    figure, axes = grid(names, height + lower, columns, sharex=True, sharey="row", **options)
+    for panel, said in zip(axes, words, strict=True):
+        write_below(panel, said)
+    return figure, list(zip(axes, filter(None, places), strict=True))
 
 
 def label_outside(axes: list[Axes]) -> None:
@@ -200,8 +203,8 @@ def label_status(panel: Axes, run) -> None:
 
 
 def write_below(panel: Axes, words: str) -> None:
-    """A line below the panel's title."""
-    panel.set_title(panel.get_title(loc="left"), pad=16)
+    """Lines below the panel's title."""
+    panel.set_title(panel.get_title(loc="left"), pad=16 + 72 * LINE_HEIGHT * words.count("\n"))
     below = {"xycoords": "axes fraction", "textcoords": "offset points"}
     panel.annotate(words, (0, 1), (0, 5), fontsize=7, color=SOFT, **below)
 

@@ -181,7 +181,7 @@ def ceilings(datasets: list, dataset, name: str, device: str) -> pd.DataFrame:
     return pd.DataFrame({"threads": [], "size_bytes": [], "amount": [], "wall_s": []})
 
 
-# How figures are put into words.
+# Words for figures.
 
 
 def estimate(row: pd.Series, name: str) -> tuple[float, float, float]:

@@ -137,7 +137,7 @@ def cost(datasets: list) -> str:
     return without_empty(columns, sums)
 
 
-# What they share.
+# Shared parts.
 
 
 def measured(name: str, datasets: list) -> pd.DataFrame:

@@ -11,11 +11,14 @@ import multiprocessing
 import os
 import re
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import pandas as pd
 from IPython.display import HTML
 
-from lockstep import paper
+from lockstep import files, paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.paper import families, figures, quantities, tables, typeset
 
@@ -29,7 +32,7 @@ class Report:
     Of what the chapters show, `families.page` is on the page and the rest in its supplement, under the same headings.
 
     root: the repository that holds results/. folder: where tables/ and figures/ go. processes: with more than one they
-    draw all figures at once, before the first is shown.
+    make all figures and tables at once, before the first is shown.
     """
 
     def __init__(self, root: Path | None = None, folder: Path | None = None, processes: int = 1):
@@ -41,37 +44,48 @@ class Report:
 
     def table(self, name: str) -> HTML:
         """A table under its caption, numbered in the order of appearance."""
-        about = tables.every()[name]
-        frame = about.frame(self.datasets)
+        about, frame = tables.every()[name], self.frame(name)
+        words = paper.caption(about, self.datasets)
         columns, rows = about.seen(frame)
         write(self.folder / "tables" / f"{name}.csv", typeset.csv(frame))
-        write(self.folder / "tables" / f"{name}.md", f"{about.caption}\n\n{typeset.markdown(columns, rows)}")
+        write(self.folder / "tables" / f"{name}.md", f"{words}\n\n{typeset.markdown(columns, rows)}")
         body = typeset.html_table(columns, rows, about.empty)
         box = f'<div class="scroll" tabindex="0" role="region" aria-label="table {name}">{body}</div>'
         if about.folded and len(rows) > LONG:
             box = f"<p>{len(rows):,} rows, in the CSV file.</p>"
         elif about.folded and len(rows) > SHORT:
             box = f"<details><summary>{len(rows):,} rows: show them</summary>{box}</details>"
-        caption = self.caption("table", name, about.caption, f"tables/{name}.csv")
+        caption = self.caption("table", name, words, f"tables/{name}.csv")
         return HTML(f'<figure class="table" id="table-{name}">{caption}{box}</figure>')
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """The numbers of a table."""
+        return self.made["table", name] if self.processes > 1 else tables.frame(name, self.datasets)
 
     def figure(self, name: str) -> HTML:
         """A figure above its caption, numbered in the order of appearance."""
         about = figures.every()[name]
-        drawing, picture = self.drawings[name] if self.processes > 1 else figures.files(name, self.datasets)
+        drawing, picture = self.made["figure", name] if self.processes > 1 else figures.files(name, self.datasets)
         write(self.folder / "figures" / f"{name}.svg", drawing)
         write(self.folder / "figures" / f"{name}.png", picture)
-        caption = self.caption("figure", name, about.caption, f"figures/{name}.svg")
+        caption = self.caption("figure", name, paper.caption(about, self.datasets), f"figures/{name}.svg")
         box = f'<div class="scroll">{inline(drawing, name, about.alt)}</div>'
         return HTML(f'<figure class="drawing" id="figure-{name}">{box}{caption}</figure>')
 
     @functools.cached_property
-    def drawings(self) -> dict[str, tuple[str, bytes]]:
-        """All figures by name, as SVG and PNG."""
+    def made(self) -> dict[tuple[str, str], object]:
+        """All figures, as SVG and PNG, and the frames of all tables, by kind and name."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
-        with context.Pool(self.processes, _begin, (self.root,)) as pool:
-            return dict(pool.imap_unordered(_drawn, figures.every()))
+        wanted = [("figure", name) for name in figures.every()] + [("table", name) for name in tables.every()]
+        try:
+            with (
+                command.watching_workers(),
+                ProcessPoolExecutor(self.processes, context, _begin, (self.root,)) as pool,
+            ):
+                return dict(pool.map(_made, wanted))
+        except BrokenProcessPool:
+            raise UserError(command.KILLED) from None
 
     def caption(self, kind: str, name: str, words: str, file: str) -> str:
         on_page = f"{kind}:{name}" in self.page
@@ -115,18 +129,26 @@ def shared() -> Report:
 
 
 def _begin(root: Path) -> None:
-    """Reads the results, in a process that draws."""
+    """Reads the results, in a process that makes figures and tables."""
     global _report
     _report = Report(root)
 
 
-def _drawn(name: str) -> tuple[str, tuple[str, bytes]]:
-    return name, figures.files(name, _report.datasets)
+def _made(wanted: tuple[str, str]) -> tuple[tuple[str, str], object]:
+    kind, name = wanted
+    if kind == "figure":
+        return wanted, figures.files(name, _report.datasets)
+    return wanted, tables.every()[name].frame(_report.datasets)
 
 
 def write(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    """Put a file in its place, in one step; UserError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def inline(drawing: str, name: str, alt: str) -> str:

@@ -5,8 +5,9 @@ import itertools
 from collections.abc import Callable, Collection
 
 from lockstep import envs
+from lockstep.experiments import catalogue
 from lockstep.experiments.bench.timing import ENOUGH
-from lockstep.paper import NOT_MEASURED, families, quantities, tables
+from lockstep.paper import NOT_MEASURED, families, quantities
 from lockstep.paper.report import Report
 from lockstep.paper.typeset import seconds, short_time, times
 
@@ -122,7 +123,7 @@ def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) ->
 
 def ratios(report: Report, machine: str, rung: str) -> str:
     """The least and the greatest ratio of a rung to the original over several environments; else nothing."""
-    rows = tables.frame("family", report.datasets).query("machine == @machine")
+    rows = report.frame("family").query("machine == @machine")
     found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
     return f"{times(min(found))} to {times(max(found))}" if len(found) > 1 else ""
 
@@ -217,7 +218,7 @@ def checks(report: Report) -> str:
 
 def verdicts(report: Report) -> str:
     """The number of main claims that hold, and those that do not."""
-    verdict = tables.frame("results", report.datasets)
+    verdict = report.frame("results")
     if verdict.empty:
         return "No claim can be judged yet."
     met = verdict["here_met"].where(verdict["here_met"].notna(), verdict["recorded_met"]).astype(bool)
@@ -229,7 +230,7 @@ def verdicts(report: Report) -> str:
 
 def unmeasured(report: Report) -> str:
     """The number of targets that no machine has measured, and of them those that need a GPU; said here once."""
-    left = tables.frame("targets", report.datasets).query("status == @NOT_MEASURED")
+    left = report.frame("targets").query("status == @NOT_MEASURED")
     if left.empty:
         return ""
     on_gpu, targets = int(left["on_gpu"].sum()), f"{len(left)} target{'s' if len(left) > 1 else ''}"
@@ -241,7 +242,7 @@ def unmeasured(report: Report) -> str:
 
 def missed(report: Report) -> str:
     """The number of targets that each machine met, and a line for each that it did not."""
-    judged = tables.frame("targets", report.datasets).dropna(subset=["met"]).astype({"met": bool})
+    judged = report.frame("targets").dropna(subset=["met"]).astype({"met": bool})
     judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
     reached = "; ".join(
         f"{rows['met'].sum()} of {len(rows)} {place}" for place, rows in judged.groupby("place", sort=False)
@@ -258,7 +259,7 @@ def missed(report: Report) -> str:
 
 def cost(report: Report) -> str:
     """The time and the disk that reproduction takes, as measured on each machine and as allowed."""
-    sums, disk = tables.frame("cost", report.datasets).query("experiment == 'all'"), families.aims()["budgets"]["disk"]
+    sums, disk = report.frame("cost").query("experiment == 'all'"), families.aims()["budgets"]["disk"]
     sums = sums.sort_values("wall_s", ascending=False).drop_duplicates("machine").sort_index()  # the longest of each
     took = listed(
         [
@@ -267,6 +268,8 @@ def cost(report: Report) -> str:
         ]
     )
     allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
+    left = listed([f"`{one.name}`" for one in catalogue.experiments().values() if not one.quick])
     words = f"{allowed}, and the packages take about {disk / 1e9:.0f} GB of disk without a GPU."
+    words += f" A quick run leaves {left} to `make report SCALE=full`; here they are what is on record."
     summed = "summed over experiments, some of which run side by side"
     return f"The measurements took {took}, {summed}. {words}" if took else words

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep import paper
+from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import families, quantities, rung
 from lockstep.paper.typeset import DASH, TIMES, Column, Table, count, interval, missing, number, si, text, times
 
@@ -39,7 +40,7 @@ def frame(name: str, datasets: list) -> pd.DataFrame:
     return every()[name].frame(datasets)
 
 
-# Where a row comes from.
+# Origin of a row.
 
 
 def source(run) -> dict:
@@ -87,6 +88,12 @@ def worded_status(row) -> str:
     return paper.status_text(row["status"], row["machine"], row["date"])
 
 
+def form(row) -> str:
+    """The original, or the port and its device."""
+    return DASH if missing(row["form"]) else row["form"] if row["form"] == "original" else f"port, {row['device']}"
+
+
+FORM = Column("form", form)
 STATUS = Column("status", worded_status, "status")
 RUN = (
     text("environment", "environment", section=True),
@@ -100,7 +107,7 @@ def plain(value: object) -> str:
     return "" if value is None else re.sub(r"\((R|TM)\)", "", str(value))
 
 
-# What tables of throughput share.
+# Shared parts of tables of throughput.
 
 
 def on_cpu(row, name: str, write: Callable[[float], str]) -> str:
@@ -123,6 +130,21 @@ RATES = (
     Column("per CPU-second", lambda row: on_cpu(row, "cpu_rate", si), "number"),
 )
 RATIO = number(f"{TIMES} original", "ratio", times)
+REMARK = text("remark", "reason", kind="long")
+
+
+def measured(row, name: str, write: Callable[[float], str]) -> str:
+    """A figure, or that there is none."""
+    return paper.NOT_MEASURED if missing(row[name]) else write(row[name])
+
+
+def with_gap(found: pd.DataFrame, **about) -> pd.DataFrame:
+    """The rows of a run, and where it had no GPU one whose remark says so."""
+    found = found if "reason" in found else found.assign(reason=None)
+    if (found["device"] == "cuda").any():
+        return found
+    gap = {"device": "cuda", "reason": NEEDS_GPU} | about
+    return pd.DataFrame([*found.to_dict("records"), gap])
 
 
 def in_ladder_order(run) -> pd.DataFrame:

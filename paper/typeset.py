@@ -124,14 +124,26 @@ class Column:
     section: bool = False
 
 
-def text(heading: str, name: str, **options) -> Column:
-    """A column of words."""
-    return Column(heading, lambda row: DASH if missing(row[name]) else str(row[name]), **options)
+def text(heading: str, name: str, write: Callable[[object], str] = str, **options) -> Column:
+    """A column of words, each value put into words by `write`."""
+    return Column(heading, lambda row: DASH if missing(row[name]) else write(row[name]), **options)
 
 
 def number(heading: str, name: str, write: Callable[[float], str] = significant) -> Column:
     """A column of numbers, each put into words by `write`."""
     return Column(heading, lambda row: DASH if missing(row[name]) else write(float(row[name])), "number")
+
+
+def with_interval(heading: str, name: str, write: Callable[[float], str] = significant) -> Column:
+    """A column of numbers, each with its interval in the columns `name`_low and `name`_high where that is known."""
+
+    def cell(row: Row) -> str:
+        if missing(row[name]):
+            return DASH
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        return write(row[name]) + ("" if missing(low) else f" [{write(low)}, {write(high)}]")
+
+    return Column(heading, cell, "number")
 
 
 def interval(heading: str, low: str, high: str, reference: str) -> Column:
@@ -149,7 +161,7 @@ class Table:
 
     function: from datasets to a DataFrame, whose columns a reader sees through `columns` (all of them, as
     they are, where there are none). folded: the report shows it closed, because it is long. empty: what
-    stands for no rows.
+    stands for no rows. on_gpu: end of the caption where a machine has a GPU.
     """
 
     name: str
@@ -158,6 +170,7 @@ class Table:
     function: Callable[[list], pd.DataFrame]
     folded: bool = False
     empty: str = "Nothing measured yet."
+    on_gpu: str = ""
 
     def frame(self, datasets: list) -> pd.DataFrame:
         """The numbers; possibly without rows."""

@@ -23,7 +23,7 @@ POLICIES = {  # in their order: label, colour, marker
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
-MEANS = ("return", "cost", "success", "on_time", "energy_j", "jain")
+MEANS = ("return", "earlier_return", "cost", "success", "on_time", "energy_j", "jain")
 DELAYS = ["delay_p50_s", "delay_p95_s"]
 FEW = 5  # units, below which a mean has no interval
 RESAMPLES = 10_000
@@ -72,7 +72,8 @@ def summary(run) -> pd.DataFrame:
     frame = run.frame
     of_all = frame[(frame["level"] == "route") & (frame["route"] == "all")]
     keys = [*SETTING, "seen", "seed", "scenario"]
-    rows = frame[frame["level"] == "episode"].drop(columns=DELAYS)
+    lacking = [name for name in MEANS if name not in frame]  # of an older run
+    rows = frame[frame["level"] == "episode"].drop(columns=DELAYS).assign(**dict.fromkeys(lacking, np.nan))
     rows = rows.merge(of_all[[*keys, *DELAYS]].drop_duplicates(keys), on=keys, how="left")
     found = []
     for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):

@@ -1,7 +1,7 @@
-"""Quantities of the operations of a step, and of fleets."""
+"""Quantities of the operations of a step."""
 
 from lockstep.paper import typeset
-from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, rate_words, with_interval
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
 from lockstep.paper.vehicular_edge import summaries
 
 
@@ -24,9 +24,3 @@ def operation_share(datasets, select, against):
         shares = matching(summaries.operations(dataset), select)["share"].dropna().astype(float)
         if len(shares):
             yield dataset, float(shares.max()), NAN, NAN
-
-
-@quantity(rate_words("steps/s"))
-def fleet_rate(datasets, select, against):
-    """Environment steps per second at a number of vehicles; of several settings the fastest."""
-    return extreme(datasets, select, summaries.scaling, "rate")

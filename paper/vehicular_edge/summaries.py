@@ -1,4 +1,4 @@
-"""Operations of a slot and sizes of fleets, of breakdown.csv and scaling.csv, in words and as one row per setting."""
+"""Operations of a slot, of breakdown.csv, in words and as one row per setting."""
 
 import pandas as pd
 
@@ -14,8 +14,6 @@ OPERATIONS = {  # parts of a slot that every form has, as the forms call them, i
     "step": "a whole slot",
 }
 OPERATION = ["vehicles", "operation", "form", "device", "num_envs", "threads"]  # a setting of breakdown.csv
-FLEET = ["rung", "device", "gains", "vehicles", "edges", "num_envs", "threads"]  # of scaling.csv
-MEMORY = ["bytes_per_env", "bytes_per_scenario", "memory_mib"]
 
 
 def operation(name: str) -> str:
@@ -58,26 +56,3 @@ def operations(run) -> pd.DataFrame:
     columns = [*OPERATION, "seconds", "seconds_low", "seconds_high", "cpu_seconds", "share"]
     found = pd.DataFrame(rows, columns=[*columns, "ratio", "ratio_low", "ratio_high"])
     return found.assign(environment=run.provenance["environment"])
-
-
-@paper.once
-def scaling(run) -> pd.DataFrame:
-    """One row per setting of a scaling run, by rung and number of vehicles, then of environments.
-
-    With `rate` (slots of one environment per second), its interval, cpu_rate, and `vehicle_rate` (vehicles times rate);
-    these are empty where it was not measured, for a `reason`.
-    """
-    rows = []
-    for key, part in run.frame.groupby(FLEET, sort=False, dropna=False):
-        measured, row = part.dropna(subset=["block"]), dict(zip(FLEET, key, strict=True))
-        row |= part.iloc[0][[*MEMORY, "reason"]].to_dict()
-        if len(measured):
-            found = statistics.summarise(measured["steps"] / measured["wall_s"])
-            row |= {"rate": found.median, "rate_low": found.low, "rate_high": found.high}
-            row["cpu_rate"] = (measured["steps"] / measured["cpu_s"]).median()
-            row["vehicle_rate"] = found.median * row["vehicles"]
-        rows.append(row)
-    columns = [*FLEET, *MEMORY, "rate", "rate_low", "rate_high", "cpu_rate", "vehicle_rate", "reason"]
-    found = pd.DataFrame(rows, columns=columns).assign(environment=run.provenance["environment"])
-    order = found.assign(place=found["rung"].map(paper.rung_order))
-    return found.loc[order.sort_values(["place", "vehicles", "num_envs", "threads"], kind="stable").index]

@@ -13,7 +13,7 @@ from lockstep.experiments.bench import machine_code
 from lockstep.paper import quantities, rung
 from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.families import told_at
-from lockstep.paper.figures import SOFT, figure, grid, label_outside, legend, log_axes, machines
+from lockstep.paper.figures import SOFT, figure, grid, label_outside, legend, log_axes
 
 KERNELS = {  # of a rung, whose name ends like this
     r"cpu|cuda-graph": r"step_\w+",
@@ -37,7 +37,9 @@ ROOF = {"color": SOFT, "linewidth": 1.4, "zorder": 1}
 def roofline(datasets: list) -> Figure:
     runs, counts = quantities.of(datasets, {}), machine_code.published()
     places = [
-        (name, device, found(datasets, runs, name, device, counts)) for name in machines(runs) for device in DEVICES
+        (name, device, found(datasets, runs, name, device, counts))
+        for name in paper.machines(runs)
+        for device in DEVICES
     ]
     places = [place for place in places if place[2]]
     titles = [f"{name}, {DEVICES[device]}" for name, device, _ in places]

@@ -1,5 +1,7 @@
 """The gain of each step of the ladder, and where a GPU loses."""
 
+import math
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -8,7 +10,7 @@ from matplotlib.figure import Figure
 from lockstep import paper
 from lockstep.paper import quantities, rung
 from lockstep.paper.common.tables.gains import crossing, gain, steps
-from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, log_axes, machines, say_nothing
+from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, log_axes, say_nothing
 from lockstep.paper.typeset import times
 
 COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
@@ -16,25 +18,31 @@ COLOURS |= {"indexing": "#c49a8a", "batching on GPU": "#b8860b", "one kernel": "
 ON_BAR = "#101010"  # whatever the page's colours are
 BAR = ["environment", "way"]  # what one bar is of
 CURVES = ("gymnasium-vector", "port-cpu", "port-cuda", "port-cuda-graph")
+IN_A_ROW = 5  # line charts at most
 
 
 @figure(
-    "For each machine, above: the way from the original to fused steps at one batch size, on the CPU and, where there "
-    "is one, on the GPU; each bar is one step (hatched: two), with its factor where that fits, hollow where it loses. "
-    "Below: one step per call over the batch size, as a multiple of the original: a port loses below the grey "
-    "line; of a GPU a diamond marks where it overtakes the port on the CPU.",
+    "For each machine, above: the way from the original to fused steps at one batch size; each bar is one step "
+    "(hatched: two), with its factor where that fits, hollow where it loses. Below: one step per call over the batch "
+    "size, as a multiple of the original: a port loses below the grey line.",
     "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
     "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
     "break-even sizes hold the numbers.",
+    on_gpu="; a diamond marks where a GPU overtakes the port on the CPU",
 )
 def breakdown(datasets: list) -> Figure:
     found = [(run, pd.DataFrame(steps(run))) for run in quantities.of(datasets, {})]
-    blocks: dict[str, list] = {name: [] for name in machines([run for run, part in found if len(part)])}
+    blocks: dict[str, list] = {name: [] for name in paper.machines([run for run, part in found if len(part)])}
     for run, part in found:
         if len(part):
             blocks[paper.machine(run)].append((run, part.assign(environment=run.provenance["environment"])))
     bars = {name: pd.concat([part for _, part in block]) for name, block in blocks.items()}
-    heights = [inches for part in bars.values() for inches in (0.5 + 0.19 * part.groupby(BAR).ngroups, 1.3)]
+    rows = {name: math.ceil(len(block) / IN_A_ROW) for name, block in blocks.items()}
+    heights = [
+        inches
+        for name, part in bars.items()
+        for inches in (0.5 + 0.19 * part.groupby(BAR).ngroups, 1.1 * rows[name] + 0.2)
+    ]
     figure = Figure(figsize=(WIDTH, sum(heights, 0.9)), layout="constrained")
     if not bars:
         say_nothing(figure.subplots())
@@ -45,11 +53,14 @@ def breakdown(datasets: list) -> Figure:
         panel.set_title(f"{name}: steps per second")
         ladders(panel, bars[name])
         panel.set_xlim(ends["rate_before"].min() / 1.5, ends["rate"].max() * 1.5)
-        below = next(places).subgridspec(1, len(block)).subplots(sharex=True, sharey=True, squeeze=False)
-        for small, (run, _) in zip(below.flat, block, strict=True):
+        grid = next(places).subgridspec(rows[name], min(len(block), IN_A_ROW))
+        below = list(grid.subplots(sharex=True, sharey=True, squeeze=False).flat)
+        for small, (run, _) in zip(below, block, strict=False):
             contest(small, quantities.rates(run))
-            small.set_title(run.provenance["environment"].replace("_", "\n"), fontsize=6.5)
-        label_outside(list(below.flat))
+            small.set_title(run.provenance["environment"], fontsize=6)
+        for unused in below[len(block) :]:
+            unused.remove()
+        label_outside(below[: len(block)])
     legend(figure, figure.axes)
     return figure
 

@@ -62,7 +62,7 @@ def of_environment(datasets: list, environment: str) -> Figure:
     if axes:
         rates = pd.concat(frames)["rate"]
         axes[-1].set_xlim(rates.min() / 3, rates.max() * 2)
-        axes[-1].set_xlabel("environment steps per second")
+        axes[-1].set_xlabel(f"{families.steps(environment)} per second, of all environments")
     return figure
 
 
@@ -80,7 +80,7 @@ def name(row: dict) -> str:
     "table of throughput holds the same numbers.",
 )
 def throughput(datasets: list) -> Figure:
-    figure, panels = by_machine(quantities.of(datasets, {}), height=1.4)
+    figure, panels = by_machine(quantities.of(datasets, {}), height=1.5)
     for panel, run in panels:
         log_axes(panel, "environments B", base=100)
         log_axes(panel, y="steps per second")
@@ -103,7 +103,7 @@ def throughput(datasets: list) -> Figure:
 
 @figure(
     "Steps fused into one call, for the environment and the batch size of the headline. The mark at K = 1 is one "
-    "call, or launch, per step; medians with their 95 % intervals.",
+    "call per step; medians with their 95 % intervals.",
     "Line charts, one panel per machine, both axes logarithmic: environment steps per "
     "second over the number K of fused steps, from one call per step. The table of fused steps holds the "
     "same numbers.",

@@ -6,13 +6,19 @@ import pandas as pd
 
 from lockstep.experiments import peers, shares
 from lockstep.paper import once, typeset
-from lockstep.paper.quantities import NAN, extreme, matching, of, quantity, with_interval
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
 
 
 @once
 def peer_rates(run) -> pd.DataFrame:
     """peers.summary of a run."""
     return peers.summary(run.frame)
+
+
+@once
+def fastest_peer(run) -> tuple | None:
+    """peers.against_the_fastest of a run."""
+    return peers.against_the_fastest(run.frame)
 
 
 @once
@@ -31,7 +37,7 @@ def peer_ratio(datasets, select, against):
 def fastest_peer_ratio(datasets, select, against):
     """The port's rate, one step per call, over that of the fastest peer, whatever its mode."""
     for dataset in of(datasets, select):
-        if found := peers.against_the_fastest(dataset.frame):
+        if found := fastest_peer(dataset):
             yield dataset, found[1].ratio, found[1].low, found[1].high
 
 
@@ -55,3 +61,10 @@ def copies_over_step(datasets, select, against):
     """Copies timed apart over a step timed apart; of several environments' forms the largest."""
     for dataset, row in of_loops(datasets, select, "over_step"):
         yield dataset, row["over_step"], NAN, NAN
+
+
+@quantity(alone("{:g}".format))
+def step_copies(datasets, select, against):
+    """Copies between host and device in a step of the whole batch; of several settings the most."""
+    for dataset, row in of_loops(datasets, select, "copies"):
+        yield dataset, row["copies"], NAN, NAN

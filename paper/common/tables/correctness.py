@@ -10,8 +10,9 @@ STEP = {"experiment": "correctness", "level": "transition", "pair": "original-po
 
 @table(
     "What was verified of each environment on each machine: comparisons that hold at each level, and the largest "
-    "difference of one step as a share of its tolerance. Apart at step: the first step at which two unstable "
-    "trajectories differ (median, 5 and 95 % of episodes).",
+    "difference of one step as a share of its tolerance. Apart at step: where rounding errors "
+    "grow, the step at which a replayed episode leaves the original's (median, 5 and 95 % of episodes); a dash: most "
+    "episodes never do.",
     *ONE_MACHINE,
     number("states compared", "cases", count),
     number("difference / tolerance", "share", percent),

@@ -14,11 +14,18 @@ from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, 
 
 
 def overview(datasets: list) -> pd.DataFrame:
-    """A row per environment and machine that measured it: the columns of `family` and `agreement`, `held`, `checks`."""
-    speed, checks = (tables.frame(name, datasets) for name in ("family", "agreement"))
-    keys = ["environment", "machine", "status"]
-    found = speed.merge(checks, "outer", keys, suffixes=("", "_of_checks"))
-    found["date"] = found["date"].where(found["date"].astype(bool), found["date_of_checks"])
+    """A row per environment and machine that measured it: the columns of `family` and `agreement`, `held`, `checks`.
+
+    Where the code of one of the two has changed since, that is said of both.
+    """
+    speed, checks = (
+        one.assign(here=one["status"] == paper.HERE)
+        for one in (tables.frame(name, datasets) for name in ("family", "agreement"))
+    )
+    found = speed.merge(checks, "outer", ["environment", "machine", "here"], suffixes=("", "_of_checks"))
+    later = found["status"].isna() | (found["status_of_checks"] == paper.CHANGED)
+    for name in ("status", "date"):
+        found[name] = found[name].mask(later, found[f"{name}_of_checks"])
     for name in ("held", "checks"):
         levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
         found[name] = found.reindex(columns=levels).sum(axis="columns")
@@ -59,7 +66,7 @@ def traits(environment: str) -> dict:
         "agents": max(agents, 1),
         "observation": port.of("observation").shape[0],
         "action": words.replace("1 numbers", "1 number"),
-        "horizon": port.of("horizon"),
+        "longest": port.of("longest_episode") or port.of("horizon"),
     }
 
 
@@ -82,7 +89,7 @@ def environments_of(family: str) -> None:
         number("agents", "agents", count),
         number("observation", "observation", count),
         Column("action", lambda row: row["action"], "number"),
-        number(f"{steps} per episode", "horizon", count),
+        number(f"{steps} per episode", "longest", count),
         number(f"original's {steps}/s", "original_rate", si),
         faster("port on CPU", "port-cpu"),
         faster("port on GPU", "port-cuda-graph"),

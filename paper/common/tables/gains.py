@@ -32,7 +32,7 @@ WAYS = {
     ),
 }
 SINGLE = ("original", "original-indexed")  # one environment, whatever the batch size
-# Which rung wins over which: heading, the one, the other.
+# Contests of two rungs: heading, the one, the other.
 CONTESTS = {
     "CPU over the original": ("port-cpu", "original"),
     "CPU over the indexed original": ("port-cpu", "original-indexed"),
@@ -88,7 +88,7 @@ def at_told_size(rates: pd.DataFrame, select: dict) -> pd.Series | None:
     """The fastest setting of a rung at the size nearest to that, under random actions; None where it was not run."""
     usual = rates[(rates["policy"] == "random") & (rates["obs"] == "copy")]
     found = quantities.matching(usual, select)
-    distance = (found["num_envs"] - found["environment"].map(told_at)).abs()
+    distance = (found["num_envs"] - found["environment"].map(told_at).astype(float)).abs()  # of no rows: text
     found = found[distance == distance.min()]
     return found.loc[found["rate"].idxmax()] if len(found) else None
 

@@ -23,7 +23,6 @@ from lockstep.paper.typeset import (
     si,
     significant,
     text,
-    times,
     yes_no,
 )
 
@@ -88,12 +87,6 @@ def remark(row) -> str:
         return NOT_MEASURED + ("" if missing(row["reason"]) else f": {row['reason']}")
     few = "" if missing(row["seeds"]) else sums.stamp(row["agent"], row["seeds"])
     return "; ".join(filter(None, [few, "" if missing(row["reason"]) else str(row["reason"])])) or DASH
-
-
-def over(row) -> str:
-    if missing(row["ratio"]):
-        return DASH
-    return f"{times(row['ratio'])} [{times(row['ratio_low'])}, {times(row['ratio_high'])}]"
 
 
 def lasting(value: float) -> str:
@@ -187,8 +180,9 @@ def time_to_solve(datasets):
 
 
 @table(
-    "Time to solve a task in a process that has trained before: seeds solved, and median time with its quartiles. "
-    "Unsolved seeds count as \N{INFINITY}; the supplement has cold starts, settings and the differences of libraries.",
+    "Time to solve a task in a process that has trained before: seeds solved, and median time with its quartiles, "
+    "\N{INFINITY} for unsolved seeds. Nine in ten within: a dash where fewer than ten seeds were run; the supplement "
+    "has cold starts, settings and the differences of libraries.",
     *RUN,
     AGENT,
     ALGORITHM,

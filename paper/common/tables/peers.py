@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from lockstep.experiments import peers as experiment
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
-from lockstep.paper.common.quantities.loops import peer_rates
+from lockstep.paper.common.quantities.loops import fastest_peer, peer_rates
 from lockstep.paper.tables import ONE_MACHINE, RUN, of_asked, table
 from lockstep.paper.typeset import (
     DASH,
@@ -23,6 +22,7 @@ from lockstep.paper.typeset import (
     significant,
     text,
     times,
+    with_interval,
     yes_no,
 )
 
@@ -49,12 +49,6 @@ def mode(row) -> str:
     return MODES.get(row["mode"], DASH) + steps
 
 
-def ratio(row) -> str:
-    if missing(row["ratio"]):
-        return DASH
-    return f"{times(row['ratio'])} [{times(row['ratio_low'])}, {times(row['ratio_high'])}]"
-
-
 def remark(row) -> str:
     """The differences, or the reason why there is nothing."""
     return known(row["reason"]) or known(row["differences"]) or DASH
@@ -66,7 +60,7 @@ RATES = (
     interval("95 % interval", "rate_low", "rate_high", "rate"),
     number("per CPU-second", "cpu_rate", si),
     number("live share", "live_share", lambda share: f"{significant(100 * share)}{SPACE}%"),
-    Column(f"port {TIMES}", ratio, "number"),
+    with_interval(f"port {TIMES}", "ratio", times),
     Column("differences of the task, or why it was not measured", remark, "long"),
 )
 
@@ -79,13 +73,13 @@ RATES = (
     Column("how", mode),
     number("its live steps/s", "rate", si),
     number("the port's", "port_rate", si),
-    Column(f"port {TIMES}", ratio, "number"),
+    with_interval(f"port {TIMES}", "ratio", times),
     Column("accepted", lambda row: DASH if missing(row["ratio"]) else f"{GREATER} {AIM}{TIMES}", "number"),
     Column("met", lambda row: yes_no(row["met"]), "status"),
 )
 def peers_fastest(datasets):
     def fastest(run) -> list[dict]:
-        found = experiment.against_the_fastest(run.frame)
+        found = fastest_peer(run)
         if not found:
             return [{}]
         peer, over = found

@@ -56,9 +56,7 @@ def status(datasets):
     empty="No machine has measured anything yet.",
 )
 def machines(datasets):
-    found: dict[str, list] = {}
-    for run in sorted(datasets, key=lambda run: (run.origin != "here", run.machine)):
-        found.setdefault(paper.machine(run), []).append(run)
+    found = paper.by_machine(datasets)
 
     def row(name: str, say: Callable) -> dict:
         said = {machine: {plain(say(run)) for run in runs} - {""} for machine, runs in found.items()}
@@ -127,10 +125,8 @@ def rungs(datasets):
     Column("allowance", lambda row: DASH if missing(row["met"]) else "met" if row["met"] else "not met", "status"),
 )
 def cost(datasets):
-    machines: dict[str, list] = {}
-    for run in sorted(paper.in_order(datasets), key=lambda run: (run.origin != "here", run.machine)):
-        machines.setdefault(paper.machine(run), []).append(run.provenance)
-    rows = [row for machine, runs in machines.items() for row in spent(machine, runs)]
+    of_all = paper.by_machine(paper.in_order(datasets))
+    rows = [row for name, runs in of_all.items() for row in spent(name, [run.provenance for run in runs])]
     columns = ["machine", "scale", "experiment", "environments", "wall_s", "cpu_s", "allowed_s", "met"]
     return pd.DataFrame(rows, columns=columns)
 

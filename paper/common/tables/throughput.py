@@ -47,7 +47,7 @@ def at_one_size(run) -> list[dict]:
     for (name, _), group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
         if (group["policy"] == "random").any():
             group = group[group["policy"] == "random"]
-        # What was not run at that size (a single original) at the nearest to it.
+        # A rung that was not run at that size (a single original) is taken at the nearest to it.
         distance = (group["num_envs"] - told).abs()
         at_size = group[distance == distance.min()]
         chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]

@@ -18,11 +18,23 @@ from lockstep.paper.common.tables.learning import (
     UPDATES,
     between,
     of_parts,
-    over,
     with_open,
 )
 from lockstep.paper.tables import RATES, RUN, table
-from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, short_time, si, significant, text
+from lockstep.paper.typeset import (
+    DASH,
+    Column,
+    count,
+    missing,
+    number,
+    percent,
+    short_time,
+    si,
+    significant,
+    text,
+    times,
+    with_interval,
+)
 
 
 @table(
@@ -39,7 +51,7 @@ from lockstep.paper.typeset import DASH, Column, count, missing, number, percent
     UPDATES,
     text("hidden", "hidden"),
     *RATES,
-    Column("Lockstep over it", over, "number"),
+    with_interval("Lockstep over it", "ratio", times),
     REMARK,
     empty=EMPTY,
 )
@@ -53,7 +65,7 @@ def share(phase: str) -> Column:
     def cell(row) -> str:
         if missing(row[phase]):
             return DASH
-        seconds = "" if missing(row["iteration_s"]) else f" ({short_time(row[phase] * row['iteration_s'])})"
+        seconds = "" if missing(row["iteration_s"]) else f" [{short_time(row[phase] * row['iteration_s'])}]"
         return percent(row[phase]) + seconds
 
     return Column(phase, cell, "number")
@@ -61,8 +73,8 @@ def share(phase: str) -> Column:
 
 @table(
     "Where the time of one iteration goes: a rollout of B environments over T steps, advantages, and an update of all "
-    "epochs and minibatches; shares are medians over blocks. First: making the trainer, with what it compiles and "
-    "captures, and its first iteration.",
+    "epochs and minibatches; shares are medians over blocks, with their times. First: making the trainer, with what it "
+    "compiles and captures, and its first iteration.",
     *RUN,
     ALGORITHM,
     text("recipe", "recipe", merge=True),
@@ -137,7 +149,7 @@ def scaling(run) -> pd.DataFrame:
     BATCH,
     number("agents at once", "members", count),
     RATES[0],
-    Column("over the recipe", over, "number"),
+    with_interval("over the recipe", "ratio", times),
     SEEDS,
     *RETURN,
     number("the recipe's", "base"),

@@ -10,7 +10,7 @@ from lockstep.paper import quantities, rung
 from lockstep.paper.figures import PAGE, figure, grid, label_status, legend, log_axes, title
 from lockstep.paper.typeset import count, missing, short_time, times
 from lockstep.paper.vehicular_edge import summaries
-from lockstep.paper.vehicular_edge.tables.growth import claimed
+from lockstep.paper.vehicular_edge.tables.operations import claimed
 
 BAND = {"facecolor": "none", "edgecolor": "#d1344b", "hatch": "////", "linewidth": 0, "alpha": 0.6, "zorder": 0.5}
 PAPER = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}

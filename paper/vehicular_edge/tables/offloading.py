@@ -4,24 +4,11 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from lockstep.paper.tables import RUN, of_asked, table
-from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, significant, text
+from lockstep.paper.tables import FORM, RUN, of_asked, table
+from lockstep.paper.typeset import DASH, Column, count, missing, number, percent, significant, text, with_interval
 from lockstep.paper.vehicular_edge import policies as sums
 
 EMPTY = "No environment has tasks to offload, or nothing was measured."
-
-
-def with_interval(heading: str, name: str, write: Callable[[float], str]) -> Column:
-    """A mean with its interval, of few episodes without."""
-
-    def cell(row) -> str:
-        if missing(row[name]):
-            return DASH
-        known = not missing(row[f"{name}_low"])
-        between = f" [{write(row[f'{name}_low'])}, {write(row[f'{name}_high'])}]" if known else ""
-        return write(row[name]) + between
-
-    return Column(heading, cell, "number")
 
 
 def both(row) -> str:
@@ -33,15 +20,11 @@ def policy(row) -> str:
     return DASH if missing(row["policy"]) else sums.named(row["policy"], row["trained_on"])
 
 
-def form(row) -> str:
-    return DASH if missing(row["form"]) else row["form"] if row["form"] == "original" else f"port, {row['device']}"
-
-
 COLUMNS = (
     *RUN,
     text("map", "traffic", merge=True),
     Column("policy", policy),
-    Column("form", form),
+    FORM,
     number("episodes", "episodes", count),
     with_interval("return", "return", significant),
     with_interval("cost", "cost", significant),
@@ -70,7 +53,7 @@ def offloading(datasets):
     *RUN,
     text("map", "traffic", merge=True),
     Column("policy", policy, merge=True),
-    Column("played on", lambda row: DASH if missing(row["seen"]) else ("seen" if row["seen"] else "unseen")),
+    text("played on", "seen", lambda seen: "seen" if seen else "unseen"),
     *COLUMNS[5:],
     empty=EMPTY,
 )

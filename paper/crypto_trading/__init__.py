@@ -1,0 +1,1 @@
+"""Crypto trading in the paper."""

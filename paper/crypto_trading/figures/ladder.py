@@ -1,0 +1,16 @@
+"""The ladder of crypto trading at a glance: one line per rung."""
+
+from matplotlib.figure import Figure
+
+from lockstep.paper.common.figures.throughput import of_environment
+from lockstep.paper.figures import figure
+
+
+@figure(
+    "The ladder of crypto trading at one batch size, ten assets in each environment: live steps per second of all "
+    "environments, and the ratio to the original on the same machine.",
+    "Dot charts, one panel per machine, on a logarithmic axis: one line per rung of the ladder with the steps per "
+    "second of all environments together and the ratio to the original. The ladder's table holds the numbers.",
+)
+def crypto_ladder(datasets: list) -> Figure:
+    return of_environment(datasets, "crypto_trading")

@@ -1,0 +1,55 @@
+"""Rules of baselines.csv in words and colours, and means over their episodes."""
+
+import numpy as np
+import pandas as pd
+
+from lockstep import paper
+from lockstep.experiments.bench.statistics import resampled
+from lockstep.paper import quantities
+from lockstep.paper.typeset import MINUS
+
+RULES = {  # label, colour and line, in the order of drawing
+    "random": ("random", "#CC79A7", "-"),
+    "cash": ("cash", "#8a8a8a", "-"),
+    "hold": ("hold", "#0072B2", "-"),
+    "equal_weight": ("equal weight, rebalanced", "#009E73", "--"),
+    "reference": ("reference, sees the planted sign", "#D55E00", "-"),
+}
+SETTING = ["set", "market", "hold_limit", "rule"]
+MEANS = ["growth", "sharpe", "holder_sharpe", "drawdown", "turnover", "fees", "invested"]
+FEW = 5  # seeds, below which a mean has no interval
+RESAMPLES = 10_000
+
+
+def newest(datasets: list) -> list:
+    """The one run to show, here or else recorded: what a rule reaches does not depend on the machine."""
+    return quantities.of(datasets, {"experiment": "baselines"})[:1]
+
+
+def look(rule: str) -> tuple[str, str, str]:
+    """Label, colour and line of a rule; an unknown one in grey under its own name."""
+    return RULES.get(rule, (rule.replace("_", " "), "#777777", "-"))
+
+
+def order(rule: str) -> int:
+    """Place of a rule; unknown ones last."""
+    return list(RULES).index(rule) if rule in RULES else len(RULES)
+
+
+def logarithm(value: float) -> str:
+    """A gain, three decimals."""
+    return f"{round(value, 3) + 0.0:.3f}".replace("-", MINUS)  # the sum makes -0.0 a zero
+
+
+@paper.once
+def played(run) -> pd.DataFrame:
+    """One row per setting, in the order of playing: means over seeds, `seeds`, and `gain` with a bootstrap interval."""
+    rows = []
+    episodes = run.frame[run.frame["level"] == "episode"]
+    for key, part in episodes.groupby(SETTING, sort=False):
+        gains = part["gain"].to_numpy(dtype=float)
+        interval = resampled(np.mean, gains, draws=RESAMPLES) if len(gains) >= FEW else (np.nan, np.nan)
+        row = dict(zip(SETTING, key, strict=True)) | {"seeds": len(part)} | part[MEANS].astype(float).mean().to_dict()
+        rows.append(row | dict(zip(("gain", "gain_low", "gain_high"), (gains.mean(), *interval), strict=True)))
+    found = pd.DataFrame(rows, columns=[*SETTING, "seeds", "gain", "gain_low", "gain_high", *MEANS])
+    return found.assign(environment=run.provenance["environment"])

@@ -1,0 +1,1 @@
+"""Marine navigation in the paper."""

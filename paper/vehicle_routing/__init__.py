@@ -1,0 +1,1 @@
+"""Vehicle routing in the paper."""
