@@ -1,7 +1,7 @@
 # Each target first sets up .venv: once, and again where that was interrupted or requirements.lock has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report figures test test-all sanitize record lint lock peers
+.PHONY: help report figures test test-all test-cluster sanitize record lint lock peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,7 +26,9 @@ help:
 	@echo 'make figures  write it from what has been measured so far and what is on record'
 	@echo 'make test     run the tests'
 	@echo 'make test-all run these and the exhaustive ones'
-	@echo 'make sanitize run every GPU kernel once under compute-sanitizer, on a GPU; ARGS=--only cartpole'
+	@echo 'make test-cluster'
+	@echo '              start Slurm on this machine, as root, and run the tests that need it'
+	@echo 'make sanitize run every kernel once, watched by compute-sanitizer, without a GPU by those of g++; ARGS=--only cartpole'
 	@echo 'make lint     check the style of the code'
 	@echo 'make lock     resolve pyproject.toml anew into requirements.lock and environment.yml, with uv'
 	@echo '              ARGS=--upgrade for the newest versions'
@@ -46,6 +48,15 @@ test: $(READY)
 
 test-all: test
 	$(PYTEST) -m slow $(ARGS)
+
+# Snakemake's plugin, which requirements.lock leaves out, lies beside the environment.
+PLUGIN := $(VENV)-slurm
+test-cluster: $(READY) $(PLUGIN)/ready
+	PYTHONPATH="$$PWD/$(PLUGIN)" $(RUN) -m pytest tests/cluster $(ARGS)
+
+$(PLUGIN)/ready: profiles/slurm/requirements.txt | $(READY)
+	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(PLUGIN) --requirement $<
+	@touch $@
 
 sanitize: $(READY)
 	$(RUN) -m tests.sanitize $(ARGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from lockstep.experiments import SCALES, catalogue, left
+from lockstep.experiments import SCALES, catalogue, cluster, left
 from lockstep.experiments import config as settings
 from lockstep.experiments.ledger import fingerprint, sources
 
@@ -28,25 +28,27 @@ for name in sorted(PORTS ^ SETTINGS):
     logger.warning(f"{name} is left out: it needs both a folder of that name in envs/ and experiments/*/{name}.yaml")
 
 # An experiment is a module with an EXPERIMENT; what is measured has its place under results/.
-OF = {name: [f"{name}/{experiment}" for experiment in catalogue.experiments_of(name)] for name in ENVIRONMENTS}
+OF = {name: [f"{name}/{experiment}" for experiment in catalogue.experiments_of(name, SCALE)] for name in ENVIRONMENTS}
 PLACES = [*catalogue.of_the_machine(), *(place for name in ENVIRONMENTS for place in OF[name])]
 RECORDED = sorted(str(sums) for sums in Path("results/recorded").glob("*/SHA256SUMS"))  # of all files of a machine
 PAPER = sorted(str(file) for file in Path("paper").rglob("*") if file.is_file() and file.suffix != ".pyc")
-GPUS = 1 if shutil.which("nvidia-smi") else 0
-
-if workflow.cores == 0:
+GPUS, CORES = 1 if shutil.which("nvidia-smi") else 0, workflow.resource_settings.cores
+if CORES == 0:
     raise WorkflowError("--cores 0: experiments need at least one core; say --cores all")
 
-# What is timed takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
-SHARE = max(1, (workflow.cores or 1) // max(1, len(ENVIRONMENTS)))
-side_by_side = lambda wildcards: not GPUS and not catalogue.timed(wildcards.place)
-
+# Timing takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
+# On a cluster timing has a node to itself, the rest two cores of one.
+CLUSTER = workflow.remote_exec or CORES is None
+SHARE = 2 if CLUSTER else max(1, CORES // max(1, len(ENVIRONMENTS)))
+side_by_side = lambda wildcards: (CLUSTER or not GPUS) and not catalogue.timed(wildcards.place)
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
-
-
 fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
-left.Left(logger, lambda: workflow.dag, SCALE, workflow.cores or 1)
+left.Left(logger, lambda: workflow.dag, SCALE, CORES)
+
+
+onstart:
+    cluster.outlast_earlier_jobs(logger.info)
 
 
 wildcard_constraints:
@@ -89,9 +91,11 @@ rule experiment:
         "results/benchmarks/{place}.tsv"
     conda:
         "environment.yml"
-    threads: lambda wildcards: SHARE if side_by_side(wildcards) else workflow.cores
+    threads: lambda wildcards: SHARE if side_by_side(wildcards) else CORES or 1
     resources:
         gpu=GPUS,
+        cpus_per_task=lambda wildcards, threads: threads if side_by_side(wildcards) else -1,  # all of the node
+        slurm_extra=lambda wildcards: "" if side_by_side(wildcards) else "--exclusive",
     params:
         asked=lambda wildcards: [word for word in catalogue.asked(wildcards.place) if word],
         scale=SCALE,

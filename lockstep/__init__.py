@@ -3,6 +3,8 @@
 `lockstep.envs`, `.agents`, `.experiments` and `.paper` are the folders of those names, here or beside this one.
 """
 
+from . import interrupt  # isort: skip  # noqa: F401 - before it, Ctrl-C shows a traceback of Python's own
+
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING

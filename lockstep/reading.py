@@ -1,18 +1,26 @@
 """Reading of what people write: YAML, and names that are nearly those that there are. Needs no torch."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the former is ten times as fast; PyYAML may be built without
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # the former is ten times as fast; PyYAML may lack it
+    """YAML, with 1e-3 a number as in YAML 1.2; PyYAML's 1.1 has it a text, for want of a point."""
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.\d+|\d+\.?\d*)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 def read_yaml(file: Path, name: str) -> object:
     """The content of a YAML file; ValueError where it cannot be read, by the name that sentences give it."""
     try:
-        return yaml.load(file.read_text("utf-8"), LOADER)
+        return yaml.load(file.read_text("utf-8"), Loader)
     except OSError as error:
         raise ValueError(f"{name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,0 +1,81 @@
+"""Files that a kill, a full disk or a power cut leaves whole, and paths that one process holds at a time."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+
+class HeldElsewhere(RuntimeError):
+    """Another process holds a path; `process` is its number."""
+
+    def __init__(self, process: str):
+        super().__init__(f"held by process {process}")
+        self.process = process
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: str = "w", **options) -> Iterator[IO]:
+    """A file that takes the place of `path` at the end of the block, on the disk; on an error the old one stays.
+
+    It is written beside it, under a name that ends with .partial. options: of `open`.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, mode, **options) as file:
+            yield file
+        settle(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def settle(file: Path, path: Path) -> None:
+    """Give a finished file its name, in one step: content and name survive a power cut."""
+    flush(file)
+    os.replace(file, path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Write what a file holds, or the names in a folder, to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def hold(path: Path, wait: bool = False) -> Iterator[None]:
+    """Keep other processes from holding the same path meanwhile; a file there names the holder, and goes at the end.
+
+    The hold ends with the process, however it ends. wait: until nobody else holds it.
+
+    Raises:
+        HeldElsewhere: another process holds it, unless `wait`.
+        OSError: the file cannot be made.
+    """
+    while True:
+        file = open(path, "a+")  # noqa: SIM115 - open as long as it is held
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                break  # else who held it has taken it away
+        except BlockingIOError:
+            file.seek(0)
+            raise HeldElsewhere(file.read()) from None
+        except FileNotFoundError:
+            pass
+        file.close()
+    try:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open too
+        file.close()
