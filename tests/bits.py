@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -22,8 +23,9 @@ from lockstep import envs
 MODES = ("SameStep", "NextStep", "Disabled")
 DTYPES = ("float32", "float64")
 SEED = 20
-# Of environments that take scenarios: their runs are shorter, and each of these is one more.
+# Of environments of several lanes: their runs are shorter, and each of these is one more where the port has the option.
 CHOICES = ({}, {"preset": "original"}, {"gains": "drawn"}, {"signed": True, "trace": True})
+REPEATABLE = {"unseeded_instances": False}  # where a preset draws from no seed
 
 
 class Hash:
@@ -110,13 +112,18 @@ def networks(name: str):
 
 def runs(name: str):
     """Every run of an environment: its label, and a function that makes it."""
-    if hasattr(envs.make(name, 1), "scenarios"):
-        for choice, mode, dtype in itertools.product(CHOICES, MODES, DTYPES):
+    port = envs.port(name)
+    if port.of("lanes") > 1:
+        known = {"preset", "trace", *port.own_options, *port.params.__dataclass_fields__}
+        pool = {"scenarios": 3} if "scenarios" in known else {}
+        pool |= {key: value for key, value in REPEATABLE.items() if key in known}
+        choices = [choice for choice in CHOICES if choice.keys() <= known]
+        for choice, mode, dtype in itertools.product(choices, MODES, DTYPES):
             label = " ".join([mode, dtype, *(f"{key}={value}" for key, value in choice.items())])
-            yield label, lambda m=mode, d=dtype, c=choice: stepped(name, 6, 60, m, dtype=d, scenarios=3, **c)
+            yield label, lambda m=mode, d=dtype, c=choice: stepped(name, 6, 60, m, dtype=d, **pool, **c)
         for dtype in DTYPES:
-            yield f"fused {dtype}", lambda d=dtype: fused(name, 6, 40, dtype=d, scenarios=3)
-        yield "2 threads", lambda: stepped(name, 6, 20, "SameStep", scenarios=3, threads=2, chunk=4)
+            yield f"fused {dtype}", lambda d=dtype: fused(name, 6, 40, dtype=d, **pool)
+        yield "2 threads", lambda: stepped(name, 6, 20, "SameStep", threads=2, chunk=4, **pool)
         return
     for mode, dtype, threads in itertools.product(MODES, DTYPES, (1, 3)):
         yield (
@@ -124,7 +131,9 @@ def runs(name: str):
             lambda m=mode, d=dtype, t=threads: stepped(name, 600, 150, m, dtype=d, threads=t),
         )
     yield "2 groups", lambda: stepped(name, 600, 100, "SameStep", groups=2, first_index=7)
-    for policy, chosen in {"random": "random", **networks(name)}.items():
+    alone = port.of("lanes") > 1 or math.prod(port.of("action").shape) > 1  # no kernel carries any other policy
+    others = {} if alone else networks(name)
+    for policy, chosen in {"random": "random", **others}.items():
         for dtype in DTYPES:
             yield f"fused {policy} {dtype}", lambda p=chosen, d=dtype: fused(name, 600, 150, p, dtype=d)
 

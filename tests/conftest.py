@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 HERE = Path(__file__).parent
+collect_ignore = ["cluster"]  # which make test-cluster names
 HEADERS = Path(os.environ.get("LOCKSTEP_CACHE") or Path.home() / ".cache" / "lockstep").absolute() / "headers.hpp"
 os.environ["CPLUS_INCLUDE_PATH"] = f"{HEADERS.parent}:{os.environ.get('CPLUS_INCLUDE_PATH', '')}".rstrip(":")
 

@@ -110,7 +110,7 @@ def main() -> None:
     options = arguments()
     if not options.list:
         compile.nvrtc()
-        with compile.scratch_folder():  # what cannot be written is told at once
+        with compile.writable_cache():  # what cannot be written is told at once
             pass
     with noted() as units:
         launch_everything()

@@ -1,8 +1,12 @@
-"""Runs every kernel of the environments and of the agents at a small size, watched by NVIDIA's compute-sanitizer.
+"""Runs every kernel of the environments and of the agents at a small size, watched by a tool that sees wrong accesses.
 
-    python -m tests.sanitize                  every tool below, one after the other; fails on any finding
-    python -m tests.sanitize --canaries       without compute-sanitizer: what is written beside a tensor is found
-    python -m tests.sanitize --device cpu     the same calls without a GPU: is any kernel left out?
+    python -m tests.sanitize                  every tool of the device, one after the other; fails on any finding
+    python -m tests.sanitize --device cpu     the CPU's, with a GPU too
+    python -m tests.sanitize --canaries       without a tool: what is written beside a tensor is found
+    python -m tests.sanitize --unwatched      without any: is any kernel left out?
+
+On a GPU the tools are those of NVIDIA's compute-sanitizer; without one the same text is compiled for the CPU under
+AddressSanitizer and UndefinedBehaviorSanitizer, and under ThreadSanitizer with two threads, that is with their pool.
 
 No call is written down for a kernel: each unit that was loaded must have had all of its entry points launched.
 """
@@ -33,13 +37,25 @@ from lockstep.envs.kernels import compile
 from lockstep.envs.policies import HIDDEN
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
+THREADS = 2
+OF_TORCH = Path(__file__).with_name("tsan.supp")
+OF_COMPILER = {  # the tools of a CPU: flags, the library that the process begins with, and settings of that
+    "address": ("-fsanitize=address,undefined", "libasan.so", "ASAN_OPTIONS=detect_leaks=0"),
+    "thread": (
+        "-fsanitize=thread",
+        "libtsan.so",
+        f"TSAN_OPTIONS=halt_on_error=1:exitcode=66:suppressions='{OF_TORCH}'",
+    ),
+}
+UNDEFINED = ": runtime error: "  # each place once; what runs goes on
+CPU_KERNEL = re.compile(r'extern "C"[^;{}]*\bvoid (\w+)\(const \w+\* ?\w*, const \w+\* ?\w*, i64 first, i64 last\)')
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")
 AGENTS = "agents"  # among the names of environments
 STEPS = 20
-# Where a thread holds an environment: two groups, neither of which fills a block or its last warp; episodes end.
+# Options of one thread to an environment: two groups, neither of which fills a block or its last warp; episodes end.
 ONE_LANE = {"num_envs": 300, "groups": 2, "first_index": 5, "max_episode_steps": 9, "check_actions": False}
-# Where several hold one: two launches, the second one smaller.
-SEVERAL_LANES = {"num_envs": 5, "chunk": 3, "first_index": 5, "check_actions": False}
+# Options of several threads to one: two launches, the second one smaller.
+SEVERAL_LANES = {"num_envs": 5, "chunk": 3, "first_index": 5, "max_episode_steps": 40, "check_actions": False}
 OWN = {"scenarios": 2}  # of options that not all of them have
 SPECIAL = {  # builds that presets, modes and types do not lead to
     "vehicular_edge": [{"profile": True}, {"gains": "drawn", "vehicles": 500, "edges": 25}],
@@ -93,6 +109,15 @@ class Canaries(TorchFunctionMode):
 def target(device: str) -> str:
     """The architecture that is compiled for: the GPU's own, so that what is in the cache is found; or the newest."""
     return "sm_{}{}".format(*torch.cuda.get_device_capability()) if device == "cuda" else compile.TARGETS[-1]
+
+
+def entry_points(text: str, device: str) -> set[str]:
+    """Names of a unit's kernels, of the CPU's as the preprocessor leaves them."""
+    if device == "cuda":
+        return compile.entry_points(text, target(device))
+    command = [*compile.compiler(), "-std=c++17", "-E", "-P", "-x", "c++", "-"]
+    preprocessed = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return set(CPU_KERNEL.findall(preprocessed))
 
 
 def small(name: str, device: str, **options):
@@ -243,9 +268,7 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
             if changed := around.changed():
                 sys.exit(f"sanitize: {name}: written: {'; '.join(changed)}")
             units = [text for text in launched if text not in before]
-            missing = {
-                kernel for text in units for kernel in compile.entry_points(text, target(device)) - launched[text]
-            }
+            missing = {kernel for text in units for kernel in entry_points(text, device) - launched[text]}
             if missing or not units:
                 sys.exit(f"sanitize: {name}: never launched: {', '.join(sorted(missing)) or 'any kernel'}")
             print(f"{name}: {sum(len(launched[text]) for text in units)} kernels of {len(units)} units", flush=True)
@@ -259,7 +282,35 @@ def watched(tool: str, program: str, names: list[str]) -> bool:
     command = [program, "--tool", tool, "--error-exitcode", "1"]
     command += [sys.executable, "-m", "tests.sanitize", "--unwatched", "--only", *names]
     # Memory that torch keeps for itself would hide what lies beside a tensor: each then has an allocation of its own.
-    own = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    status, said = told(tool, command, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+    return status == 0 and bool(CLEAN.search(said))
+
+
+def watched_by_compiler(tool: str, words: list[str]) -> tuple[int, str]:
+    """Status, which is not 0 after a finding, and output of Python, its kernels compiled with a tool of OF_COMPILER.
+
+    Raises:
+        SystemExit: the compiler has no such library.
+    """
+    flags, library, settings = OF_COMPILER[tool]
+    # Exceptions of C++ are watched as well, so that their library must be there from the beginning.
+    preloaded = [library_of_compiler(name) for name in (library, "libstdc++.so")]
+    own = {"LD_PRELOAD": " ".join(preloaded), "LOCKSTEP_CXXFLAGS": f"-O0 -g1 {flags}"}
+    status, said = told(tool, [sys.executable, *words], own | dict([settings.split("=", 1)]))
+    return status or int(UNDEFINED in said), said
+
+
+def library_of_compiler(name: str) -> str:
+    command = [*compile.compiler(), f"-print-file-name={name}"]
+    path = Path(subprocess.run(command, capture_output=True, text=True).stdout.strip())
+    if not path.is_absolute():  # as it was given, where there is none
+        sys.exit(f"sanitize: {compile.compiler()[0]} has no {name}; g++ brings it, say CXX=g++")
+    return str(path.resolve())
+
+
+def told(tool: str, command: list[str], own: dict[str, str]) -> tuple[int, str]:
+    """Status and output of a command, which is printed as it comes; `own` stands in its environment too."""
+    own = os.environ | own
     print(f"---- {tool}", flush=True)
     process = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with process:
@@ -267,7 +318,7 @@ def watched(tool: str, program: str, names: list[str]) -> bool:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line)
-    return process.returncode == 0 and bool(CLEAN.search("".join(lines)))
+    return process.returncode, "".join(lines)
 
 
 def program(tool: str) -> str | None:
@@ -278,27 +329,53 @@ def program(tool: str) -> str | None:
 def arguments() -> argparse.Namespace:
     known = [*envs.names(), AGENTS]
     parser = argparse.ArgumentParser(prog="python -m tests.sanitize", description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: without compute-sanitizer")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--only", nargs="+", choices=known, default=known, metavar="ENV", help="default: all")
-    parser.add_argument("--tools", nargs="+", choices=(*TOOLS, "initcheck"), default=TOOLS)
-    parser.add_argument("--unwatched", action="store_true", help="on the GPU, but without compute-sanitizer")
+    parser.add_argument("--tools", nargs="+", choices=(*TOOLS, "initcheck", *OF_COMPILER), help="default: all")
+    parser.add_argument("--threads", type=int, help="of the CPU")
+    parser.add_argument("--unwatched", action="store_true", help="without a tool")
     parser.add_argument("--canaries", action="store_true", help="unwatched, with a pattern around each tensor")
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
-    if options.device == "cuda" and not envs.cuda_available():
+    device = options.device or ("cuda" if envs.cuda_available() else "cpu")
+    if device == "cuda" and not envs.cuda_available():
         sys.exit("sanitize: this machine has no usable CUDA device; --device cpu runs the kernels without one")
-    if options.device == "cpu" or options.unwatched or options.canaries:
-        exercise(options.device, options.only, options.canaries)
+    for sizes in (ONE_LANE, SEVERAL_LANES):
+        sizes.update({"threads": options.threads} if options.threads else {})
+    if options.unwatched or options.canaries:
+        exercise(device, options.only, options.canaries)
         return
+    known = OF_COMPILER if device == "cpu" else (*TOOLS, "initcheck")
+    for tool in options.tools or []:
+        if tool not in known:
+            sys.exit(f"sanitize: {tool} is no tool of the {device}; known: {', '.join(known)}")
+    (on_cpu if device == "cpu" else on_gpu)(options.only, options.tools)
+
+
+def on_cpu(names: list[str], tools: list[str] | None) -> None:
+    """Each environment in a process of its own under each tool; SystemExit on findings."""
+    found = []
+    for tool, name in itertools.product(tools or OF_COMPILER, names):
+        words = ["-m", "tests.sanitize", "--device", "cpu", "--unwatched", "--only", name]
+        words += ["--threads", str(THREADS)] if tool == "thread" else []
+        found += [f"{tool} of {name}"] if watched_by_compiler(tool, words)[0] else []
+    conclude(found)
+
+
+def on_gpu(names: list[str], tools: list[str] | None) -> None:
+    """All under each tool of compute-sanitizer; SystemExit on findings."""
     found_at = program("compute-sanitizer")
     if found_at is None:
         sys.exit("sanitize: compute-sanitizer is not installed, it comes with the CUDA toolkit; --canaries needs none")
-    for name in options.only:  # unwatched first, which compiles, and finds what is wrong without a tool
+    for name in names:  # unwatched first, which compiles, and finds what is wrong without a tool
         exercise("cuda", [name])
-    found = [tool for tool in options.tools if not watched(tool, found_at, options.only)]
+    conclude([tool for tool in tools or TOOLS if not watched(tool, found_at, names)])
+
+
+def conclude(found: list[str]) -> None:
     if found:
         sys.exit(f"sanitize: findings, or no result, of {', '.join(found)} (above)")
     print("sanitize: nothing found")

@@ -22,7 +22,7 @@ COMMANDS = [
     [word for word in shlex.split(line, comments=True) if not re.fullmatch(r"[A-Z_]+=\S+", word)] for line in LINES
 ]
 OURS = [words for words in COMMANDS if words[:2] == ["python", "-m"] and words[2] not in ("pytest", "pip")]
-# What the page takes for installed: its words, and the names of the packages.
+# Packages that the page takes for installed: its words, and the names of the packages.
 INSTALLED = {
     "CuPy": "cupy-cuda13x",
     "torch": "torch",

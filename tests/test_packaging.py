@@ -28,25 +28,27 @@ LOCK = re.findall(r"^[^#\s].*", (ROOT / "requirements.lock").read_text(), re.MUL
 OF_CUDA = "nvidia|cuda|triton"  # names of packages that torch's standard build needs
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 FOLDERS = ("agents", "envs", "experiments", "paper")  # lockstep.agents and so on
-# What the modules of a folder may import as they are imported; what they need for more is imported within `extra`.
+# Extras that a folder's modules may import as they are imported; what else they need is imported within `extra`.
 NEEDED = {
     "lockstep": [],
     "agents": [],
     "envs": [],
     "experiments": ["paper", "cuda13"],
     "paper": ["paper"],
-    "tests": ["test", "paper", "edge", "nvrtc", "sb3", "torchrl", "render", "export", "tensorboard"],
+    "tests": ["test", "paper", "edge", "nvrtc", "sb3", "torchrl", "trading", "render", "export", "tensorboard"],
 }
-# Where a module is not called what its package is.
+# Packages of modules that are called otherwise.
 PACKAGE_OF = {"pil": "pillow", "pygame": "pygame-ce", "yaml": "pyyaml"}
 # Peers have environments of their own: gymnax.py runs with what gymnax.txt beside it lists.
 PEERS = {file.with_suffix(".py"): file.read_text().split() for file in (ROOT / "experiments").rglob("*.txt")}
+OF_PEERS = [pin for pins in PEERS.values() for pin in pins]
 # Files that need more, by path: nothing else may import what is only there.
 OPTIONAL = {
     "agents/run/log.py": EXTRAS["paper"],  # a bar, where it is installed
     "envs/kernels/compile.py": EXTRAS["nvrtc"],  # its own sentence says so
     "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
-    "tests/experiments/steps_of_peers.py": [pin for pins in PEERS.values() for pin in pins],
+    "experiments/verify/subjects.py": [*OF_PEERS, *EXTRAS["sb3"], *EXTRAS["torchrl"]],
+    "tests/experiments/steps_of_peers.py": OF_PEERS,
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}
 OPTIONAL |= {file.relative_to(ROOT).as_posix(): EXTRAS["render"] for file in ROOT.glob("paper/**/animation.py")}
 
@@ -75,10 +77,18 @@ def test_what_users_install_is_bounded_from_below(bound):
 
 def test_the_lock_is_exact_and_has_whatever_the_paper_needs():
     pins = dict(re.fullmatch(r"([a-z0-9.-]+)==(\d+(?:\.\d+)*(?:\.post\d+)?)", line).groups() for line in LOCK)
-    extras = [extra for key, extra in EXTRAS.items() if "12" not in key]  # of CUDA 13 and 12 one is installed
+    # Of CUDA 13 and 12 one is installed; a cluster's users have a file of their own.
+    extras = [extra for key, extra in EXTRAS.items() if "12" not in key and key != "slurm"]
     for bound in (bound for part in (PROJECT["dependencies"], *extras) for bound in part):
         assert pins[name(bound)] in Requirement(bound).specifier, bound
     assert len(pins) == len(LOCK)
+
+
+def test_what_a_cluster_needs_besides_is_exact():
+    pins = [line for line in (ROOT / "profiles/slurm/requirements.txt").read_text().splitlines() if line[0] != "#"]
+    pinned = dict(pin.split("==") for pin in pins)
+    assert all(pinned[name(bound)] in Requirement(bound).specifier for bound in EXTRAS["slurm"])
+    assert not names(pins) & names(LOCK)
 
 
 def test_the_lock_leaves_cuda_to_torch_but_for_what_compiles_kernels():
@@ -295,7 +305,14 @@ def test_what_was_installed_makes_and_steps_environments(installed, tmp_path):
 LACKING = {  # what needs an extra, and the sentence that says so
     "lockstep.make('vehicular_edge', num_envs=2)": "drawing scenarios needs threadpoolctl: {edge}",
     "lockstep.make_original('vehicular_edge')": "the original of 'vehicular_edge' needs pettingzoo: {edge}",
+    "import_module('lockstep.envs.marine_navigation.original')": (
+        "the original of 'marine_navigation' needs pettingzoo: {pettingzoo}"
+    ),
+    "import_module('lockstep.envs.adapters.pettingzoo')": (
+        "lockstep.envs.adapters.pettingzoo needs pettingzoo: {pettingzoo}"
+    ),
     "import_module('lockstep.envs.vehicular_edge.scenario.traces')": "reading traffic needs pandas: {edge}",
+    "import_module('lockstep.envs.crypto_trading.scenario.rows')": "a table of bars needs pyarrow: {trading}",
     "import_module('lockstep.envs.adapters.sb3')": "lockstep.envs.adapters.sb3 needs stable_baselines3: {sb3}",
     "import_module('lockstep.envs.adapters.torchrl')": "lockstep.envs.adapters.torchrl needs tensordict: {torchrl}",
     "(env := lockstep.make('cartpole', num_envs=2)).reset(), env.render()": "rendering needs pygame: {render}",
@@ -338,7 +355,8 @@ def test_what_was_installed_imports_all_but_what_needs_an_extra(installed, tmp_p
     lines = told(installed, tmp_path, IMPORTS)
     said = {module: message for module, _, message in (line.partition(": ") for line in lines)}
     assert {"lockstep.envs.adapters.sb3", "lockstep.envs.vehicular_edge.scenario.traces"} <= said.keys()
-    ending = rf"needs \w+: pip install 'lockstep\[({'|'.join(EXTRAS)})\]'$"
+    command = rf"pip install 'lockstep\[({'|'.join(EXTRAS)})\]'"
+    ending = rf"needs \w+: {command}( or {command})?$"
     assert [message for message in said.values() if not re.search(ending, message)] == []
 
 

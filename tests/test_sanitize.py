@@ -1,4 +1,4 @@
-"""The driver of compute-sanitizer: it launches every kernel, and says what stands in its way."""
+"""The driver of sanitizers: it launches every kernel, finds what is planted, and says what stands in its way."""
 
 import ctypes
 import re
@@ -23,7 +23,8 @@ def test_every_kernel_is_launched(name, monkeypatch):
     if name in SEVERAL_LANES:
         monkeypatch.setattr(sanitize, "SPECIAL", {})
         small = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
-        monkeypatch.setattr(sanitize, "SEVERAL_LANES", sanitize.SEVERAL_LANES | small)
+        own = {key: value for key, value in small.items() if hasattr(envs.port(name).params, key)}
+        monkeypatch.setattr(sanitize, "SEVERAL_LANES", sanitize.SEVERAL_LANES | own)
     monkeypatch.setattr(sanitize, "HIDDEN", (16, 16))  # the widest takes long to compile
     before = launch.cpu
     assert sanitize.exercise("cpu", [name]) > 0
@@ -41,9 +42,11 @@ def test_kernels_are_looked_for_in_binaries_of_the_device_itself(monkeypatch):
     """Another architecture's would be compiled anew for each unit."""
     asked, entry_points = set(), compile.entry_points
     monkeypatch.setattr(compile, "entry_points", lambda text, target: asked.add(target) or entry_points(text, target))
-    monkeypatch.setattr(sanitize, "target", lambda device: {"cpu": "sm_80"}[device])
-    sanitize.exercise("cpu", [sanitize.AGENTS])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    text = envs.make("cartpole", 32)._kernels.text
+    found = sanitize.entry_points(text, "cuda")
     assert asked == {"sm_80"}
+    assert sanitize.entry_points(text, "cpu") == found > {"reset", "step_uint8", "rollout_linear_trajectory"}
 
 
 def test_the_target_is_the_devices(monkeypatch):
@@ -103,7 +106,83 @@ def test_only_a_summary_without_findings_is_clean(tmp_path, output, status, clea
 
 
 @pytest.mark.skipif(envs.cuda_available(), reason="has a GPU")
-def test_without_a_gpu_it_says_so(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["sanitize"])
-    with pytest.raises(SystemExit, match="no usable CUDA device; --device cpu runs the kernels without one"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--device", "cuda"], "no usable CUDA device; --device cpu runs the kernels without one"),
+        (["--tools", "address", "racecheck"], "racecheck is no tool of the cpu; known: address, thread"),
+    ],
+)
+def test_what_needs_a_gpu_says_so(monkeypatch, words, message):
+    monkeypatch.setattr(sys, "argv", ["sanitize", *words])
+    with pytest.raises(SystemExit, match=message):
         sanitize.main()
+
+
+# ---- the tools of a CPU's compiler
+
+# Faults by their names: a read and a write beyond a table of ten floats, a sum that wraps, a shift by too much, and two
+# threads of the pool that count together.
+FAULTY = """
+extern "C" float read_beyond(const float* x, long n) { return x[n]; }
+extern "C" void write_beyond(float* x, long n) { x[n] = 1; }
+extern "C" int wrap(const float*, long n) { return 2147483637 + int(n) + int(n); }
+extern "C" int shift(const float*, long n) { return int(n) << (n + 30); }
+extern "C" void count(const void*, const void* number, long long first, long long last) {
+    for (long long k = first; k < last; k++) ++*(long*)number;
+}
+extern "C" float right(const float* x, long n) { return x[n - 1]; }
+"""
+CALL = """
+import ctypes, sys, torch
+from lockstep.envs.kernels import compile
+from tests.test_sanitize import FAULTY
+library, name = compile.library(FAULTY), sys.argv[1]
+table, number = torch.zeros(10), ctypes.c_long()
+if name == "count":
+    function = ctypes.cast(library.count, ctypes.c_void_p).value
+    for _ in range(20):
+        compile.pool()(function, None, ctypes.addressof(number), 100000, 2)
+else:
+    getattr(library, name)(ctypes.c_void_p(table.data_ptr()), ctypes.c_long(10))
+print("came to the end")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tool", "name", "report"),
+    [
+        ("address", "read_beyond", "heap-buffer-overflow.*READ of size 4.*0 bytes to the right of 40-byte region"),
+        ("address", "write_beyond", "heap-buffer-overflow.*WRITE of size 4"),
+        ("address", "wrap", "signed integer overflow: 2147483647 \\+ 10 cannot be represented in type 'int'"),
+        ("address", "shift", "shift exponent 40 is too large for 32-bit type 'int'"),
+        ("thread", "count", "data race"),
+        ("address", "right", None),
+        ("thread", "right", None),
+    ],
+)
+def test_a_planted_fault_is_found(tool, name, report):
+    status, said = sanitize.watched_by_compiler(tool, ["-c", CALL, name])
+    assert (status == 0) is (report is None), said
+    assert report is None or re.search(report, said, re.DOTALL), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", sanitize.OF_COMPILER)
+def test_the_kernels_of_the_agents_are_clean_under_each_tool(tool, capsys):
+    sanitize.on_cpu([sanitize.AGENTS], [tool])
+    assert re.search(r"agents: \d+ kernels of \d+ units\nsanitize: nothing found\n$", capsys.readouterr().out)
+
+
+def test_findings_are_named_by_tool_and_environment(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sanitize, "watched_by_compiler", lambda tool, words: asked.append((tool, words)) or (66, ""))
+    with pytest.raises(SystemExit, match="findings, or no result, of address of cartpole, thread of cartpole"):
+        sanitize.on_cpu(["cartpole"], None)
+    assert asked[1][1][-4:] == ["--only", "cartpole", "--threads", "2"]
+
+
+def test_a_compiler_without_the_library_is_named(monkeypatch):
+    with pytest.raises(SystemExit, match="has no libnothing.so; g.. brings it, say CXX=g"):
+        sanitize.library_of_compiler("libnothing.so")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from lockstep import envs
+from lockstep import agents, envs
 from lockstep.agents import ppo
-from lockstep.agents.run import log
+from lockstep.agents.run import log, training
 from lockstep.agents.run.config import replaced
 from lockstep.agents.run.ranks import Ranks
 
@@ -16,6 +16,11 @@ RUNS = {
     "kernels": ("cartpole", ppo.config_of("cartpole", "solve", **SMALL)),
     "torch": ("cartpole", ppo.config_of("cartpole", "solve", **SMALL, rollout="torch", gradient="autograd")),
     "normalised": ("pendulum", ppo.config_of("pendulum", "continuous", **SMALL)),
+}
+SHARED = {"num_envs": 16, "total_steps": 16 * 20, "learning_starts": 64, "capacity": 400, "hidden": (16,)}
+OFF_POLICY = {  # by algorithm
+    "dqn": ("cartpole", SHARED | {"replay_ratio": 0.25}),
+    "sac": ("pendulum", SHARED | {"replay_ratio": 0.25, "batch_size": 16}),
 }
 
 
@@ -65,6 +70,9 @@ def in_ranks(what: str, folder: Path):
     if what == "equal":
         for name in RUNS:
             run = train(name, folder, stop=3)
+        for name, (environment, changes) in OFF_POLICY.items():
+            kind = agents.algorithm(name)
+            run = training.train(kind, environment, replaced(kind.Config(), changes), output=folder / name)
         run.ranks.close()
         return
     _, config = RUNS["torch"]

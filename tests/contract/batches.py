@@ -10,12 +10,14 @@ import torch
 from lockstep import envs
 
 PORTS = Path(__file__).parent / "ports"
-SYNTHETIC = {"counters": ("counters", "PORT"), "walkers": ("walkers", "PORT"), "walker": ("walkers", "ALONE")}
+SYNTHETIC = {"counters": ("counters", "PORT"), "readers": ("readers", "PORT")}
+SYNTHETIC |= {"walkers": ("walkers", "PORT"), "walker": ("walkers", "ALONE")}
 NAMES = [*envs.names(), *SYNTHETIC]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 MODES = ["SameStep", "NextStep", "Disabled"]
 INFO = ("final_obs", "episode_return", "episode_length")
-WHOLE = ("bounds", "clock", "seed", "params", "pool")  # keys of a state that are not of single environments
+# Keys of a state that are not of single environments.
+WHOLE = ("bounds", "clock", "seed", "params", "pool", "autoreset_mode")
 LIMIT = 20  # steps of an episode
 
 

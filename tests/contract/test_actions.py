@@ -67,6 +67,7 @@ def test_an_action_of_another_form_is_refused_with_what_is_allowed(name):
         (torch.full(action.shape, torch.nan, dtype=torch.float16), "action has dtype float16"),
         (action.numpy().astype(wrong_numpy), f"action must be {kind} torch tensor or NumPy array, got"),
         (action.tolist(), f"action must be {kind} torch tensor or NumPy array, got list"),
+        (action.to_sparse(), "action is sparse_coo; allowed: a dense tensor"),
         (None, "got NoneType"),
     ]
     for given, message in table:

@@ -11,6 +11,7 @@ from tests.contract.batches import (
     NAMES_AND_MODES,
     copies,
     equal,
+    having,
     make,
     of_batch,
     per_environment,
@@ -70,7 +71,7 @@ def test_same_step_returns_the_next_episodes_first_observation(name, device):
         assert torch.equal(after["elapsed"], torch.where(over, 0, length))
         if env.agents:
             assert torch.equal(info["active"], told["active"] | over[:, None])
-        for key in env.metrics:
+        for key in (*env.metrics, *env.flags, *env.amounts):
             assert torch.equal(info[key], told[key])
         episodes += int(over.sum())
     assert episodes >= 2 * env.num_envs
@@ -102,7 +103,7 @@ def test_next_step_shows_the_last_observation_then_resets(name, device):
         assert torch.equal(after["elapsed"], torch.where(was, 0, before["elapsed"] + 1))
         if env.agents:
             assert torch.equal(info["active"], told["active"] | was[:, None])
-        for key in env.metrics:
+        for key in (*env.metrics, *env.flags, *env.amounts):
             assert torch.equal(info[key][~was], told[key][~was]) and not info[key][was].any()
         resets += int(was.sum())
         was = over.clone()
@@ -122,7 +123,7 @@ def test_disabled_leaves_an_ended_environment_inert_until_a_masked_reset(name, d
         assert equal(*({k: v[over] for k, v in per_environment(one).items()} for one in (before, after)))
         assert torch.equal(obs[over], shown[over])
         assert not reward[over].any()
-        assert all(not info[key][over].any() for key in env.metrics)
+        assert all(not info[key][over].any() for key in (*env.metrics, *env.flags, *env.amounts))
         assert torch.equal(after["elapsed"], before["elapsed"] + ~over)
         assert (info["_final_obs"] | ~over).all()
         over = info["_final_obs"].clone()
@@ -171,7 +172,7 @@ def test_agents_end_apart_and_play_no_more():
     for name in APART:
         env = make(name, autoreset_mode="NextStep")
         apart, active = 0, torch.ones(env.num_envs, env.num_agents, dtype=torch.bool)
-        for _ in range(STEPS):
+        for _ in range(20 * STEPS):
             obs, reward, terminated, truncated, info = copies(random_step(env))
             played = active & ~info["is_reset"][:, None]
             out = ~played & ~info["is_reset"][:, None]
@@ -183,6 +184,8 @@ def test_agents_end_apart_and_play_no_more():
             assert torch.equal(over, ~info["is_reset"] & (~still | truncated).all(dim=1))
             active = torch.where(over[:, None], True, info["active"])
             apart += int((terminated.any(dim=1) & ~over).sum())
+            if apart > env.num_envs:
+                break
         assert apart > env.num_envs
 
 
@@ -203,6 +206,17 @@ def test_without_a_limit_of_the_callers_episodes_are_truncated_at_the_horizon(na
         assert (info["episode_length"][of_batch(truncated)] == horizon).all()
         cut += int(of_batch(truncated).sum())
     assert cut > env.num_envs // 3
+
+
+@pytest.mark.parametrize("name", having(lambda declared: declared.longest_episode is not None))
+def test_episodes_of_a_longest_one_that_is_declared_terminate_by_themselves(name):
+    env, lengths = make(name, max_episode_steps=None), set()
+    longest = env.port.of("longest_episode", env.params)
+    for _ in range(2 * longest):
+        *_, terminated, truncated, info = random_step(env)
+        assert not truncated.any()
+        lengths |= set(info["episode_length"][of_batch(terminated)].tolist())
+    assert max(lengths) == longest < env.max_episode_steps
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,6 +1,7 @@
 """The ports made for these tests, stated again in NumPy: what kernels are given is what is documented."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from lockstep import envs
-from lockstep.envs import Field, noise
+from lockstep.envs import Field, World, noise
 from lockstep.envs.kernels import compile
 from tests.contract.batches import SYNTHETIC, folder, make, played, port, random_step, statistics
 from tests.contract.ports.counters.port import WEIGHTS
+from tests.contract.ports.readers.port import PAGES
 
 
 def tables_but(**changes):
@@ -102,6 +104,45 @@ def test_counters_live_as_numpy_says(dtype):
         np.testing.assert_array_equal(env.state()["scenario"].numpy(), scenario)
         ends += over.sum()
     assert ends > 600
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_readers_live_as_numpy_says(fused):
+    """Metrics, ends by the environment, a state that outlasts episodes, observations that end with a table's row."""
+    B, K, limit = 200, 60, 28
+    env = make("readers", B, seed=SEED, first_index=FIRST, max_episode_steps=limit)
+    actions, numbers = env.random_actions(K).numpy(), Numbers(B)
+    found = {name: rows.numpy() for name, rows in env.rollout(K, store="trajectory").items()} if fused else {}
+
+    def first() -> np.ndarray:
+        words = noise.philox((numbers.index, numbers.episode, 0, noise.RESET), SEED)
+        return noise.uniform(words[1], -1, 1, np.float32)
+
+    def observed(place: np.ndarray) -> np.ndarray:
+        return np.column_stack([place, PAGES[(numbers.index + numbers.t) % 7]])
+
+    place, over_by_itself = first(), 0
+    for k in range(K):
+        seen, moved = observed(place), place * np.float32(0.5) + actions[k, :, 0] - actions[k, :, 1]
+        t, before = numbers.t, numbers.episode
+        numbers.t = numbers.t + 1
+        terminated, truncated = moved > 2.6, numbers.t == 25
+        over, last = terminated | truncated, observed(moved)
+        numbers.begin(over)
+        place = np.where(over, first(), moved)
+        expected = {"obs": seen, "reward": moved, "terminated": terminated, "truncated": truncated}
+        if fused:
+            for name, rows in expected.items():
+                np.testing.assert_array_equal(found[name][k], rows, err_msg=name)
+        else:
+            compare(env, {"place": place, "read": numbers.episode}, observed(place), moved, terminated, truncated, over,
+                    numbers, outputs := env.step(actions[k]))  # fmt: skip
+            np.testing.assert_array_equal(outputs[4]["final_obs"].numpy()[over], last[over])
+            np.testing.assert_array_equal(outputs[4]["step"].numpy(), t)
+            np.testing.assert_array_equal(outputs[4]["before"].numpy(), before)
+        over_by_itself += truncated.sum()
+    np.testing.assert_array_equal(env.fields()["read"].numpy(), numbers.episode)
+    assert over_by_itself > 50
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("walkers", "float32"), ("walkers", "float64"), ("walker", "float32")])
@@ -206,6 +247,10 @@ def test_kernels_of_every_number_of_lanes_compile_for_the_gpu_without_spilling(t
 ONE, MANY = "counters", "walkers"
 
 
+def flagged(port, preset, params):
+    return World(port.make_params(preset, params), flags={"crowd": ()})
+
+
 @dataclasses.dataclass(frozen=True)
 class Seeded:
     seed: float = 3.0
@@ -218,8 +263,8 @@ class Seeded:
         (ONE, {"agents": ("one", "one")}, r"agents=\('one', 'one'\) must differ"),
         (ONE, {"phases": ("propose", "step")}, "need several lanes"),
         (ONE, {"phases": ("propose",)}, r"phases=\('propose',\) must end with 'step'"),
-        (ONE, {"metrics": {"crowd": 1}}, "need several lanes"),
-        (ONE, {"metrics": {"crowd": 1}, "lanes": lambda params: 1}, "need several lanes"),
+        (ONE, {"world": flagged}, "need several lanes"),
+        (ONE, {"world": flagged, "lanes": lambda params: 1}, "need several lanes"),
         (ONE, {"record": 3}, "need several lanes"),
         (ONE, {"decode": dict}, "need several lanes"),
         (ONE, {"lanes": 9}, "lanes=9 must be 1, 8, 16 or"),
@@ -233,6 +278,7 @@ class Seeded:
         (ONE, {"state": (Field("seed"),)}, "the name 'seed' is taken"),
         (ONE, {"state": (Field("x"), Field("x"))}, "the name 'x' is taken"),
         (ONE, {"state": (Field("x", dtype="int32"),)}, "the state needs a field of dtype 'real'"),
+        (MANY, {"absent": True, "joint": True}, "absent=True needs agents that share nothing, joint=False"),
         (MANY, {"running_return": False}, "Walkers: running_return=False needs one lane"),
         (MANY, {"observes_state": True}, "observes_state=True needs one lane"),
         (MANY, {"metrics": {"ended": 1}}, "the name 'ended' is taken"),
@@ -275,6 +321,9 @@ def test_a_field_that_cannot_be_is_refused(field, message):
         ({"shown": {"lanes": 7}}, "world.shown: 'lanes' is an attribute of every batch"),
         ({"shown": {"step": 7}}, "world.shown: 'step' is an attribute of every batch"),
         ({"scenarios": -1}, "scenarios=-1 must be an integer from 0"),
+        ({"phases": ("propose", "step")}, "need several lanes"),
+        ({"phases": ("propose",)}, r"world.phases=\('propose',\) must end with 'step'"),
+        ({"flags": {"near": ()}, "amounts": {"near": ()}}, "near is both a flag and an amount"),
     ],
 )
 def test_a_world_that_the_kernel_cannot_be_of_is_refused(world, message):
@@ -283,6 +332,38 @@ def test_a_world_that_the_kernel_cannot_be_of_is_refused(world, message):
     faulty = dataclasses.replace(declared, world=lambda *given: dataclasses.replace(right, **world))
     with pytest.raises(ValueError, match=message):
         envs.BatchedEnv(faulty, folder(ONE), 3)
+
+
+def of_world(declared: envs.Port, **changes) -> envs.Port:
+    """The port with a world of which some is replaced."""
+
+    @functools.wraps(declared.world)
+    def world(*given, **options) -> envs.World:
+        return dataclasses.replace(declared.world(*given, **options), **changes)
+
+    return dataclasses.replace(declared, world=world)
+
+
+def test_phases_of_a_world_take_the_place_of_the_ports():
+    def strive(env: envs.BatchedEnv):
+        env.fields()["pull"].copy_(2 * env.fields()["wish"][..., 0])
+
+    declared = of_world(port(MANY), phases=("propose", strive, "step"))
+    env = envs.BatchedEnv(declared, folder(MANY), 4, autoreset_mode="Disabled")
+    env.reset()
+    env.step(env.random_actions()[0] * 0 + 2)  # to the right
+    assert (env.fields()["pull"] == 2).all()
+    assert (port(MANY).phases[1] is not strive) and env.phases[1] is strive
+
+
+def test_tables_that_a_batch_writes_tell_no_pool_from_another():
+    declared = port(ONE)
+    with_written = of_world(declared, written=("patience",))
+    pools = [
+        [envs.BatchedEnv(one, folder(ONE), B, scenarios=2)._buffers.pool for B in (3, 5)]
+        for one in (declared, with_written)
+    ]  # patience is of environments
+    assert pools[0][0] != pools[0][1] and pools[1][0] == pools[1][1]
 
 
 def test_a_world_is_a_world():

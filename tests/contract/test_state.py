@@ -1,5 +1,6 @@
 """The state of a batch: out, into another batch, and on bit for bit; in parts; and what no batch takes."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.contract.batches import (
     APART,
     DEVICES,
     DRAWN,
+    LIMIT,
     MODES,
     WHOLE,
     copies,
@@ -20,6 +22,7 @@ from tests.contract.batches import (
     played,
     port,
     random_step,
+    spread,
 )
 
 BOUNDED = having(lambda declared: declared.reset_options)
@@ -146,11 +149,37 @@ def test_a_state_of_other_parameters_or_scenarios_is_refused_unless_it_does_not_
     refused(env, other, f"of a batch with {parameter}='else', this one has {own[parameter]!r}; without the key")
     refused(env, state | {"params": own | {"wind": 1.0}}, "with wind=1.0, this one has no such parameter")
     refused(env, state | {"params": "default"}, "params must be a mapping of names to values, got str")
-    here = r"the \d of this one" if name in DRAWN else "this one, which has none"
+    here = r"(the \d|those) of this one" if env._buffers.tables else "this one, which has none"
     refused(env, {"pool": "0123"}, rf"a batch with other scenarios \(pool='0123'\) than {here}")
-    assert ("pool" in state) == (name in DRAWN)
+    assert ("pool" in state) == bool(env._buffers.tables)
     env.set_state({key: value for key, value in other.items() if key not in ("params", "pool")})
     assert not env.state()["elapsed"].any()
+
+
+def test_episodes_that_have_ended_are_taken_from_the_same_autoreset_mode_only():
+    """A state in which all go on means the same in each mode."""
+    for one, other in itertools.permutations(MODES, 2):
+        given, taking = (make("cartpole", autoreset_mode=mode) for mode in (one, other))
+        taking.set_state(given.state())
+        spread(given)
+        random_step(given)  # of which those at step 19 are the last: 19, 39, ..
+        state = given.state()
+        assert state["truncated"].nonzero()[0] == LIMIT - 1
+        refused(taking, state, f"environment 19 has ended in the state .*mode={one!r}, after which this one, {other!r}")
+        taking.set_state(per_environment(state) | {"autoreset_mode": one}, (~state["truncated"]).numpy())
+        if other != "SameStep" or one == "SameStep":
+            taking.set_state({key: value for key, value in state.items() if key != "autoreset_mode"})
+            assert equal(taking.state(), state | {"autoreset_mode": other})
+
+
+def test_agents_that_end_alone_are_no_end_of_an_episode():
+    """Of walkers, whose agents terminate one by one; a reset is due with the last of them."""
+    given, taking = (make("walkers", autoreset_mode=mode) for mode in ("NextStep", "Disabled"))
+    state = given.state()
+    state["terminated"][2, 0] = True
+    taking.set_state(state)
+    state["ended"][4] = True
+    refused(taking, state, "environment 4 has ended in the state of a batch with autoreset_mode='NextStep'")
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -203,13 +232,21 @@ def table(env) -> list[tuple]:
         ({next(iter(env.fields())) + "x": 1}, f"unknown key '.*x'; did you mean {next(iter(env.fields()))!r}"),
         ({"state": torch.zeros(B, width + 1)}, rf"state has shape \({B}, {width + 1}\); needed: \({B}, {width}\) or"),
         ({"state": "x"}, "state must be an array of numbers, got 'x'"),
-        ({"state": torch.zeros(B, width, dtype=torch.complex64)}, "state must be real, got complex64"),
+        (
+            {"state": torch.zeros(B, width, dtype=torch.complex64)},
+            "state must be real numbers in memory, got complex64",
+        ),
         ({"elapsed": np.full(B, limit + 1)}, f"elapsed={limit + 1} of environment 0 must be in 0 .. {limit}"),
         ({"elapsed": limit}, f"elapsed={limit} of environment 0 must be in 0 .. {limit - 1}, its episode being unf"),
+        ({"state": torch.zeros(B, width, device="meta")}, "state must be real numbers in memory, got meta"),
+        ({"state": torch.zeros(B, width).to_sparse()}, "state must be real numbers in memory, got float32"),
+        ({"elapsed": np.full(B, 2**64 - 1, np.uint64)}, f"elapsed={2**64 - 1} of environment 0 must be below 2.63"),
         ({"elapsed": np.full(B, 1.5)}, "elapsed must be integers, got float64"),
         ({"episode": np.full(B, -1)}, "episode=-1 of environment 0 must be in 0 .. 4294967295"),
         ({"terminated": 2}, "terminated"),
         ({"clock": -1}, "clock=-1 must be"),
+        ({"clock": 2**62 + 1}, "clock=4611686018427387905 must be an integer from 0 to 4611686018427387904"),
+        ({"autoreset_mode": "Never"}, "autoreset_mode='Never' must be one of 'NextStep', 'SameStep', 'Disabled'"),
         ({"clock": 3}, "'clock' belongs to the whole batch and cannot be masked", everybody),
         ({"seed": [1, 2]}, "seed has 2 values; groups=1 needs one"),
         ({"seed": -1}, "seed=-1 must be"),
@@ -225,8 +262,32 @@ def test_a_state_that_no_step_leads_to_is_refused_and_changes_nothing(name):
         refused(env, good | state if isinstance(state, dict) else state, message, *mask)
     if name in DRAWN:
         refused(env, {"scenario": 2}, "scenario=2 of environment 0 must be in 0 .. 1")
-    if env.port.running_return:
-        refused(env, {"running_return": math.inf}, "running_return=inf of environment 0 must be finite")
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16])
+def test_integers_of_any_type_are_taken(kind):
+    """Torch itself compares no uint16, uint32 and uint64."""
+    env = make("cartpole")
+    env.set_state({"elapsed": (np.arange(env.num_envs) % 20).astype(kind)})
+    assert env.state()["elapsed"].tolist() == [k % 20 for k in range(env.num_envs)]
+    env.set_state({"x": np.array(2, kind)})
+    assert (env.fields()["x"] == 2).all()
+
+
+def test_numbers_with_a_gradient_leave_none_in_the_batch():
+    env = make("cartpole")
+    env.set_state({"x": torch.zeros(env.num_envs, requires_grad=True)})
+    assert not any(rows.requires_grad for rows in env.fields().values())
+
+
+def test_a_state_after_an_infinite_reward_is_taken_back():
+    """The action, which nothing checks here, costs its square."""
+    env = make("mountain_car_continuous", check_actions=False)
+    env.reset(seed=0)
+    env.step(torch.full(env.actions.shape, math.inf))
+    state = env.state()
+    assert bool((state["running_return"] == -math.inf).all())
+    env.set_state(state)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +318,7 @@ def test_an_episode_that_goes_on_has_an_agent_left(name):
     nobody = np.ones((env.num_envs, env.num_agents), dtype=bool)
     nobody[2] = False
     over = np.arange(env.num_envs) == 2
-    refused(env, {"active": nobody}, "active=False of environment 2 must be True for some agent")
+    if not port(name).absent:  # where an episode may begin without any
+        refused(env, {"active": nobody}, "active=False of environment 2 must be True for some agent")
     env.set_state({"active": nobody}, ~over)  # the others have some
     env.set_state({"active": nobody, "ended": over})

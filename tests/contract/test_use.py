@@ -58,7 +58,9 @@ def test_outputs_have_the_documented_shapes_and_types(name, device):
         "is_reset": ((B,), torch.bool),
     }
     documented |= {"active": ((B, *agents), torch.bool)} if agents else {}
-    documented |= {key: ((B, width)[: 1 + (width > 1)], torch.float32) for key, width in env.metrics.items()}
+    documented |= {key: ((B, *shape), torch.float32) for key, shape in env.metrics.items()}
+    documented |= {key: ((B, *shape), torch.bool) for key, shape in env.flags.items()}
+    documented |= {key: ((B, *shape), torch.int32) for key, shape in env.amounts.items()}
     assert {key: (tuple(value.shape), value.dtype) for key, value in info.items()} == documented
     assert {t.device.type for t in (obs, reward, terminated, truncated, *info.values())} == {device}
 
@@ -311,6 +313,8 @@ def test_the_default_bounds_given_change_nothing(name):
     [
         ({"low": 0.1, "high": -0.1}, "low=0.1 must not exceed high=-0.1"),
         ({"low": "a"}, "must be a number"),
+        ({"low": torch.tensor(1j)}, "must be a number"),
+        ({"high": 10**400}, "must be a number"),
         ({"high": 0.5}, r"must lie in \[-0.418879, 0.418879\]"),
         ({"low": float("nan")}, "must lie in"),
         ({"hihg": 0.1}, "unknown reset option 'hihg'; did you mean 'high'"),

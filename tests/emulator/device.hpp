@@ -1,4 +1,4 @@
-// What device text takes from CUDA, for g++: types, intrinsics, synchronisation. Only what CUDA has too, with its types, so that
+// CUDA's names in device text, for g++: types, intrinsics, synchronisation. Only what CUDA has too, with its types, so that
 // text which NVRTC refuses does not compile here either. A translation unit follows it in a namespace without a name.
 #include <math.h>
 #include <string.h>
@@ -19,6 +19,38 @@ static const Machine* machine;
 #define blockDim (machine->threads)
 #define gridDim (machine->blocks)
 enum : int { warpSize = 32 };
+
+// ---- watched memory: what GCC calls before each access where it is to look for races, see threads.cpp ----------------------
+
+#ifdef __SANITIZE_THREAD__
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+#define CALLED extern "C" UNWATCHED __attribute__((visibility("hidden"))) void
+static UNWATCHED void accessed(void* at, unsigned long size, bool writes) {
+    if (machine) machine->access(at, size, writes);  // else the library is being loaded
+}
+#define ACCESS(form, size)                                                     \
+    CALLED __tsan_##form##read##size(void* at) { accessed(at, size, false); }  \
+    CALLED __tsan_##form##write##size(void* at) { accessed(at, size, true); }
+ACCESS(, 1)
+ACCESS(, 2)
+ACCESS(, 4)
+ACCESS(, 8)
+ACCESS(, 16)
+ACCESS(unaligned_, 2)
+ACCESS(unaligned_, 4)
+ACCESS(unaligned_, 8)
+ACCESS(unaligned_, 16)
+#undef ACCESS
+CALLED __tsan_read_range(void* at, unsigned long size) { accessed(at, size, false); }
+CALLED __tsan_write_range(void* at, unsigned long size) { accessed(at, size, true); }
+CALLED __tsan_func_entry(void*) {}
+CALLED __tsan_func_exit() {}
+CALLED __tsan_init() {}
+#undef CALLED
+#else
+#define UNWATCHED
+#endif
+#define PASS(number) machine->passes(number)  // what stands before a numbered sync()
 
 // ---- shared memory: each declaration has a place of its own, found out when the library is loaded ----------------------------
 
@@ -42,9 +74,9 @@ const size_t Shared<Declared>::begin = Shared<Declared>::place();
     struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                                       \
     struct name##3 { T x, y, z; };                                                                           \
     struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) name##4 { T x, y, z, w; };                       \
-    static inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                        \
-    static inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                \
-    static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+    static __forceinline__ name##2 make_##name##2(T x, T y) { return {x, y}; }                                        \
+    static __forceinline__ name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                \
+    static __forceinline__ name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 VECTORS(float, float)
 VECTORS(double, double)
 VECTORS(int, int)
@@ -123,7 +155,7 @@ static inline float approximate_reciprocal(float x) {
     return fabsf(moved) < 1.17549435e-38f ? copysignf(0.0f, exact) : moved;
 }
 
-static inline long long clock64() {
+static inline UNWATCHED long long clock64() {
     static long long time = 0;
     return time += 1000;
 }
@@ -212,7 +244,7 @@ REDUCTION(__reduce_xor_sync, unsigned, a ^ b)
 // ---- atomics: nobody else runs in between -----------------------------------------------------------------------------------
 
 #define ATOMIC(name, T, expression)            \
-    static inline T name(T* at, T value) {     \
+    static inline UNWATCHED T name(T* at, T value) { \
         const T old = *at;                     \
         *at = static_cast<T>(expression);                  \
         return old;                            \
@@ -226,7 +258,7 @@ REDUCTION(__reduce_xor_sync, unsigned, a ^ b)
 #define ATOMICS_OF_WORDS(T)                                 \
     ATOMIC(atomicAdd, T, old + value)                       \
     ATOMIC(atomicExch, T, value)                            \
-    static inline T atomicCAS(T* at, T compare, T value) {  \
+    static inline UNWATCHED T atomicCAS(T* at, T compare, T value) {  \
         const T old = *at;                                  \
         *at = old == compare ? value : old;                 \
         return old;                                         \
@@ -247,5 +279,5 @@ ATOMIC(atomicSub, unsigned, old - value)
 #undef ATOMICS_OF_INTEGERS
 #undef ATOMICS_OF_WORDS
 
-extern "C" __attribute__((visibility("default"))) void use(const Machine* given) { machine = given; }
+extern "C" UNWATCHED __attribute__((visibility("default"))) void use(const Machine* given) { machine = given; }
 extern "C" __attribute__((visibility("default"))) long long bytes_of_shared() { return static_cast<long long>(shared_bytes); }

@@ -6,7 +6,8 @@
 gives a batch as on a GPU, whose tensors lie in the memory of the CPU; objects of `agents` take a `gpu.Device()` as
 theirs. A thread runs up to its next synchronisation. Shared memory holds 0xff where nothing was written. What no GPU
 would get through, threads that wait for each other or a warp operation by a lane outside of its mask, raises
-`EmulationError`.
+`EmulationError`. On a `Device(watched=True)` so does a race: an access to what another thread of the block changes,
+without a barrier between, whatever the order.
 """
 
 import contextlib
@@ -31,6 +32,9 @@ from lockstep.envs.kernels import compile
 FOLDER = Path(__file__).parent
 ORDERS = ("ascending", "descending", "shuffled")  # in which threads, and blocks, take turns
 FILLED = "-ftrivial-auto-var-init=pattern"  # local variables, so that one read before it was written shows
+# GCC calls functions of ThreadSanitizer before each access; they are device.hpp's, and its library is not linked.
+WATCHED = ("-O0", "-fsanitize=thread", "-fno-exceptions", "-nodefaultlibs")
+MOST = 1024  # calls of sync() in a unit
 SHARED_BYTES, MULTIPROCESSORS = 227 * 1024, 132  # that a block may ask for, and a GPU has: an H100's
 
 KERNEL = re.compile(
@@ -43,6 +47,8 @@ STATIC = re.compile(
 )
 RECIPROCAL = re.compile(r'"rcp\.approx\.ftz\.f32 %0, %1;"\s*:\s*"=f"\s*\((.*)\)\s*:\s*"f"\s*\((.*)\)', re.DOTALL)
 PIN = re.compile(r'""\s*:\s*("\+[frdl]"\s*\([^()]*\)\s*,?\s*)+')
+SYNC = re.compile(r"(?<!void )\bsync\(\)")
+BARE = " \t{};\\"  # that say nothing of a line
 
 
 class EmulationError(RuntimeError):
@@ -56,13 +62,23 @@ class Device(str):
         order: in which the threads of a block take turns.
         fault: text of a unit and what is put in its place before it is compiled.
         reciprocal_ulp: units in the last place by which approximate reciprocals are off: -1, 0 or 1.
+        watched: races are looked for; takes GCC, and ten times as long.
+        left_out: of a watched device, the number of a `sync()` that is not made; `barriers` tells which it is.
     """
 
     type, index, block = "cuda", 0, None
 
-    def __new__(cls, order: str = "ascending", fault: tuple[str, str] | None = None, reciprocal_ulp: int = 0):
+    def __new__(
+        cls,
+        order: str = "ascending",
+        fault: tuple[str, str] | None = None,
+        reciprocal_ulp: int = 0,
+        watched: bool = False,
+        left_out: int = -1,
+    ):
         device = super().__new__(cls, "cpu")
         device.order, device.fault, device.reciprocal_ulp = ORDERS.index(order), fault, reciprocal_ulp
+        device.watched, device.left_out = watched, left_out
         return device
 
     def __eq__(self, other):
@@ -82,6 +98,8 @@ def make(
     order: str = "ascending",
     fault: tuple[str, str] | None = None,
     reciprocal_ulp: int = 0,
+    watched: bool = False,
+    left_out: int = -1,
     make: Callable = envs.make,
     **options,
 ):
@@ -89,9 +107,9 @@ def make(
 
     Args:
         block: threads of a block that steps, or of an environment that several hold; None is what a GPU would get.
-        order, fault, reciprocal_ulp: of `Device`.
+        order, fault, reciprocal_ulp, watched, left_out: of `Device`.
     """
-    device = Device(order, fault, reciprocal_ulp)
+    device = Device(order, fault, reciprocal_ulp, watched, left_out)
     device.block = block
     with _lanes_of(block) if block else contextlib.nullcontext():
         return make(name, num_envs, device=device, **options)
@@ -156,9 +174,9 @@ def filling() -> tuple[str, ...]:
 
 
 @functools.cache
-def emulated_library(text: str) -> ctypes.CDLL:
-    """A library of prepared text."""
-    return _build(text, *filling())
+def emulated_library(text: str, watched: bool = False) -> ctypes.CDLL:
+    """A library of prepared text; watched: it tells the machine of each access to memory."""
+    return _build(text, *filling(), *(WATCHED if watched else ()))
 
 
 # ---- tensors between guards -----------------------------------------------------------------------------------------
@@ -201,7 +219,7 @@ def cuda(
     text: str, batch, call, tiles: int, tile: int, device: Device, scratch: str | None = None, without: str = ""
 ) -> Callable[[str], Callable[[], None]]:
     """As `launch.cuda`, on the emulated device."""
-    unit = compiled(faulty(text, device))
+    unit = unit_on(text, device)
 
     def kernel(name: str, together: int = 1):
         shared = 0 if scratch is None or name == without else unit.constant(scratch)
@@ -213,7 +231,12 @@ def cuda(
 
 def constant(text: str, name: str, device: Device) -> int:
     """As `launch.constant`."""
-    return compiled(faulty(text, device)).constant(name)
+    return unit_on(text, device).constant(name)
+
+
+def unit_on(text: str, device: Device) -> "Unit":
+    """The unit as the device has it, with its fault and watched as it is."""
+    return compiled(faulty(text, device), *[True][: device.watched])
 
 
 def faulty(text: str, device: Device) -> str:
@@ -238,12 +261,13 @@ class Unit:
 
     Args:
         text: as NVRTC would get it.
+        watched: its accesses to memory are.
     """
 
-    def __init__(self, text: str):
-        self._text = text
-        self.kernels, prepared = prepare(text)
-        self._library = emulated_library(prepared)
+    def __init__(self, text: str, watched: bool = False):
+        self._text, self._watched = text, watched
+        self.kernels, prepared = prepare(numbered(text)[0] if watched else text)
+        self._library = emulated_library(prepared, watched)
         self._machine = emulated_library(compile.expand(FOLDER / "threads.cpp"))
         self._machine.the_machine.restype = ctypes.c_void_p
         self._library.use(ctypes.c_void_p(self._machine.the_machine()))
@@ -251,7 +275,7 @@ class Unit:
         self._launch.restype = ctypes.c_char_p
         self._launch.argtypes = [
             *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint),
-            *(ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int, ctypes.c_int),
+            *(ctypes.c_longlong, ctypes.c_longlong, *[ctypes.c_int] * 4),
         ]
         self._library.bytes_of_shared.restype = ctypes.c_longlong
         self._shared = self._library.bytes_of_shared()
@@ -272,7 +296,16 @@ class Unit:
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         function = ctypes.cast(getattr(self._library, f"run_{name}"), ctypes.c_void_p)
         failure = self._launch(
-            function, pointers, blocks, threads, self._shared, shared, device.order, device.reciprocal_ulp
+            function,
+            pointers,
+            blocks,
+            threads,
+            self._shared,
+            shared,
+            device.order,
+            device.reciprocal_ulp,
+            self._watched,
+            device.left_out,
         )
         launched.setdefault(self._text, set()).add(name)
         if failure:
@@ -281,6 +314,20 @@ class Unit:
 
 
 compiled = functools.cache(Unit)
+
+
+def barriers(text: str) -> dict[int, str]:
+    """The calls of `sync()` in a unit, by their numbers: "file: code before it"."""
+    marked, places = numbered(text)
+    return {int(number): places[int(number)] for number in re.findall(r"PASS\((\d+)\)", preprocessed(marked))}
+
+
+def reached() -> set[int]:
+    """The numbers of the calls that watched threads came to since the last time."""
+    counts = (ctypes.c_int * MOST).in_dll(emulated_library(compile.expand(FOLDER / "threads.cpp")), "reached")
+    found = {number for number, count in enumerate(counts) if count}
+    ctypes.memset(counts, 0, ctypes.sizeof(counts))
+    return found
 
 
 # ---- text -----------------------------------------------------------------------------------------------------------
@@ -325,6 +372,25 @@ def shared_declaration(found: re.Match) -> str:
         place = f"struct Of_{name} {{ {alignment} {kind} value{sizes}; }};"
         parts.append(f"{place} auto& {name} = Shared<Of_{name}>::get().value;")
     return " ".join(parts)
+
+
+def numbered(text: str) -> tuple[str, list[str]]:
+    """The unit with a number before each call of `sync()`, by which the machine says if it is made; their places."""
+    lines, places, file, before = text.split("\n"), [], "", ""
+    for at, line in enumerate(lines):
+        code, comment, rest = line.partition("//")
+        if named := re.match(r'#line \d+ "(.*)"', line):
+            file = named[1]
+            continue
+        first, *others = SYNC.split(code)
+        for other in others:
+            place = f"{file}: {first.strip() if first.strip(BARE) else before}"
+            again = sum(one.startswith(place) for one in places)
+            places.append(f"{place} ({again + 1})" if again else place)
+            first += f"(PASS({len(places) - 1}) ? sync() : (void)0){other}"
+        lines[at] = first + comment + rest
+        before = code.strip() if code.strip(BARE) and code[0] != "#" else before
+    return "\n".join(lines), places
 
 
 def preprocessed(text: str) -> str:

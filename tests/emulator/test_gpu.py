@@ -22,9 +22,9 @@ def run(
             int* const out = rows.all + blockIdx.x * blockDim.x;
             {body}
         }}"""
-    out = np.full((blocks, threads), 99, np.int32)
+    out, on = np.full((blocks, threads), 99, np.int32), gpu.Device(order, **device)
     rows = (ctypes.c_void_p * 1)(out.ctypes.data)
-    gpu.compiled(text).run("kernel", (rows,), blocks, threads, shared, gpu.Device(order, **device))
+    gpu.unit_on(text, on).run("kernel", (rows,), blocks, threads, shared, on)
     return out.squeeze().tolist()
 
 
@@ -211,6 +211,65 @@ def test_votes_of_a_block_and_atomics_add_up():
         const int any = __syncthreads_or(n == 40), all = __syncthreads_and(n < 64), count = __syncthreads_count(n < 10);
         out[n] = sum + 10000 * most + 1000000 * any + 10000000 * all + 20000000 * count + (bits + 1 == 0);"""
     assert run(body, order="shuffled") == [2016 + 630000 + 1000000 + 10000000 + 200000000 + 1] * 64
+
+
+# ---- races
+
+RACES = {  # what it is, and what a kernel does whose threads all have their own numbers n
+    "has read": "__shared__ int box[64]; box[n] = n; out[n] = box[(n + 1) % 64];",
+    "has written": "__shared__ int box; box = n;",
+    "another warp's": "__shared__ int box[64]; box[n] = n; __syncwarp(); out[n] = box[63 - n];",
+    "through global memory": "out[n] = n; out[n] += out[n ^ 1];",
+    "after it was read": "__shared__ int box[64]; box[n] = n; __syncthreads(); out[n] = box[n ^ 1]; box[n] = 5;",
+    "behind a vote": "__shared__ int box[64]; box[n] = n; __any_sync(0xffffffffu, 1); out[n] = box[n ^ 1];",
+    "of a struct": "__shared__ int2 x[64]; x[n] = make_int2(n, n); const int2 other = x[n ^ 1]; out[n] = other.y;",
+}
+NO_RACES = {
+    "a barrier": "__shared__ int x[64]; x[n] = n; __syncthreads(); out[n] = x[63 - n]; __syncthreads(); x[n] = 5;",
+    "one of a warp": "__shared__ int box[64]; box[n] = n; __syncwarp(); out[n] = box[n ^ 1];",
+    "the same by all": "__shared__ int box; box = 7; out[n] = box;",
+    "neighbouring bytes": "__shared__ char box[64]; box[n] = n; out[n] = box[n];",
+    "atomics": "__shared__ int s; if (n == 0) s = 0; __syncthreads(); atomicAdd(&s, n); __syncthreads(); out[n] = s;",
+    "variables": "int row[64]; row[n] = n; int* const at = row; out[n] = at[n];",
+}
+
+
+@pytest.mark.parametrize("order", gpu.ORDERS)
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES)
+def test_a_race_is_one_in_every_order(body, order):
+    with pytest.raises(gpu.EmulationError, match=r"kernel: race: thread \d+ of block 0 (reads|changes) what"):
+        run(body, order=order, watched=True)
+
+
+@pytest.mark.parametrize("body", NO_RACES.values(), ids=NO_RACES)
+def test_what_barriers_order_is_no_race(body):
+    assert run(body, order="shuffled", watched=True) == run(body)
+
+
+def test_a_barrier_that_is_left_out_is_told_by_its_number():
+    text = """#line 1 "one.cuh"
+        __device__ inline void sync() { __syncthreads(); }
+        struct Rows { int* all; };
+        extern "C" __global__ void kernel(const Rows rows) {
+            __shared__ int box[64];
+            box[threadIdx.x] = 1;
+            sync();  // not sync() of a comment
+            if (threadIdx.x == 0) rows.all[0] = box[1];
+            box[threadIdx.x] = 1; sync();
+        }"""
+    assert gpu.barriers(text) == {0: "one.cuh: box[threadIdx.x] = 1;", 1: "one.cuh: box[threadIdx.x] = 1; (2)"}
+    out = np.zeros(1, np.int32)
+    rows = (ctypes.c_void_p * 1)(out.ctypes.data)
+    gpu.reached()
+    for left_out in (-1, 1):
+        on = gpu.Device(watched=True, left_out=left_out)
+        gpu.unit_on(text, on).run("kernel", (rows,), 1, 64, 0, on)
+        assert gpu.reached() == {0, 1}
+    on = gpu.Device(watched=True, left_out=0)
+    with pytest.raises(
+        gpu.EmulationError, match="race: thread 1 of block 0 changes what thread 0 behind sync 1 has read"
+    ):
+        gpu.unit_on(text, on).run("kernel", (rows,), 1, 64, 0, on)
 
 
 # ---- arithmetic

@@ -23,13 +23,13 @@ NAMES = (
 )
 OPTIONS = {"groups": GROUPS, "seed": SEEDS, "check_actions": False}
 
-# What is replaced in the unit, and by what.
+# Text that is replaced in the unit, and its replacement.
 FAULTS = {
     # barriers
     "no barrier before ended environments are counted": (
         "__syncthreads();  // all loads are on their way before the first is waited for", "",
     ),
-    "no barrier before ended environments are read": ("__syncthreads();\n        const int ended", "const int ended"),
+    "no barrier before ended environments are read": ("        __syncthreads();\n#if TAIL", "#if TAIL"),
     "no barrier before the sums of warps are read": (
         "of_warp[threadIdx.x / 32] = episodes;\n    __syncthreads();", "of_warp[threadIdx.x / 32] = episodes;",
     ),

@@ -200,10 +200,11 @@ def lived(both) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mode", batches.MODES)
-def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_form(mode, order, monkeypatch):
+@pytest.mark.parametrize("name", ["counters", "readers"])
+def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_form(name, mode, order, monkeypatch):
     """Of an environment that one thread holds."""
     monkeypatch.setattr(gpu, "launched", {})
-    lived(pair("counters", 256, order, autoreset_mode=mode, make=contract.make))
+    lived(pair(name, 256, order, autoreset_mode=mode, make=contract.make))
     ((text, kernels),) = gpu.launched.items()
     assert kernels == set(gpu.compiled(text).kernels)
 

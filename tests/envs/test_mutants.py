@@ -1,14 +1,8 @@
 """Faults put into the kernels, each of which a named test must notice."""
 
-import functools
-import shutil
 import tempfile
 from pathlib import Path
 
-import pytest
-
-from lockstep import envs
-from lockstep.envs.kernels import compile
 from tests.contract import test_actions as actions
 from tests.contract import test_autoreset as autoreset
 from tests.contract import test_ports as synthetic
@@ -20,6 +14,7 @@ from tests.contract import test_use as use
 from tests.envs import test_by_hand as by_hand
 from tests.envs import test_classic_control as tasks
 from tests.envs import test_policies as policies
+from tests.envs.faults import every
 
 AT_THE_GOAL = ({"goal_position": 0.6}, (0.59, 0.06), 2, (float("nan"),) * 2, None, True)
 
@@ -198,34 +193,12 @@ MUTANTS = {
     "integers of the state before": (CPU, "s.integers[j] : before.integers[j]", "s.integers[j] : 0", "inert counters"),
     "an old scenario": (FUSED, "ended ? next_scenario[i] : scenario[i]", "scenario[i]", "fused counters"),
     "rewards of agents who have ended": (BLOCK, "out.reward[n] = 0.0f;", "", "walkers"),
-    "returns of all agents together": (BLOCK, "sum / AGENT_ROWS", "sum", "walkers"),
+    "returns of all agents together": (BLOCK, "sum / (team > 0 ? team : 1)", "sum", "walkers"),
     "agents who end again": (BLOCK, "played & ~fell", "EVERYBODY & ~fell", "agents"),
-    "agents truncated after their end": (BLOCK, "(AGENT_ROWS == 1 || (episode.active >> n & 1))", "true", "agents"),
+    "agents truncated after their end": (BLOCK, "late && (episode.active >> n & 1)", "late", "agents"),
     "observations of agents who have ended": (BLOCK, "own[a * OBS + k] = 0.0f;", ";", "agents"),
     "an ended agent's last observation lost": (BLOCK, "u64 shown = episode.active;", "u64 shown = 0;", "restored"),
     "a phase left out": (BLOCK, "Environment::NAME(s, place_at(b, e, episode));", "", "walkers"),
 }  # fmt: skip
 
-
-FIRST = {file: fault for fault, (file, *_) in reversed(MUTANTS.items())}  # one of each file is always put in
-
-
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=[pytest.mark.slow] * (fault not in FIRST.values())) for fault in MUTANTS]
-)
-def test_a_fault_is_noticed(tmp_path, monkeypatch, fault):
-    file, right, wrong, rung = MUTANTS[fault]
-    folder = tmp_path / "envs"
-    shutil.copytree(compile.ENVS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (folder / file).read_text()
-    assert right in text
-    (folder / file).write_text(text.replace(right, wrong))
-    # Apart from the libraries that other tests have loaded.
-    monkeypatch.setattr(compile, "library", functools.cache(compile.library.__wrapped__))
-    test, *arguments = RUNGS[rung]
-    test(*arguments)  # passes without the fault
-    monkeypatch.setattr(compile, "KERNELS", folder / "kernels")
-    monkeypatch.setattr(compile, "ENVS", folder)
-    monkeypatch.setattr(envs, "_FOLDER", folder)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        test(*arguments)
+test_a_fault_is_noticed = every(MUTANTS, RUNGS)

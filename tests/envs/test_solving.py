@@ -16,7 +16,7 @@ from tests.envs.batches import make, statistics
 # torques get -1230.
 SOLVED = {"cartpole": 475, "mountain_car": -110, "mountain_car_continuous": 90, "acrobot": -100, "pendulum": -1000}
 
-# Where to search, and how: generations, population, episodes of each, and a seed that gets there; others get stuck.
+# Searches: generations, population, episodes of each, and a seed that gets there; others get stuck.
 SEARCHES = [
     ("port", "cartpole", (6, 40, 200, 0)),
     ("port", "mountain_car", (8, 48, 200, 0)),

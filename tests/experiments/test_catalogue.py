@@ -38,6 +38,12 @@ def test_a_family_s_experiment_is_of_its_environments():
     assert set(config.files()) >= {"cartpole", "vehicular_edge"}
 
 
+def test_a_quick_report_leaves_out_what_says_so():
+    whole, quick = (set(catalogue.experiments_of("vehicular_edge", scale)) for scale in ("full", "quick"))
+    assert quick < whole == set(catalogue.experiments_of("vehicular_edge"))
+    assert whole - quick == {name for name in whole if not catalogue.experiments()[name].quick}
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """An experiment more, which is one file in the folder."""

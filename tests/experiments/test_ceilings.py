@@ -104,7 +104,7 @@ def test_copies_leave_a_fifth_of_the_memory_free(monkeypatch):
 @pytest.mark.parametrize("quantity", list(ceilings.CEILINGS))
 def test_every_ceiling_of_the_gpu_runs(quantity):
     rows = ceilings.measure(Ceiling(quantity, "cuda", 2**24 if quantity == "copy" else None, 1), "quick")
-    assert len(rows) == ceilings.BLOCKS["quick"]
+    assert len(rows) == ceilings.BLOCKS["quick"][0]
     assert all(row["amount"] > 0 for row in rows)
 
 
@@ -115,7 +115,7 @@ def test_the_command_line_writes_rows_and_prints_rates(monkeypatch, tmp_path, ca
     )
     small = [Ceiling("copy", "cpu", 2**16, 1), Ceiling("fp32", "cpu", None, 1)]
     monkeypatch.setattr(ceilings, "groups", lambda scale, present: small)
-    monkeypatch.setattr(ceilings, "BLOCKS", {"quick": 6})
+    monkeypatch.setattr(ceilings, "BLOCKS", {"quick": (6, 0.2)})
     command.run(run.main)
     frame, described = results.read(tmp_path / "ceilings.csv")
     assert list(frame.columns) == ceilings.COLUMNS

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lockstep.envs.kernels import compile
 from lockstep.experiments import correctness, verdicts
 
 PLACE = ("distribution", "original-port", "cpu", "float32")
@@ -22,6 +23,17 @@ def test_samples_that_never_vary_are_compared_value_by_value():
     one[3] = 199
     assert verdicts.alike(PLACE, "length", one, always)["passed"] is False
     assert verdicts.alike(PLACE, "length", always, one)["quantity"] == "length: difference of means"
+
+
+def test_a_value_that_is_always_the_same_by_chance_may_differ_as_rarely():
+    """All k rare values lie in the first of two equal samples with probability 2^-k, about: up to nine of them."""
+    always, rare = np.full(500, 41.0), np.full(500, 41.0)
+    rare[:9] = 40
+    assert verdicts.alike(PLACE, "length", rare, always, fixed=False)["passed"] is True
+    assert verdicts.alike(PLACE, "length", rare, always)["passed"] is False
+    rare[9] = 40
+    assert verdicts.alike(PLACE, "length", rare, always, fixed=False)["passed"] is False
+    assert verdicts.rarely(1, 999) == 1 and verdicts.rarely(1, 1000) == 0
 
 
 def test_samples_of_two_distributions_differ():
@@ -89,3 +101,13 @@ def test_quick_compares_a_tenth_of_the_states_and_episodes_and_changes_nothing_e
         "played": 410,
         "variants": [{"nips": True}],
     }
+
+
+@pytest.mark.parametrize(("quick", "flags"), [(True, ("-O2",)), (False, ())])
+def test_quick_compiles_the_port_sooner_and_full_as_it_is_timed(monkeypatch, quick, flags):
+    monkeypatch.setattr(compile, "SOONER", ("-O2",))
+    monkeypatch.setattr(compile, "library", lambda text, *more: more)
+    one = correctness.Comparison(lambda: iter([{"flags": compile.of_batch("")}]), None)
+    with correctness.compared("cartpole", quick, []) as rows_of:
+        assert rows_of(one) == [{"environment": "cartpole", "flags": flags}]
+    assert compile.of_batch("") == ()

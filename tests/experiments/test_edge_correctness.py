@@ -197,7 +197,6 @@ FLIPPED = {  # of the preset `original`: a row that must fail, and rows that mus
     "silent_overflow": ("success", {"admitted", "cost", "drift", "state lc"}),
     "fixed_priority": ("admitted", {"target"}),
     "idle_power_paid": ("cost", {"admitted", "drift", "state v2v"}),
-    "unsigned_drift": ("reward", {"admitted", "cost", "success", "state lc"}),
 }
 
 

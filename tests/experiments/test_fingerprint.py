@@ -96,6 +96,30 @@ def test_the_recipe_counts_where_agents_are_trained_by_it(edited, experiment, tr
     assert not edited(recipe, "ppo: {", "# Words.\nppo:  {", of)
 
 
+@pytest.mark.parametrize(("experiment", "trains"), [("learning", True), ("throughput", False)])
+def test_the_parts_of_an_observation_count_where_networks_are_made_by_them(edited, experiment, trains):
+    parts, of = "envs/marine_navigation/observation.yaml", (experiment, "marine_navigation")
+    assert edited(parts, "own: {scale: [20,", "own: {scale: [10,", of) == trains
+    assert not edited(parts, "own: {", "# Words.\n    own:  {", of)
+
+
+def test_other_data_count_byte_by_byte_and_what_nothing_reads_does_not(root):
+    folder = root / "envs/classic_control/cartpole"
+    (folder / "tables.py").write_text('FILE = "table.npz"\n')
+
+    def changes(name, content):
+        before = fingerprint.of(*OURS, root)
+        (folder / name).write_bytes(content)
+        return fingerprint.of(*OURS, root) != before
+
+    try:
+        assert [changes("table.npz", content) for content in (b"\xff", b"\xfe", b"\xfe")] == [True, True, False]
+        assert not changes("unread.npz", b"\xff")
+    finally:
+        for name in ("tables.py", "table.npz", "unread.npz"):
+            (folder / name).unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
@@ -124,7 +148,7 @@ def test_of_an_experiment_what_measure_names_counts():
 def test_settings_are_those_that_every_group_depends_on(monkeypatch):
     whole = fingerprint.section_of("throughput", "cartpole", "quick")
     shared = fingerprint.settings_of("throughput", "cartpole", "quick")
-    assert set(shared) == {"blocks", "constant_action", "fixed_policy", "seed"}
+    assert set(shared) == {"block_s", "blocks", "constant_action", "fixed_policy", "seed"}
     assert {"num_envs", "rungs", "targets"} <= set(whole)
     assert fingerprint.settings_of("throughput", "cartpole", "full")["blocks"] == 30
     assert fingerprint.settings_of("correctness", "cartpole", "quick")["regions"]

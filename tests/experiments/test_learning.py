@@ -23,7 +23,6 @@ from lockstep.experiments.learning_workers import (
     learning_rate,
     lockstep,
     rejax,
-    sb3,
 )
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.scoring import Scorer, policy_of
@@ -145,14 +144,16 @@ def test_agents_of_the_schema_are_those_that_there_are():
 
 def test_the_experiment_depends_on_the_agent_its_kernels_and_the_workers():
     found = set(sources.of("lockstep.experiments.learning", "cartpole"))
-    folders = ("ppo", "parts", "parts/distributions", "run")
-    of_agents = {
-        f"agents/{folder}/{file.name}" for folder in folders for file in (ROOT / "agents" / folder).glob("*.*")
-    }
-    of_agents -= {"agents/ppo/__main__.py", "agents/run/command_line.py", "agents/parts/replay.py"}
+    parts, own = (
+        {f"agents/{folder}/{file.name}" for folder in folders for file in (ROOT / "agents" / folder).glob("*.*")}
+        for folders in (("parts", "parts/distributions"), ("ppo", "run"))
+    )
+    own -= {"agents/ppo/__main__.py", "agents/run/command_line.py"}
     folder = ROOT / "experiments" / "learning_workers"
     workers = {f"experiments/learning_workers/{file.name}" for file in folder.glob("*.*")}
-    assert of_agents | workers | {"agents/recipes/__init__.py", "envs/classic_control/cartpole/kernel.cuh"} <= found
+    assert own | workers | {"agents/recipes/__init__.py", "envs/classic_control/cartpole/kernel.cuh"} <= found
+    numbers = set(sources.of("lockstep.experiments.learning", "pendulum"))  # of whose actions other agents learn
+    assert parts <= found | numbers and {"agents/parts/mlp.cuh", "agents/parts/actor_critic.cuh"} <= found & parts
     others = [
         f"lockstep.experiments.{name}" for name in ("throughput", "correctness", "compilation", "peers", "transfer")
     ]
@@ -178,6 +179,7 @@ def test_the_learning_rate_falls_as_ours_does():
         found.append(run.statistics()["lr"])
     assert found == pytest.approx(rates)
     assert learning_rate(settings | {"anneal_lr": False}, 3) == 0.001
+    assert learning_rate(settings | {"total_steps": learning.ENDLESS}, np.int32(3)) == pytest.approx(0.001)
 
 
 def test_the_first_run_of_a_process_is_cold():
@@ -281,6 +283,20 @@ def test_a_peer_s_run_ends_after_two_checks(name):
     assert 0 < warm["wall_s"] < cold["wall_s"]
 
 
+def test_scores_of_whole_runs_are_of_each_seed_and_agent():
+    asked = {"finals": [{"settings": TINY, "agents": ["lockstep", "sb3"], "seeds": 2, "threads": 1}]}
+    found = learning.groups({"ppo": asked}, ["cpu", "cuda"])
+    both = [("lockstep", "cuda"), ("sb3", "cpu")]
+    assert kinds(found) == [("final", *agent, None, (seed,)) for agent in both for seed in (0, 1)]
+    assert len({learning.label(group) for group in found}) == 4
+    if learning_workers.python_of("sb3") is None:
+        pytest.skip(learning_workers.why_missing("sb3"))
+    bench = Bench("cartpole", "CartPole-v1", None, None, None, set(), 2)
+    (row,) = learning.measure(found[-1], bench)
+    assert (row["part"], row["seed"], row["threads"], row["env_steps"]) == ("final", 1, 1, 512)
+    assert row["wall_s"] > 0 and 8 <= row["score"] <= 500
+
+
 def test_a_rate_of_dqn_is_of_iterations_that_learn(short_blocks):
     """Both begin their blocks after the steps that only fill the replay, with equal settings."""
     settings = {
@@ -302,9 +318,6 @@ def test_a_rate_of_dqn_is_of_iterations_that_learn(short_blocks):
     found = learning_workers.ask("sb3", job)
     assert [row["block"] for row in found] == [0, 1] and found[0]["parameters"] == run.parameter_count
     assert all(row["env_steps"] % 16 == 0 and row["reason"].startswith("DQN on DummyVecEnv") for row in found)
-    pytest.importorskip("stable_baselines3")  # in this Python as well
-    with pytest.raises(ValueError, match="has no double DQN; the settings must say double: false"):
-        sb3.dqn(dataclasses.replace(job, settings=job.settings | {"double": True}), None, 0)
 
 
 def test_several_algorithms_may_be_asked_for():

@@ -204,8 +204,7 @@ def test_every_region_is_found_in_the_kernels():
 def default_unit(name: str) -> tuple[str, str]:
     """An environment's unit of the first case of its launch form, and the pattern of the kernels."""
     kinds, pattern = machine_code.CASES[machine_code.launch_form(name)][0]
-    units = envs.units(name)
-    return units["SameStep", "float32", next(kind for kind in kinds if ("SameStep", "float32", kind) in units)], pattern
+    return machine_code.unit_of(name, kinds)[1], pattern
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -242,7 +241,8 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
         of_block = "#define LANES" if name in SEVERAL_LANES else "#define TILE"
         declared = r"{ BLOCK =" if kernel.startswith("step_") else of_block
-        assert threads == machine_code.number_in(unit, declared)
+        lanes = machine_code.number_in(unit, declared)
+        assert threads == (128 if name in SEVERAL_LANES and lanes <= 32 else lanes)  # groups fill a block of 128
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
 def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
     """Every kernel, case and form, in the columns that need no nvdisasm.
 
-    NVRTC gives the largest kernels an instruction or a register more or less from one process to the next.
+    NVRTC gives the largest kernels an instruction or two registers more or less from one process to the next.
     """
     about, exactly = ("instructions", "registers"), ("shared, bytes", "spills", "blocks", "warps")
     present = {
@@ -262,7 +262,7 @@ def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
     for kernel, row in present.items():
         cells = table[kernel]
         assert {of: machine_code.COLUMNS[of](row) for of in exactly} == {of: cells[of] for of in exactly}, kernel
-        near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=1, rel=2e-4) for of in about}
+        near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=2, rel=2e-4) for of in about}
         assert {of: row[of] for of in about} == near, kernel
 
 

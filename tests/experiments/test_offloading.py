@@ -1,13 +1,18 @@
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from lockstep.envs.vehicular_edge import delays
+from lockstep.envs.vehicular_edge.params import DRIFTS
+from lockstep.envs.vehicular_edge.policies import POLICIES
+from lockstep.envs.vehicular_edge.scenario.traffic import TRAFFIC
 from lockstep.experiments import config
 from lockstep.experiments.config import Settings
-from lockstep.experiments.vehicular_edge import offloading, offloading_episodes
+from lockstep.experiments.vehicular_edge import earlier_reward, offloading, offloading_episodes
 from lockstep.experiments.vehicular_edge.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
 from lockstep.experiments.vehicular_edge.offloading_episodes import Job, in_port, play
 
@@ -116,6 +121,46 @@ def test_a_larger_penalty_weight_makes_the_search_pay_less():
     for weight in (0.1, 10.0):
         costs.append(play(Job("city", UNSEEN, "drift_plus_penalty", 0, (("penalty_weight", weight),))).totals["cost"])
     assert costs[1] < 0.5 * costs[0]
+
+
+def test_the_earlier_drift_by_hand():
+    """A family's two queues hold 0, 2, 3 and 0, 0, 0 Mbit; the virtual one, whose out may exceed what it holds, 0."""
+    nothing = np.zeros((1, 3, 1))
+    arrived, departed = (dict.fromkeys(DRIFTS, nothing) for _ in range(2))
+    arrived["lc"] = np.array([[[2, 0], [2, 0], [2, 0]]])
+    departed["lc"] = np.array([[[0, 0], [1, 0], [0, 0]]])
+    arrived["delay"], departed["delay"] = nothing + 1, nothing + 5
+    scale = dict.fromkeys(DRIFTS, 4.0)
+    found = earlier_reward.drift(arrived, departed, scale)
+    assert found == pytest.approx(np.array([[0.0, 0.2 * 2 / 2 / 4, 0.2 * 6 / 2 / 4]]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "traffic", "drift"),
+    [
+        ("local", "arterial", 0.03),
+        ("greedy", "arterial", 0.73),
+        ("random", "dense", 0.86),
+        ("nearest_edge", "sparse", 0.07),
+    ],
+)
+def test_the_drift_is_what_was_worked_out_apart_from_logged_queues(policy, traffic, drift):
+    """Control values of the specification, to its two digits: means over scenarios 0 to 3."""
+    found = [play(Job(traffic, index, policy, 0)).totals["drift"] for index in range(4)]
+    assert np.mean(found) == pytest.approx(drift, abs=0.0051)
+
+
+@pytest.mark.slow
+def test_the_return_ranks_policies_on_maps_as_tasks_on_time_less_cost_do():
+    """The earlier return of the same episodes does not."""
+    found = []
+    for traffic, policy in itertools.product(TRAFFIC, POLICIES):
+        totals = play(Job(traffic, UNSEEN, policy, 0)).totals
+        found.append((totals["return"], totals["earlier_return"], 0.5 * totals["on_time"] - 0.35 * totals["cost"]))
+    present, earlier, aim = np.transpose(found)
+    assert stats.spearmanr(present, aim).statistic >= 0.8
+    assert stats.spearmanr(earlier, aim).statistic < 0.5
 
 
 def test_an_agent_plays_seen_and_unseen_scenarios_drawing_actions_and_taking_the_likeliest(settings):

@@ -415,7 +415,7 @@ def test_a_part_goes_where_it_is_told(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cartpol"], "there is no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
+        (["cartpol"], "unknown environment 'cartpol', no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
         (["cartpole", "--peers", "gymnaks", "--output", "a.csv"], "there is no peer 'gymnaks'; did you mean 'gymnax'?"),
         (["cartpole", "--peers", "gymnax"], "--peers measures a part; say where with --output, since results/cartpole"),
         (["cartpole", "--devices", "cuda"], "--devices cuda: peers are compared on the cpu; leave the option out"),

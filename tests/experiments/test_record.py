@@ -1,3 +1,5 @@
+import errno
+import hashlib
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import pytest
 from lockstep import envs
 from lockstep.experiments import ROOT, UserError, catalogue, command, config, peer_workers, record
 from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
+from tests.faults import Faults, failing
 
 
 def sign_all(folder):
@@ -498,3 +501,36 @@ def test_a_quick_run_does_not_replace_a_full_recording(tmp_path):
     with pytest.raises(UserError, match="ceilings.csv was recorded at full scale, which a quick one would replace"):
         record.run("ceilings", None, "quick", tmp_path, None)
     assert json.loads(kept.read_text()) == {"scale": "full"}
+
+
+@pytest.mark.parametrize("left", ["", ".partial.csv", ".partial.json"])
+def test_what_a_kill_left_measured_and_not_signed_is_signed_and_kept(started, tmp_path, left, capsys):
+    """A kill after the last group, perhaps before the journal had cleared up."""
+    digest = hashlib.sha256(b"rows\n").hexdigest()
+    (tmp_path / "ceilings.csv").write_text("rows\n")
+    (tmp_path / "ceilings.json").write_text(json.dumps(current("ceilings", None) | {"rows_sha256": digest}))
+    if left:
+        (tmp_path / f"ceilings{left}").write_text("")
+    record.run("ceilings", None, "quick", tmp_path, None)
+    assert started == [] and "kept" in capsys.readouterr().out
+    checksums.verify(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"ceilings.csv", "ceilings.json", "SHA256SUMS"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_sums_that_cannot_be_written_stay_as_they_were(folder, number):
+    before = (folder / "SHA256SUMS").read_text()
+    (folder / "more.csv").write_text("c\n")
+    for act in (checksums.sign, checksums.discard):
+        with (
+            failing(Faults(1, number)),
+            pytest.raises(UserError, match=r"SHA256SUMS cannot be written: .*; the same command"),
+        ):
+            act(folder, [folder / "more.csv"])
+        assert (folder / "SHA256SUMS").read_text() == before and (folder / "more.csv").exists()
+
+
+@pytest.mark.parametrize("left", ["SHA256SUMS.partial", "ceilings.csv.partial", "ceilings.lock"])
+def test_what_a_kill_left_of_a_file_is_no_finding(folder, left):
+    (folder / left).write_text("half")
+    checksums.verify(folder)

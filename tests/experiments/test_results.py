@@ -2,6 +2,8 @@ import json
 import math
 import multiprocessing
 import os
+import resource
+import signal
 import time
 import warnings
 from pathlib import Path
@@ -367,6 +369,33 @@ def test_two_runs_cannot_write_the_same_result(path):
 def test_a_place_that_cannot_be_written_is_named():
     with pytest.raises(UserError, match=r"/proc/nowhere/speed\.csv cannot be written"):
         journal(Path("/proc/nowhere/speed.csv"))
+
+
+def test_a_folder_in_the_place_of_the_rows_is_told_before_anything_is_measured(path):
+    path.mkdir(parents=True)
+    with pytest.raises(UserError, match=r"speed\.csv cannot be written: Is a directory$"):
+        journal(path)
+
+
+def test_on_a_full_disk_finished_groups_are_kept(path):
+    """A limit on the size of files stands for the disk's; in another process, which it would not leave."""
+    made = journal(path)
+    made.add("a", rows("a"))
+    made.close()
+
+    def fill():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        again = journal(path)
+        size = path.with_suffix(".partial.csv").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, size + 20))
+        with pytest.raises(UserError, match=r"speed\.csv cannot be written: File too large; finished groups are kept"):
+            again.add("b", rows("b"))
+
+    child = multiprocessing.get_context("fork").Process(target=fill)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert list(journal(path).groups) == ["a"]
 
 
 def test_a_kill_between_rows_and_provenance_leaves_no_result(path, monkeypatch):

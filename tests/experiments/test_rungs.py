@@ -79,7 +79,7 @@ def measure_with_every_policy(name, rung):
 
 @pytest.fixture
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(timing, "measure", functools.partial(timing.measure, min_block_s=0.005))
+    monkeypatch.setattr(timing, "asked", lambda scale: (scale["blocks"], 0.005))
 
 
 @pytest.mark.parametrize(("name", "rung"), those_that_run([name for name in ON_CPU if name != "original-all-cores"]))
@@ -202,6 +202,23 @@ def test_continuous_actions_lie_in_their_space_and_the_fixed_policy_is_clipped()
     assert rungs.fixed_policy(space, settings)(observations[1]).tolist() == [-2]
 
 
+@pytest.mark.parametrize("word", ["am", "am-sample:3", "am-pomo:3"])
+@pytest.mark.parametrize("rung", ["original", "port-cpu"])
+def test_a_rung_of_one_thread_runs_networks_on_one(rung, word):
+    """Whatever torch takes besides: here two threads, of a port as of an original in Python."""
+    options, seen, before = {"oracle": word, "requests": 3}, [], torch.get_num_threads()
+    settings = Settings({"seed": 0, "throughput": {"options": options}})
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(2)
+    try:
+        with RUNGS[rung].loop("vehicle_routing", group(rung, 128), settings) as loop:
+            loop.run()
+    finally:
+        torch.set_num_threads(before)
+        hook.remove()
+    assert set(seen) == {1}
+
+
 def test_the_fixed_policy_balances_the_original(cartpole):
     """[2 theta + theta_dot > 0] always reaches the limit of 500 steps."""
     env = envs.make_original("cartpole")
@@ -229,7 +246,10 @@ def test_gymnasium_vector_counts_live_steps_only(cartpole):
 # ---- steps and bytes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "rung"), those_that_run(["port-cpu", "port-cpu-fused", "arrays-numpy"]))
+STEPPED = [*those_that_run(["port-cpu", "port-cpu-fused", "arrays-numpy"]), ("marine_navigation", "arrays-numpy")]
+
+
+@pytest.mark.parametrize(("name", "rung"), STEPPED)
 def test_a_call_steps_as_often_as_it_counts(name, rung, monkeypatch):
     """The clock of the batch stands at the steps of one environment."""
     made = {}
@@ -353,7 +373,8 @@ def test_the_schema_knows_every_rung():
 MISSING = [
     ("cartpole", "original-indexed", "its original has one form only"),
     ("cartpole", "port-cpu-scenarios", "it has no scenarios"),
-    ("pendulum", "port-cuda-constant", "the note has no loop of it (no constant_action)"),
+    ("marine_navigation", "port-cpu-scenarios", "it has no scenarios"),  # but to replay: each episode is drawn
+    ("pendulum", "port-cuda-constant", "no constant_action: its source document has no such loop"),
     ("vehicular_edge", "gymnasium-vector", "Gymnasium has no vectorised class for it"),
     ("vehicular_edge", "port-cpu-trajectory", "its roll-outs keep statistics alone"),
     ("vehicular_edge", "port-cpu-mlp", "its roll-outs keep statistics alone"),
@@ -370,7 +391,7 @@ def test_without_pettingzoo_or_an_array_form_rungs_are_left_out(name, monkeypatc
     settings = settings_of(name)
     monkeypatch.setattr(envs, "has_arrays", lambda name: False)
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
-    assert RUNGS["arrays-numpy"].missing(name, settings) == "it has no arrays.py"
+    assert RUNGS["arrays-numpy"].missing(name, settings) == "it has no array form"
     for rung in ("original", "original-all-cores"):
         reason = "PettingZoo is not installed" if name == "vehicular_edge" else None
         assert RUNGS[rung].missing(name, settings) == reason

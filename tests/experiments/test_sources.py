@@ -173,6 +173,37 @@ def test_what_reads_recipes_depends_on_that_of_its_environment(root):
     assert "agents/recipes/pole.yaml" not in sources.of("lockstep.experiments.lessons", "pole", root)
 
 
+def data_of(found):
+    return {path for path in found if path.startswith("envs/") and path.endswith(sources.DATA)}
+
+
+def test_data_of_an_environment_s_folder_count_where_a_module_names_them_or_their_folder(root):
+    folder = root / "envs/poles/pole"
+    (folder / "weights").mkdir()
+    for name in ("parts.yaml", "unread.json", "notes.txt", "weights/small.npz", "weights/small.json"):
+        (folder / name).write_bytes(b"\xff")
+    weights = {"envs/poles/pole/weights/small.npz", "envs/poles/pole/weights/small.json"}
+    (folder / "port.py").write_text('from lockstep.envs.params import Params\n\nFOLDER = "weights"\n')
+    (root / "experiments/heat.py").write_text('from lockstep import envs\n\nFILE = "parts.yaml"\n')
+    (root / "experiments/speed.py").write_text('FILE = "parts.yaml"\n')  # which runs no environment
+    experiments = {name: f"lockstep.experiments.{name}" for name in ("steps", "heat", "speed")}
+    found = {name: data_of(sources.of(module, "pole", root)) for name, module in experiments.items()}
+    assert found == {"steps": weights, "heat": weights | {"envs/poles/pole/parts.yaml"}, "speed": set()}
+    assert not data_of(sources.of(experiments["heat"], "car", root))
+    assert not data_of(sources.of(experiments["heat"], root=root))
+
+
+@pytest.mark.parametrize("experiment", ["learning", "throughput", "scaling", "transfer", "policies"])
+def test_the_parts_of_an_observation_count_where_networks_are_made_by_them(experiment):
+    found = data_of(sources.of_experiment(experiment, "marine_navigation"))
+    assert found == ({"envs/marine_navigation/observation.yaml"} if experiment == "learning" else set())
+
+
+def test_weights_count_where_an_oracle_is_learned():
+    weights = {f"envs/vehicle_routing/weights/small.{kind}" for kind in ("json", "npz")}
+    assert data_of(sources.of_experiment("oracles", "vehicle_routing")) == weights
+
+
 @pytest.mark.parametrize("module", ["lockstep.experiments.sped", "numpy", ""])
 def test_a_module_that_is_not_ours_is_refused(root, module):
     with pytest.raises(ValueError, match="no module of this repository"):

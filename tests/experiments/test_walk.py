@@ -1,5 +1,6 @@
 """The comparison of any port with its original: it passes where they are the same, and names what differs."""
 
+import itertools
 import re
 
 import numpy as np
@@ -50,6 +51,20 @@ def test_every_field_and_output_passes_at_every_level(rows_of):
 def test_states_of_both_forms_reach_the_ends_of_episodes(rows_of):
     ends = [row for row in rows_of() if row["quantity"].startswith("steps that end an episode")]
     assert len(ends) == 4 and all(row["value"] > 5 for row in ends)
+
+
+@pytest.mark.usefixtures("rows_of")
+def test_visited_states_are_those_of_a_batch_that_resets_itself():
+    ours = walk.Walk(NAME, settings_of(3))
+    before, actions, _ = ours.cases("cpu", "float32", "port")
+    batch = ours.batch(walk.BATCH, "cpu", "float32", "SameStep")
+    batch.reset()
+    for visit in np.split(np.arange(160), 160 // walk.BATCH):
+        for _ in range(walk.APART):
+            batch.step(batch.random_actions()[0])
+        assert all(np.array_equal(rows, before[name][visit]) for name, rows in ours.state(batch).items())
+        assert np.array_equal(walk.on_host(batch.random_actions()[0]), actions[visit])
+    assert before["episode"].max() > 0
 
 
 @pytest.mark.parametrize(
@@ -162,6 +177,6 @@ def test_two_devices_that_differ_are_told_by_the_quantity(couriers, monkeypatch,
 
     monkeypatch.setattr(walk.Walk, "step", off)
     if quantity == "random action":
-        seeds = iter((0, 1))
+        seeds = itertools.count()
         monkeypatch.setattr(ours, "batch", lambda *given: walk.Walk.batch(ours, *given, seed=next(seeds)))
     assert ("episode", quantity) in failed(walk.devices_agree(ours, "float64", ("cpu", "cpu")))

@@ -14,9 +14,9 @@ import pandas as pd
 
 from lockstep import agents, envs
 from lockstep.agents.run.config import config_of
-from lockstep.experiments import ROOT, ceilings, config, learning, throughput, transfer
+from lockstep.experiments import ROOT, ceilings, config, learning, scaling, throughput, transfer
 from lockstep.experiments.ledger import checksums
-from lockstep.experiments.vehicular_edge import breakdown, scaling
+from lockstep.experiments.vehicular_edge import breakdown
 
 MACHINE = "made-up-gpu"
 GPU = {"gpu": "Made-up GPU", "gpu_memory_gib": 100.0, "driver": "500.00", "cuda": "12.9"}
@@ -50,6 +50,7 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
         frame = pd.concat([frame.astype(object), pd.DataFrame(added, columns=frame.columns).astype(object)])
         about["machine"] |= GPU | {"cores": CORES, "label": f"Made-up CPU, {CORES} cores, {GPU['gpu']}"}
         about["started"] = "2026-01-02T03:04:05Z"
+        about.pop("busy", None)  # its groups name rows of the recording that it is made of
         target = folder / file.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         frame.to_csv(target, index=False)
@@ -133,13 +134,16 @@ def of_breakdown(name: str, frame: pd.DataFrame) -> list[dict]:
 def of_scaling(name: str, frame: pd.DataFrame) -> list[dict]:
     settings, rows = config.load(name, "full"), []
     for cell in scaling.cells(settings.scaling, ["cuda"]):
-        same = scaling.about(name, cell, scaling.settings_of(cell, settings))
-        same |= {"dtype": "float32", "bytes_per_env": 260 * same["vehicles"]}
-        same["bytes_per_scenario"] = (40 if cell.gains == "drawn" else 11_000) * same["vehicles"]
-        if same["vehicles"] == 1000 and cell.num_envs == 1024:
+        same = scaling.about(name, cell, settings)
+        size, step_s = same[settings.scaling.over], 1 / EDGE_SLOTS
+        same |= {"dtype": "float32", "bytes_per_env": 260 * size}
+        if "gains" in same:
+            same["bytes_per_scenario"] = (40 if same["gains"] == "drawn" else 11_000) * size
+        if size == 1000 and cell.num_envs == 1024:
             rows.append(same | {"status": "not measured", "reason": "it needs 200.0 GiB"})
             continue
-        rate = 1 / (8e-5 / cell.num_envs + (same["vehicles"] / 70) ** 1.6 / EDGE_SLOTS)
+        step_s *= 5 if same.get("horizon") == 1 else 1
+        rate = 1 / (8e-5 / cell.num_envs + (size / 70) ** 1.6 * step_s)
         same |= {"memory_mib": 512.0, "first_call_s": 3.0, "status": "measured"}
         rows += [same | timed(rate, block) | {"block": block} for block in blocks_of(frame)]
     return rows
@@ -196,7 +200,7 @@ def of_learning(name: str, frame: pd.DataFrame) -> list[dict]:
                 "first_call_s": 4.0,
                 "gpu_memory_mib": 0.02 * setting.num_envs,
             }
-            for block in range(min(group.blocks, len(blocks_of(frame)))):
+            for block in range(group.blocks):
                 wall_s = 1 + 0.004 * (block % 3)
                 phases = {"rollout_s": 0.3 * wall_s, "advantage_s": 0.05 * wall_s, "update_s": 0.6 * wall_s}
                 rows.append(same | block_of | phases | {"block": block, "wall_s": wall_s, "seed": 0})

@@ -5,7 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
-from lockstep.experiments import peers
+from lockstep.experiments import config, peers, scaling
 from lockstep.experiments.ledger import checksums, provenance
 
 BLOCKS = 6  # the fewest that have an interval of the median
@@ -26,11 +26,18 @@ COLUMNS = {
     "correctness": "environment level pair device dtype quantity cases error tolerance differing allowed "
     "value low high p_value passed",
     "breakdown": "environment vehicles operation form device num_envs threads dtype block steps wall_s cpu_s",
-    "scaling": "environment rung device preset traffic vehicles clients servers edges gains num_envs threads dtype "
-    "bytes_per_env bytes_per_scenario memory_mib block steps wall_s cpu_s first_call_s status reason",
     "offloading": "environment level form device traffic policy trained_on penalty_weight seed scenario seen route "
-    "return cost drift success on_time open tasks delay_p50_s delay_p95_s delay_p99_s energy_j jain dropped_overflow "
-    "dropped_cap dropped_coverage family node slot backlog_mbit rate_mbps delay_s",
+    "return earlier_return cost drift success on_time open tasks delay_p50_s delay_p95_s delay_p99_s energy_j jain "
+    "dropped_overflow dropped_cap dropped_coverage family node slot backlog_mbit rate_mbps delay_s",
+    "policies": "environment form device version preset policy robots cores obstacles episode success episode_length "
+    "return time_s energy reached hit_robot hit_obstacle reached_time_s reached_energy",
+    "navigation": "environment part form device version preset policy variant risk seed env_steps parameters robots "
+    "cores obstacles episode success episode_length return time_s energy reached hit_robot hit_obstacle reached_time_s "
+    "reached_energy",
+    "oracles": "environment part oracle requests batch batch_statistics problem cost_min among_others_min vehicles "
+    "status reason",
+    "baselines": "environment level set market hold_limit rule seed bars gain growth sharpe holder_sharpe drawdown "
+    "turnover fees invested bar value benchmark over_low over over_high",
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
     "spill_load_bytes stack_bytes shared_bytes",
     "peers": " ".join(peers.COLUMNS),
@@ -74,7 +81,11 @@ def write(
     folder = root / "results" / (f"recorded/{recorded}" if recorded else "") / (environment or "")
     folder.mkdir(parents=True, exist_ok=True)
     later = ["algorithm", "settings"]  # which older recordings lack
-    columns = COLUMNS[experiment].split() + [name for name in later if any(name in row for row in rows)]
+    if experiment == "scaling":
+        columns = scaling.columns_of(config.load(environment, "full").scaling)
+    else:
+        columns = COLUMNS[experiment].split()
+    columns += [name for name in later if any(name in row for row in rows)]
     with open(folder / f"{experiment}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
@@ -253,7 +264,8 @@ def offloaded(policy: str, on_time: float, cost: float, weight: float = 1.0, **a
     """Rows of all levels of a policy on one map: equal episodes; half of the tasks take 2 s, the rest 9 or for ever."""
     row = {"environment": EDGE, "form": "original", "device": "cpu", "traffic": "arterial", "policy": policy}
     row |= {"penalty_weight": weight, "seed": 0, "seen": 0} | about
-    means = {"return": -5.0, "cost": cost, "drift": 0.1, "success": 0.9, "on_time": on_time, "open": 0, "tasks": 100}
+    means = {"return": 20 * on_time, "cost": cost, "drift": 0.1, "success": 0.9, "on_time": on_time, "open": 0}
+    means |= {"tasks": 100, "earlier_return": 9 - 20 * on_time}
     means |= {"energy_j": 2e5, "jain": 0.8, "dropped_overflow": 4, "dropped_cap": 5, "dropped_coverage": 1}
     rows = [row | means | {"level": "episode", "scenario": 1000 + number} for number in range(EPISODES)]
     delays = {"delay_p50_s": 2.0, "delay_p95_s": 9.0, "delay_p99_s": "inf"}

@@ -1,5 +1,6 @@
 import ast
 import builtins
+import errno
 import json
 import re
 import sys
@@ -11,8 +12,9 @@ import pytest
 from lockstep import paper
 from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger.checksums import ChecksumError
-from lockstep.paper import build, families, figures, tables, typeset
+from lockstep.paper import build, families, figures, report, tables, typeset
 from lockstep.paper.report import LONG, SHORT, Report
+from tests.faults import Faults, failing
 from tests.paper import handwritten
 
 NOTEBOOK = build.joined()
@@ -141,9 +143,16 @@ def test_a_long_table_is_folded_and_a_longer_one_only_a_file(tmp_path, monkeypat
     assert (tmp_path / "tables" / "many.csv").read_text().count("\n") == LONG + 2
 
 
-def test_a_caption_has_at_most_two_sentences():
+def test_a_caption_has_at_most_two_sentences(loaded):
     for name, about in [*tables.every().items(), *figures.every().items()]:
-        assert len(re.findall(r"[.!?](?:\s|$)", about.caption)) <= 2, name
+        assert len(re.findall(r"[.!?](?:\s|$)", paper.caption(about, loaded["only_recorded"]))) <= 2, name
+
+
+def test_captions_speak_of_a_gpu_where_a_machine_has_one(loaded):
+    about = figures.every()["breakdown"]
+    without, having = (paper.caption(about, loaded[tree]) for tree in ("nothing", "only_recorded"))
+    assert "GPU" not in without and without.endswith("below the grey line.")
+    assert having.endswith("below the grey line; a diamond marks where a GPU overtakes the port on the CPU.")
 
 
 def test_the_page_is_dark_where_the_reader_asks_and_still_where_motion_is_reduced(text):
@@ -196,6 +205,13 @@ def test_sections_are_numbered_and_in_the_contents(text):
     headings = re.findall(r'<h[23] id="section-([\d.]+)">', text)
     assert headings == re.findall(r'href="#section-([\d.]+)"', text)
     assert headings[:3] == ["1", "2", "2.1"]
+
+
+def test_sections_of_the_supplement_have_numbers_apart(text, supplement):
+    headings = re.findall(r'<h[23] id="section-([S\d.]+)"><span class="count">(S[\d.]+)</span>', supplement)
+    assert headings[:3] == [("S1", "S1"), ("S2", "S2"), ("S2.1", "S2.1")]
+    assert re.findall(r'href="#section-([S\d.]+)"><span>', supplement) == [number for number, _ in headings]
+    assert "section-S" not in text
 
 
 def test_the_text_holds_generated_figures(text):
@@ -367,3 +383,25 @@ def test_partial_files_and_tables_are_no_results(tmp_path):
     (tmp_path / "results" / "tables").mkdir()
     (tmp_path / "results" / "tables" / "claims.csv").write_text("a\n")
     assert paper.load(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, number):
+    file = tmp_path / "tables" / "one.csv"
+    report.write(file, "before")
+    with failing(Faults(1, number)), pytest.raises(UserError, match=r"one\.csv cannot be written: "):
+        report.write(file, "after")
+    assert file.read_text() == "before" and [one.name for one in file.parent.iterdir()] == ["one.csv"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("from lockstep.experiments import UserError\nraise UserError('the disk is full')", "^the disk is full$"),
+        ("import os\nos.kill(os.getpid(), 9)", "^the process that runs the chapters was killed, perhaps for want of"),
+    ],
+)
+def test_a_chapter_that_cannot_go_on_ends_in_a_sentence(tmp_path, source, sentence):
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    with pytest.raises(UserError, match=sentence):
+        build.executed(nb, ROOT, tmp_path, 1)

@@ -21,7 +21,7 @@ from tests.paper.gpu_machine import MACHINE
 from tests.paper.handwritten import HERE
 from tests.paper.reading import seen as shown
 
-ENVIRONMENTS = ["cartpole", "pendulum", "vehicular_edge"]
+ENVIRONMENTS = ["cartpole", "crypto_trading", "marine_navigation", "pendulum", "vehicle_routing", "vehicular_edge"]
 BARE = "tiny"  # the machine without a GPU
 
 
@@ -76,6 +76,9 @@ def first_piece(tree, tmp_path_factory):
         settings = config.load(name, "full")
         every = throughput.planned(name, settings, ["cpu", "cuda"])
         named = {group.label for group in throughput.headline(every, settings, ["cuda"])}
+        if not named:
+            checksums.discard(folder, [file, described_by])
+            continue
         frame = pd.read_csv(file)
         frame[[Group.of(row).label in named for row in frame.itertuples()]].to_csv(file, index=False)
         described["rows_sha256"] = provenance.hashes([file.name], file.parent)[file.name]
@@ -135,17 +138,20 @@ def test_bars_of_operations_end_inside_their_panels(datasets):
 
 
 def test_every_question_about_a_gpu_has_an_answer(datasets):
-    """But for several GPUs, which no machine has yet."""
+    """But for several GPUs, which no machine has yet, and for environments that nobody has recorded yet."""
     claims = [claim for name in families.names() for claim in families.claims(name)["claims"]]
     asked = [tables_of_claims.item(claim, answer) for claim in claims for answer in claim["answers"]]
     asked += families.targets()
+    recorded = {run.provenance["environment"] for run in datasets}
+    asked = [item for item in asked if item["select"].get("environment") in {*recorded, None}]
     about_gpus = [item for item in asked if re.search(r"cuda|cupy", str(item["select"]))]
     assert len(about_gpus) > 25
     assert not [item for item in about_gpus if MACHINE not in [found.machine for found in find(datasets, item)]]
 
 
 def test_aims_of_a_gpu_are_judged_where_there_is_one(datasets):
-    judged = [row for row in shown("targets", datasets) if "H200" in row["target"]]
+    recorded = {run.provenance["environment"] for run in datasets}
+    judged = [row for row in shown("targets", datasets) if "H200" in row["target"] and row["environment"] in recorded]
     assert {row["met"] for row in judged} <= {"yes", "no"}
     assert not [row for row in judged if BARE in row["status"]]
 
@@ -154,7 +160,8 @@ def test_what_a_gpu_does_is_set_against_its_own_bounds(datasets):
     roofline = tables.frame("roofline", datasets)
     graph = roofline[(roofline["rung"] == "port-cuda-graph") & (roofline["num_envs"] == 4_194_304)]
     # 4,194,304 environments touch more than the 64 MiB from which on the made-up copy is at full speed.
-    assert graph["copy_bandwidth"].to_list() == pytest.approx([gpu_machine.BANDWIDTH] * 2, rel=0.01)
+    assert {"cartpole", "pendulum"} <= set(graph["environment"])
+    assert graph["copy_bandwidth"].to_list() == pytest.approx([gpu_machine.BANDWIDTH] * len(graph), rel=0.01)
     # CartPole's 60 bytes of 4,194,304 environments in 2 us and the time that 50 G steps/s take, over 4 TB/s.
     share = 60 * 2**22 / (2e-6 + 2**22 / 50e9) / 4e12
     assert graph.loc[graph["environment"] == "cartpole", "share"].to_list() == pytest.approx([share], rel=0.01)

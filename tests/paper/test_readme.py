@@ -1,7 +1,11 @@
+import dataclasses
+
 import pytest
 
+from lockstep import paper
 from lockstep.experiments import ROOT, UserError
 from lockstep.paper import readme
+from lockstep.paper.common.tables.environments import overview
 from tests.paper import handwritten
 
 TEXT = "# Title\n\n<!-- generated: picture -->\nold\n<!-- end generated -->\n\nMore.\n"
@@ -71,6 +75,18 @@ def test_an_environment_has_its_speed_and_what_was_verified(tree):
     assert row(tree, "cartpole").endswith("| 4 of 5 | recorded on big, 2026-01-02 |")
     assert row(tree, "vehicular_edge").startswith("| written here | 10.0 | 1.00 k (100\u00d7) | \u2013 |")
     assert "Status:" not in readme.environments(readme.recorded(tree))
+
+
+def test_rates_and_older_checks_of_one_machine_are_one_row(tree):
+    handwritten.big(tree)
+    handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
+    datasets = [
+        dataclasses.replace(one, status=paper.CHANGED) if one.provenance["experiment"] == "correctness" else one
+        for one in readme.recorded(tree)
+    ]
+    (found,) = overview(datasets).query("environment == 'cartpole'").to_dict("records")
+    assert found["status"] == paper.CHANGED and found["date"] == "2026-01-02"
+    assert found["original_rate"] == 50 and found["cases"] == 1_000_000
 
 
 def test_checks_without_rates_have_a_row(tree):
@@ -165,7 +181,7 @@ def test_what_the_recordings_took_and_of_what(tree):
 
 def test_the_minutes_are_those_of_the_full_scale(tree):
     budget = readme.minutes([]).replace("\u00a0", " ")
-    assert budget == "The measurements of `make report` have a budget of 6 min 00 s on a quiet machine.\n"
+    assert budget == "The measurements of `make report` have a budget of 8 min 00 s on a quiet machine.\n"
     handwritten.big(tree)  # at quick scale
     assert "big" not in readme.minutes(readme.recorded(tree))
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG, scale="full", wall_s=600.0)

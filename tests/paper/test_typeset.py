@@ -1,3 +1,4 @@
+import math
 import re
 
 import pandas as pd
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.paper import typeset
-from lockstep.paper.typeset import DASH, MINUS, SPACE, Column
+from lockstep.paper.typeset import DASH, MINUS, SPACE, TIMES, Column
 
 TEXT = Column("name", lambda row: row["name"], merge=True)
 NUMBER = typeset.number("size", "size")
@@ -46,6 +47,20 @@ def test_a_written_rate_is_within_half_a_percent_of_the_rate(value):
 
 def test_an_interval_takes_the_prefix_of_its_median():
     assert typeset.si_range(9.95e8, 1.004e9, 1e9) == f"0.995 {DASH} 1.00 G".replace(" ", SPACE)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "written"),
+    [
+        (2.0, 1.5, 2.25, f"2.00{TIMES} [1.50{TIMES}, 2.25{TIMES}]"),
+        (2.0, math.nan, math.nan, f"2.00{TIMES}"),  # of too few to have one
+        (2.0, None, None, f"2.00{TIMES}"),
+        (math.nan, 1.5, 2.25, DASH),
+    ],
+)
+def test_a_figure_stands_before_its_interval_where_that_is_known(value, low, high, written):
+    column = typeset.with_interval("ratio", "ratio", typeset.times)
+    assert column.cell({"ratio": value, "ratio_low": low, "ratio_high": high}) == written
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from lockstep.experiments.ledger import sources
 
 ROOT = Path(__file__).parents[2]
 TOYS = Path(__file__).parent / "toys"
-ON_REQUEST = {"learning", "transfer", "scaling", "breakdown", "offloading"}  # where a YAML has such a section
+# Experiments that run if a YAML has such a section.
+ON_REQUEST = {"learning", "transfer", "breakdown", "offloading", "policies", "navigation", "oracles", "baselines"}
+AT_FULL_SCALE = {"compilation"}  # and, where a YAML has the section:
+ON_REQUEST_AT_FULL_SCALE = {"scaling"}
 
 
 def copy_of_the_code(folder: Path) -> Path:
@@ -45,11 +48,14 @@ def environments(copy: Path) -> list[str]:
     return sorted(name for name in config.files(copy / "experiments") if name in sources.environments(copy))
 
 
-def experiments(copy: Path, environment: str) -> list[str]:
-    """The experiments of an environment: all, but where its YAML has to ask, only then."""
+def experiments(copy: Path, environment: str, scale: str = "quick") -> list[str]:
+    """The experiments of an environment at a scale: all, but where its YAML has to ask, only then."""
     text = config.file_of(environment, copy / "experiments").read_text()
-    asked = ON_REQUEST.intersection(re.findall(r"^(\w+):", text, re.MULTILINE))
-    return ["throughput", "correctness", "compilation", *sorted(asked)]
+    full = scale == "full"
+    asked = (ON_REQUEST | (ON_REQUEST_AT_FULL_SCALE if full else set())).intersection(
+        re.findall(r"^(\w+):", text, re.M)
+    )
+    return ["throughput", "correctness", *sorted(asked | (AT_FULL_SCALE if full else set()))]
 
 
 def run(

@@ -16,7 +16,7 @@ from tests.pipeline.copies import ROOT
 PYTHONS = SpecifierSet(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"])
 TEXT = re.sub(r"\\\n|^#.*\n", " ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
 INSTRUCTIONS = [(word, rest) for word, _, rest in (line.strip().partition(" ") for line in TEXT.splitlines())]
-# What the workflow's only command runs, and the container.
+# Commands of the workflow's only script, and of the container.
 CI = [words for words in map(shlex.split, (ROOT / ".ci" / "run").read_text().splitlines()) if words[:1] == ["make"]]
 CONTAINER = [
     command

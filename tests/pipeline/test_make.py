@@ -40,6 +40,8 @@ def tree(tmp_path):
     (tree / "bin").mkdir(parents=True)
     for file in ("Makefile", "pyproject.toml", "requirements.lock", "environment.yml"):
         shutil.copy(ROOT / file, tree)
+    (tree / "profiles" / "slurm").mkdir(parents=True)
+    shutil.copy(ROOT / "profiles" / "slurm" / "requirements.txt", tree / "profiles" / "slurm")
     for program in NEEDED:
         (tree / "bin" / program).symlink_to(shutil.which(program))
     for program in ("g++", "python3"):
@@ -103,6 +105,17 @@ def test_lint_checks_python_snakefile_and_workflow(tree):
         "-m snakefmt --check Snakefile rules",
         "-m snakemake --lint",
     ]
+
+
+def test_the_plugin_for_a_cluster_is_installed_once_beside_the_environment(tree):
+    install = (
+        "-m pip install --quiet --no-deps --upgrade --target .venv-slurm --requirement profiles/slurm/requirements.txt"
+    )
+    (tree / ".venv-slurm").mkdir()  # as pip does
+    assert make(tree, "test-cluster")[0] == 0
+    assert asked(tree)[4:] == [install, "-m pytest tests/cluster"]
+    assert make(tree, "test-cluster")[0] == 0
+    assert asked(tree) == ["-m pytest tests/cluster"]
 
 
 def test_where_python_may_not_keep_what_it_compiles_pip_compiles(tree):

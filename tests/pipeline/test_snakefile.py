@@ -18,7 +18,7 @@ from tests.pipeline.copies import (
     snakemake,
 )
 
-EXPERIMENTS = ("throughput", "correctness", "compilation", "transfer", "learning")  # of CartPole and its twin
+EXPERIMENTS = ("throughput", "correctness", "transfer", "learning")  # of CartPole and its twin
 PAPER = "results/report.html"
 
 
@@ -34,8 +34,8 @@ def of_twin() -> set[str]:
     return of("twin", *EXPERIMENTS)
 
 
-def of_all(copy: Path) -> set[str]:
-    return set().union(*(of(name, *experiments(copy, name)) for name in environments(copy)))
+def of_all(copy: Path, scale: str = "quick") -> set[str]:
+    return set().union(*(of(name, *experiments(copy, name, scale)) for name in environments(copy)))
 
 
 @pytest.fixture
@@ -85,11 +85,13 @@ def test_at_first_everything_is_planned(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_timed_takes_every_core_and_the_rest_the_share_of_an_environment(tmp_path):
-    plan = snakemake(copy_of_the_code(tmp_path), "--dry-run", "--printshellcmds", "--cores", "14", PATH="/usr/bin:/bin")
+    copy = copy_of_the_code(tmp_path)
+    every = 2 * len(environments(copy))
+    plan = snakemake(copy, "--dry-run", "--printshellcmds", "--cores", str(every), PATH="/usr/bin:/bin")
     cores = {place: int(number) for number, place in re.findall(r"--cores (\d+) --output results/(\S+)\.csv", plan)}
     alone = ("throughput", "learning", "transfer", "scaling", "breakdown", "ceilings")
     assert len(cores) > 20
-    assert cores == {place: 14 if place.endswith(alone) else 2 for place in cores}
+    assert cores == {place: every if place.endswith(alone) else 2 for place in cores}
 
 
 def test_a_second_run_has_nothing_to_do(measured):
@@ -151,12 +153,14 @@ def test_an_edited_experiment_runs_in_every_environment(copy):
 
 @pytest.mark.slow
 def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
-    """CartPole's has the section, and so has its twin's; without it the twin is not measured."""
+    """CartPole's has the section, and so has its twin's; without it the twin is left out."""
     twin = copy / "experiments" / "classic_control" / "twin.yaml"
     twin.write_text(re.sub(r"^transfer:\n(  .*\n)+", "", twin.read_text(), flags=re.MULTILINE))
     module = copy / "experiments" / "transfer.py"
     module.write_text(module.read_text().replace("MIN_BLOCK_S = 0.05", "MIN_BLOCK_S = 0.06"))
-    assert planned(copy) == {PAPER, *of("cartpole", "transfer")}
+    asking = [name for name in environments(copy) if "transfer" in experiments(copy, name)]
+    assert "cartpole" in asking and "twin" not in asking
+    assert planned(copy) == {PAPER}.union(*(of(name, "transfer") for name in asking))
 
 
 @pytest.mark.slow
@@ -167,11 +171,16 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["ppo/compiled.cuh", "run/training.py"])
-def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file):
+@pytest.mark.parametrize(
+    ("file", "training"),
+    [  # some experiments train an agent beside policies
+        ("ppo/compiled.cuh", {"learning", "offloading"}),
+        ("run/training.py", {"learning", "offloading", "navigation"}),
+    ],
+)
+def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file, training):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("int edited;\n" if file.endswith("cuh") else "EDITED = 1\n")
-    training = {"learning", "offloading"}  # the latter trains an agent beside its policies
     learning = (of(name, *training.intersection(experiments(copy, name))) for name in environments(copy))
     assert planned(copy) == {PAPER}.union(*learning)
 
@@ -185,7 +194,7 @@ def test_the_batching_that_all_kernels_share_runs_everything(copy):
 
 @pytest.mark.slow
 def test_another_scale_runs_every_experiment(copy):
-    assert planned(copy, "--config", "scale=full") == {"results/ceilings.csv", PAPER, *of_all(copy)}
+    assert planned(copy, "--config", "scale=full") == {"results/ceilings.csv", PAPER, *of_all(copy, "full")}
 
 
 @pytest.mark.slow

@@ -72,18 +72,23 @@ def test_they_are_in_every_list(toys, tmp_path):
     assert "ferries" in names.split()
     assert "lockstep/CartPole-v1" in registered.split() and "ferries" not in registered.lower()
     assert "cem" in algorithms.split() and algorithms.endswith(" CEM")
-    assert experiments.split() == ["ppo", "cem", "compilation", "correctness", "learning", "throughput"]
+    assert experiments.split() == ["ppo", "cem", "compilation", "correctness", "learning", "scaling", "throughput"]
     assert families.split().count("harbour") == 2
-    assert {"crossings", "wakes", "harbour_claims", "harbour_environments", "ferry_rate"} <= set(shown.split())
+    of_families = {f"harbour_{name}" for name in ("claims", "environments", "scaling")}
+    assert {"crossings", "wakes", "ferry_rate"} | of_families <= set(shown.split())
     chapters = headings.split("|")
-    assert chapters.index("## Harbours") == chapters.index("## Vehicular edge computing") - 1
+    assert chapters.index("## Harbours") == chapters.index("## Marine navigation") - 1
     assert "Its ferries sail on paper." in words and "- The harbour is small." in words
 
 
 def test_rules_take_them_up(toys):
-    plan = snakemake(toys, "--dry-run", "--printshellcmds", "ferries")
-    for experiment in ("throughput", "correctness", "compilation", "learning"):
-        assert f"python -m lockstep.experiments.run {experiment} ferries " in plan
+    quick, full = (
+        snakemake(toys, "--dry-run", "--printshellcmds", "ferries", "--config", f"scale={scale}")
+        for scale in ("quick", "full")
+    )
+    for experiment in ("throughput", "correctness", "compilation", "learning", "scaling"):
+        command = f"python -m lockstep.experiments.run {experiment} ferries "
+        assert command in full and (command in quick) == (experiment not in ("compilation", "scaling"))
 
 
 @pytest.mark.slow
@@ -167,8 +172,9 @@ def test_it_learns_goes_on_from_its_checkpoint_and_is_scored(copy):
 def test_report_tells_of_them(results_of_toys, tmp_path, part):
     copy = tmp_path / "a copy"
     (with_a_part_in_the_paper if part else shutil.copytree)(results_of_toys, copy)
+    output(copy, "lockstep.experiments.run", "scaling", "ferries", timeout=LONG)
     output(copy, "lockstep.paper.build", timeout=LONG)
-    for table in ("family", "throughput", "correctness", "compilation", "learning_final", "learning_curves", "targets"):
+    for table in ("family", "throughput", "correctness", "learning_final", "learning_curves", "targets"):
         assert "ferries" in {row["environment"] for row in rows(copy, f"tables/{table}")}
     trained = {(row["environment"], row["algorithm"]) for row in rows(copy, "tables/learning_final")}
     assert {("ferries", "cem"), ("ferries", "ppo")} <= trained
@@ -177,12 +183,14 @@ def test_report_tells_of_them(results_of_toys, tmp_path, part):
     (reached,) = (row for row in rows(copy, "tables/targets") if "with CEM" in row["target"])
     assert float(reached["value"]) > 0 and reached["status"] == "measured here"
     page, more = ((copy / "results" / name).read_text() for name in ("report.html", "supplement.html"))
-    assert "Lockstep CEM, CPU, measured here" in more and "Lockstep PPO, CPU, measured here" in more
+    assert "Lockstep CEM, CPU, here" in more and "Lockstep PPO, CPU, here" in more
     assert (" Harbours</a>" in page) == part  # in the contents
     if part:
         assert "Claims of the harbour." in more and "Its ferries sail on paper." in page
         assert 'id="table-crossings"' in page and 'id="figure-wakes"' not in page
         assert more.index(">Further tables and figures</h2>") < more.index('id="figure-wakes"')
+        assert {row["crates"] for row in rows(copy, "ferries/scaling")} == {"16", "64"}
+        assert {row["environment"] for row in rows(copy, "tables/harbour_scaling")} == {"ferries"}
         once, twice = (float(row["value"]) for row in rows(copy, "tables/harbour_claims"))
         assert twice == pytest.approx(2 * once, rel=1e-6) and once > 0
 

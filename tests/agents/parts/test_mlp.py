@@ -1,5 +1,6 @@
 """Networks with their gradient written out, and Adam, beside torch's own."""
 
+import itertools
 import math
 
 import pytest
@@ -42,16 +43,34 @@ def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
 def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths, rows, dtype, device, monkeypatch):
     network = MLP(widths, torch.device(device), seed=1, dtype=dtype)
     kind = {"device": device, "dtype": dtype}
-    obs, slope = normal(rows + 5, widths[0], **kind), normal(rows, widths[-1], seed=3, **kind)
+    obs, slope = normal(rows + 5, widths[0], **kind).requires_grad_(), normal(rows, widths[-1], seed=3, **kind)
     leaves = leaves_of(network)
     expected = forward(leaves, obs)
-    torch.testing.assert_close(network(obs), expected.detach(), **CLOSE[dtype])
+    kept = network.activations(obs.detach())
+    torch.testing.assert_close(kept[-1], expected.detach(), **CLOSE[dtype])
     expected[:rows].backward(slope)
-    for limit in (mlp.SMALL, 0):  # in C++ where that is quicker, and in torch
+    for limit, descends in itertools.product(
+        (mlp.SMALL, 0), (False, True)
+    ):  # in C++ where that is quicker, and in torch
         monkeypatch.setattr(mlp, "SMALL", limit)
         network.gradient.fill_(math.nan)
-        network.backward(network.activations(obs), slope)
+        by_inputs = network.backward(kept, slope, descends)
         torch.testing.assert_close(network.gradient, flat([leaf.grad for leaf in leaves]), **CLOSE[dtype])
+        assert descends or by_inputs is None
+        if descends:
+            torch.testing.assert_close(by_inputs, obs.grad[:rows], **CLOSE[dtype])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_derivatives_by_the_inputs_are_those_of_automatic_differentiation(widths, device):
+    kind = {"device": device, "dtype": torch.float64}
+    network = MLP(widths, torch.device(device), seed=1, dtype=torch.float64)
+    x, slope = normal(37, widths[0], **kind).requires_grad_(), normal(37, widths[-1], seed=3, **kind)
+    (expected,) = torch.autograd.grad(forward(leaves_of(network), x), x, slope)
+    kept, before = network.activations(x.detach()), slope.clone()
+    torch.testing.assert_close(network.slope_of_inputs(kept, slope), expected, **CLOSE[torch.float64])
+    assert torch.equal(slope, before)
 
 
 def test_one_thread_does_what_is_small():

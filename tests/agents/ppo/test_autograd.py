@@ -352,7 +352,7 @@ def test_an_update_goes_on_from_a_state():
 
 # ---- how long a graph is ---------------------------------------------------------------------------------------------
 
-# What is no kernel on a GPU: a view, an allocation.
+# Operations that are no kernel on a GPU: a view, an allocation.
 NO_KERNEL = re.compile(
     r"aten::(view|_unsafe_view|t|transpose|unsqueeze|squeeze|expand|select|slice|detach|alias|as_strided|permute|"
     r"split|split_with_sizes|unbind|empty\w*|new_empty\w*)$"

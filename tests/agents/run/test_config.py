@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from lockstep import agents
 from lockstep.agents import ppo, recipes
 from lockstep.agents.ppo import RECIPES, Config
 from lockstep.agents.run import config
@@ -108,20 +109,19 @@ def test_yaml_s_integers_and_lists_stand_for_floats_and_tuples():
     assert found.hidden == (32, 32) and found.gamma == (0.9, 0.95) and found.target_kl is None
 
 
-def test_without_a_recipe_an_environment_s_own_file_decides():
-    for name in recipes.names():
-        given = dict(recipes.load(name)["ppo"])
-        base = RECIPES[given.pop("recipe", "cleanrl")]
-        found = ppo.config_of(name)
-        changed = {
-            field.name
-            for field in dataclasses.fields(Config)
-            if getattr(found, field.name) != getattr(base, field.name)
-        }
-        assert changed <= set(given)
-        assert all(
-            getattr(found, key) == (tuple(value) if isinstance(value, list) else value) for key, value in given.items()
-        )
+EVERY = [(name, algorithm) for name in recipes.names() for algorithm in recipes.load(name)]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), EVERY)
+def test_without_a_recipe_an_environment_s_own_file_decides(name, algorithm):
+    kind, given = agents.algorithm(algorithm), recipes.of(name, algorithm)
+    base, found = kind.RECIPES[given.pop("recipe")], config.config_of(kind, name)
+    fields = [field.name for field in dataclasses.fields(kind.Config)]
+    changed = {field for field in fields if getattr(found, field) != getattr(base, field)}
+    assert changed <= set(given)
+    assert all(
+        getattr(found, key) == (tuple(value) if isinstance(value, list) else value) for key, value in given.items()
+    )
 
 
 def test_recipes_are_those_published():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lockstep import agents, envs
 from lockstep.agents import ppo
 from lockstep.agents.run import checkpoint
 from lockstep.agents.run.config import replaced
@@ -69,6 +70,22 @@ def test_two_processes_are_one_with_two_shards(two_processes, name):
             if key != "running":  # of each environment
                 assert torch.allclose(first[part][key], tensor, rtol=1e-6)
                 assert torch.equal(first[part][key], second[part][key])
+
+
+@pytest.mark.parametrize("name", list(training_worker.OFF_POLICY))
+def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
+    environment, changes = training_worker.OFF_POLICY[name]
+    states = checkpoint.load(two_processes / name / "checkpoint.pt")["states"]
+    kind = agents.algorithm(name)
+    begun = kind(environment, replaced(kind.Config(), changes)).weights()
+    for part in begun:
+        assert torch.equal(states[0][part], states[1][part])
+        assert not torch.equal(states[0][part], begun[part])
+    first = envs.make(environment, 16).reset(seed=0)[0]
+    rows = [state["replay"]["rows"] for state in states]
+    assert torch.equal(torch.cat([part["obs"][:8] for part in rows]), first)
+    assert not torch.equal(rows[0]["action"][:8], rows[1]["action"][:8])
+    assert [int(state["replay"]["written"]) for state in states] == [160, 160]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lockstep import envs
+from lockstep import envs, files
 from lockstep.agents import ppo
 from lockstep.agents.run import checkpoint, command_line, evaluation, log, training
 from lockstep.agents.run.config import replaced
@@ -293,6 +293,25 @@ def started(said: Path, folder: Path, *arguments: str) -> BaseProcess:
     return process
 
 
+@pytest.mark.parametrize(
+    ("part", "number"), [("count", 2**62 + 1), ("count", -2), ("rollout", 2**63 - 1), ("iteration", -5)]
+)
+def test_a_checkpoint_whose_counts_would_wrap_is_refused(tmp_path, part, number):
+    """In 2^63 steps a clock would be negative; a run of two iterations gets nowhere near."""
+    ppo.train("cartpole", ppo.config_of("cartpole", num_envs=8, total_steps=2048), output=tmp_path)
+    path = tmp_path / "checkpoint.pt"
+    content = checkpoint.load(path)
+    state = content["states"][0]
+    if part == "iteration":
+        state[part], message = number, r"iteration=-5 must be in 0 \.\. \d+"
+    else:
+        (state["rollout"]["clock"] if part == "rollout" else state[part]).fill_(number)
+        message = rf"state\['{part}'\].* holds {number}, must be in -1 \.\. {2**62}"
+    checkpoint.save(path, content)
+    with pytest.raises(ValueError, match=f"cannot be continued: {message}"):
+        ppo.load(tmp_path)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
     text, tmp_path = tmp_path / "said.txt", tmp_path / "a folder"
@@ -406,6 +425,14 @@ def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
     assert status.endswith("already holds a checkpoint; resume it, or choose another folder")
     status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(tmp_path / "checkpoint.pt"), "--gamma", "0.9")
     assert "gamma is 0.99 in the checkpoint and 0.9 here; only" in status
+
+
+def test_a_folder_that_another_training_writes_into_is_left_alone(tmp_path, monkeypatch, capsys):
+    with files.hold(tmp_path / "training.lock"):
+        arguments = ("cartpole", "--total-steps", "2048", "--output", str(tmp_path), "--quiet")
+        status, _, _ = main(monkeypatch, capsys, *arguments)
+    assert status.endswith(f"is being written by another training (process {os.getpid()}); choose another folder")
+    assert not list(tmp_path.iterdir())
 
 
 def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):

@@ -10,7 +10,7 @@ from gymnasium.error import ResetNeeded
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from lockstep.envs.marine_navigation.layout import state_shapes
-from lockstep.envs.marine_navigation.original import get_state, make, set_state
+from lockstep.envs.marine_navigation.original import MarineNavigation, get_state, make, set_state
 from lockstep.envs.marine_navigation.params import SWITCHES
 from tests.envs.marine_navigation.worlds import opened, put, scene, state, step
 
@@ -132,7 +132,17 @@ def test_a_state_of_a_smaller_episode_is_masked():
         ({"poze": 0}, "state has no field 'poze'; did you mean 'pose'?"),
         ({"pose": np.zeros((2, 3))}, "state field 'pose' is float64 (2, 3), must be numbers (1, 3)"),
         ({"pose": [[np.nan, 0, 0]]}, "state field 'pose' holds numbers that are not finite"),
-        ({"counts": [2, 0, 0]}, "state field 'counts': robots=2 must be an integer from 0 to 1"),
+        ({"counts": [2, 0, 0]}, "state: counts[0] is 2, must be from 0 to [1, 0, 0]"),
+        ({"reached": [7]}, "state: reached[0] is 7, must be from 0 to 1"),
+        ({"hit_robot": [-3]}, "state: hit_robot[0] is -3, must be from 0 to 1"),
+        ({"asked": -5}, "state: asked is -5, must be from 0 to 32"),
+        ({"blind": 99}, "state: blind is 99, must be from 0 to 32"),
+        ({"noise_id": [-7]}, "state: noise_id[0] is -7, must be from 0 to 159"),
+        ({"noise_id": [10**6]}, "state: noise_id[0] is 1000000, must be from 0 to 159"),
+        ({"steps": [-1]}, "state: steps[0] is -1, must be from 0 to 2147483647"),
+        ({"pose": [[0, 0, 101.0]]}, "state: pose[0, 2] is 101.0, must be from"),
+        ({"yaw_rate": [8.1]}, "state: yaw_rate[0] is 8.1, must be from -8.0 to 8.0"),
+        (None, "state=None must be a dict of fields"),
         ({"counts": [0.5, 0, 0]}, "state field 'counts' must hold whole numbers, of flags 0 or 1"),
         ({"active": [2]}, "state field 'active' must hold whole numbers, of flags 0 or 1"),
         ({"elapsed": 1001}, "state field 'elapsed'=1001 must be an integer from 0 to 1000"),
@@ -242,6 +252,11 @@ def test_a_seed_that_is_none_leaves_the_episode_as_it_was():
 
 
 # ---- all of it
+
+
+def test_parameters_are_no_dict():
+    with pytest.raises(ValueError, match="params={'robots': 3} must be Params, as make_params makes them"):
+        MarineNavigation({"robots": 3})
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])

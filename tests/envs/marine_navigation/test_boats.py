@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.envs.marine_navigation.original import get_state, make
 from lockstep.envs.marine_navigation.vortices import Core, current
-from tests.envs.marine_navigation.worlds import opened, params, play, put, scene, state, step
+from tests.envs.marine_navigation.worlds import get_state, made, near, opened, params, play, put, scene, state, step
 
-OPEN = {"width": 1e6, "max_steps": 10_000}  # no end of the sea
+pytestmark = pytest.mark.usefixtures("form")
 
 
 # ---- the thruster boat
@@ -26,7 +25,7 @@ OPEN = {"width": 1e6, "max_steps": 10_000}  # no end of the sea
     ],
 )
 def test_thrust_settles_where_drag_balances_it(preset, thrust, field, expected):
-    env = put(opened(scene(), preset, **OPEN), thrust=thrust)
+    env = put(opened(scene(), preset), thrust=thrust)
     play(env, 400)
     assert state(env, field) == pytest.approx(expected, abs=1e-9)
 
@@ -38,7 +37,7 @@ def test_the_settled_speeds_are_the_stated_ones():
 
 @pytest.mark.parametrize("preset", ["corrected", "original"])
 def test_equal_thrusts_keep_a_boat_on_its_line(preset):
-    env = opened(scene(), preset, **OPEN)
+    env = opened(scene(), preset)
     for action in ([1.0, 1.0], [0.25, 0.25], [-1.0, -1.0]):
         play(env, 5, np.array(action))
         x, y, theta = state(env, "pose")
@@ -49,7 +48,7 @@ def test_equal_thrusts_keep_a_boat_on_its_line(preset):
 def test_a_turning_boat_without_drag_keeps_its_course_unless_its_turn_counts_twice(twice, rate):
     drags = ("surge_drag", "sway_drag", "yaw_drag")
     none = {name: 0.0 for drag in drags for name in (drag, f"{drag}_square")} | {"added_surge": 0.0}
-    env = put(opened(scene(), turn_counted_twice=twice, **none, **OPEN), water_velocity=[1.0, 0.0], yaw_rate=0.5)
+    env = put(opened(scene(), turn_counted_twice=twice, **none), water_velocity=[1.0, 0.0], yaw_rate=0.5)
     play(env, 3)
     wx, wy = state(env, "water_velocity")
     assert rate in (0.0, pytest.approx(-0.499896, abs=5e-7))
@@ -77,7 +76,7 @@ def test_added_mass_alone_turns_the_corrected_boat():
     [([1, 1], [500, 1000, 1000]), ([-1, -1], [-500, -500, -500]), ([0.5, -0.25], [250, 500, 750])],
 )
 def test_thrust_is_added_once_per_control_step_and_clipped(action, thrusts):
-    env = opened(scene(), **OPEN)
+    env = opened(scene())
     for thrust in thrusts:
         step(env, np.array(action, float))
         assert state(env, "thrust")[0] == thrust
@@ -119,17 +118,36 @@ def test_a_boat_at_rest_drifts_with_the_water(version, preset):
 
 
 def test_a_kinematic_boat_speeds_up_towards_two_metres_a_second():
-    env = opened(scene("kinematic"), width=1e6)
+    env = opened(scene("kinematic"))
     for n in range(1, 6):
         step(env, 7)
         assert state(env, "speed") == pytest.approx([2 * (1 - 0.99 ** (10 * n))], abs=1e-14)
 
 
 def test_a_kinematic_boat_turns_on_a_polygon():
-    env = opened(scene("kinematic", [(5.0, 5.0, 50.0, 50.0, 0.0, 2.0)]), width=1e6)
+    env = opened(scene("kinematic", [(5.0, 5.0, 50.0, 50.0, 0.0, 2.0)]))
     play(env, 4, 8)
     track = sum(0.1 * cmath.exp(1j * k * math.pi / 120) for k in range(40))
     assert state(env, "pose") == pytest.approx([5 + track.real, 5 + track.imag, 40 * math.pi / 120], abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [40.0, 60.0])
+def test_a_kinematic_boat_may_turn_far_in_a_substep(rate):
+    """2 and 3 rad, for which a short polynomial is no sine."""
+    env = opened(scene("kinematic", [(5.0, 5.0, 50.0, 50.0, 0.0, 2.0)]), turn_rate=rate)
+    step(env, 8)
+    track = sum(0.1 * cmath.exp(1j * k * rate * 0.05) for k in range(10))
+    assert state(env, "pose")[:2] == pytest.approx([5 + track.real, 5 + track.imag], abs=1e-12)
+    assert state(env, "pose")[2] == pytest.approx(10 * rate * 0.05 % math.tau, abs=1e-12)
+
+
+def test_a_thruster_boat_without_drag_may_turn_far_in_a_substep():
+    """3 rad, through which its way through the water is the same in the world."""
+    none = {"added_surge": 0.0} | {f"{way}_drag{of}": 0.0 for way in ("surge", "sway", "yaw") for of in ("", "_square")}
+    env = put(opened(scene(), **none), water_velocity=[1.0, 0.5], yaw_rate=60.0)
+    step(env)
+    assert state(env, "water_velocity") == pytest.approx([1.0, 0.5], abs=1e-12)
+    assert state(env, "pose")[:2] == pytest.approx([5.5, 5.25], abs=1e-12)
 
 
 def test_the_nine_actions_are_accelerations_and_turn_rates():
@@ -142,7 +160,7 @@ def test_the_nine_actions_are_accelerations_and_turn_rates():
 
 
 def test_speed_stays_between_zero_and_two():
-    env = opened(scene("kinematic", [(5.0, 5.0, 50.0, 50.0, 0.0, 0.1)]), width=1e6)
+    env = opened(scene("kinematic", [(5.0, 5.0, 50.0, 50.0, 0.0, 0.1)]))
     play(env, 2, 1)
     assert state(env, "speed") == [0.0]
     assert opened(scene("kinematic"), top_speed=0.5).params.top_speed == 0.5
@@ -169,14 +187,14 @@ def test_a_sonars_substeps_are_twice_as_long():
 
 @pytest.mark.parametrize("lag", [True, False])
 def test_reported_velocity_is_of_the_last_substep_or_of_now(lag):
-    env = opened(scene("kinematic"), velocity_lag=lag, width=1e6)
+    env = opened(scene("kinematic"), velocity_lag=lag)
     seen = step(env, 7)[0]["robot_0"]
-    assert seen[2:4] == pytest.approx([2 * (1 - 0.99 ** (9 if lag else 10)), 0.0], abs=1e-14)
+    assert seen[2:4] == near([2 * (1 - 0.99 ** (9 if lag else 10)), 0.0], abs=1e-14)
     env = put(opened(scene(), velocity_lag=lag), yaw_rate=0.5, thrust=[500.0, -500.0])
     seen, r = step(env)[0]["robot_0"], [0.5]
     for _ in range(10):
         r.append(r[-1] + 0.05 * (1250 - (980 + 950 * r[-1]) * r[-1]) / 1430)
-    assert seen[4] == pytest.approx(r[9 if lag else 10], abs=1e-14)
+    assert seen[4] == near(r[9 if lag else 10], abs=1e-14)
     assert state(env, "yaw_rate") == pytest.approx([r[10]], abs=1e-14)
 
 
@@ -193,8 +211,7 @@ def test_the_current_of_a_reported_velocity_is_that_of_its_place(lag):
 @pytest.mark.parametrize("without", [True, False])
 def test_the_first_velocity_of_a_drawn_episode_lacks_the_current_on_request(version, without):
     """Of the sonar's never."""
-    env = make(version=version, start_without_current=without, cores=8)
-    env.reset()
+    env = made(version=version, start_without_current=without, cores=8)
     cores = [Core(*row) for row in get_state(env)["core"].tolist()]
     for i in range(len(env.agents)):
         x, y, theta = state(env, "pose", i)

@@ -1,14 +1,14 @@
 """Settings of episodes by steps and by weight."""
 
+import math
 import re
 
 import numpy as np
 import pytest
 
-from lockstep.envs.marine_navigation.original import make
 from lockstep.envs.marine_navigation.params import Setting
 from lockstep.envs.marine_navigation.scenario import CURRICULA, Mix, Stages, curriculum_of
-from tests.envs.marine_navigation.worlds import params
+from tests.envs.marine_navigation.worlds import make, params
 
 SMALL, LARGE = Setting(1, 0, 0, 10.0), Setting(3, 2, 1, 20.0)
 
@@ -49,6 +49,16 @@ def test_a_mix_draws_settings_by_weight():
     assert [mix.setting(s, 5, 3, 7) for s in (0, 10**7)] == [mix.setting(0, 5, 3, 7)] * 2
 
 
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("given", [Stages((0,), ((2, 0, 1, 10.0),)), Mix([1], [[2, 0, 1, 10]])])
+def test_settings_may_be_plain_rows(given):
+    env = make(curriculum=given)
+    env.reset()
+    p = params()
+    assert p.check_setting((2, 0, 1, 10)) == Setting(2, 0, 1, 10.0) == curriculum_of(given, p).settings[0]
+
+
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -63,6 +73,18 @@ def test_a_mix_draws_settings_by_weight():
         ([(SMALL, 1), ((1, 0, 0, 90.0), 1)], "curriculum[1]: min_goal_distance=90.0 must be less than 72.1249"),
         (7, "curriculum=7 must be a name, Stages, Mix, or pairs of a setting (A, C, O, D_min) and a weight"),
         ([(1, 2)], "curriculum=[(1, 2)] must be a name"),
+        (Stages((0, "a"), (SMALL,) * 2), "curriculum: starts[1]='a' must be an integer from 0 to 9223372036854775807"),
+        (Stages((0, 2**70), (SMALL,) * 2), "curriculum: starts[1]=1180591620717411303424 must be an integer from 0"),
+        (Stages((0, math.inf), (SMALL,) * 2), "curriculum: starts[1]=inf must be an integer from 0"),
+        (Stages((0, 1.5), (SMALL,) * 2), "curriculum: starts[1]=1.5 must be an integer from 0"),
+        (Stages(None, (SMALL,)), "curriculum: starts=None must be a tuple"),
+        (Mix((1.0,), None), "curriculum: settings=None must be a tuple"),
+        (Stages((0,), (None,)), "curriculum[0]: None must be four numbers (A, C, O, D_min)"),
+        (Mix((1.0,), ((1, 0, 0),)), "curriculum[0]: (1, 0, 0) must be four numbers (A, C, O, D_min)"),
+        (Mix((1.0,), ((1, 0, "a", 10.0),)), "curriculum[0]: obstacles='a' must be a number"),
+        (Mix((True,), (SMALL,)), "curriculum: weight=True must be positive and finite"),
+        (Mix((10**400,), (SMALL,)), "must be positive and finite"),
+        (Mix((1e308, 1e308), (SMALL,) * 2), "curriculum: weights=(1e+308, 1e+308) must have a finite sum"),
     ],
 )
 def test_a_curriculum_that_is_none_is_refused(given, said):

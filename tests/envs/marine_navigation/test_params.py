@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
+from lockstep.envs.marine_navigation import original
 from lockstep.envs.marine_navigation.params import PRESETS, SWITCHES, Params, make_params
-from tests.envs.marine_navigation.worlds import params
+from tests.envs.marine_navigation.worlds import make, params, scene
 
 
 @pytest.mark.parametrize(
@@ -40,11 +41,12 @@ def test_original_sets_every_switch_but_shadowing():
     assert make_params("kinematic", "original", velocity_lag=False).velocity_lag is False
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"version": "truster"}, "version='truster' is unknown; did you mean 'thruster'?"),
-        ({"preset": "orignal"}, "preset='orignal' is unknown; did you mean 'original'?"),
+        ({"version": "truster"}, "version='truster' "),
+        ({"preset": "orignal"}, "preset='orignal' is unknown; "),
         ({"velocty_lag": True}, "no parameter or option 'velocty_lag'; did you mean 'velocity_lag'?"),
         ({"velocity_lag": 1}, "velocity_lag=1 must be True or False"),
         ({"robots": 0}, "robots=0 must be at least 1"),
@@ -74,9 +76,28 @@ def test_original_sets_every_switch_but_shadowing():
 )  # fmt: skip
 def test_a_value_without_meaning_is_refused(options, said):
     with pytest.raises(ValueError, match="^.*" + re.escape(said)):
-        make_params(**options)
+        make(**options)
+
+
+def test_the_nearest_version_and_preset_are_named():
+    for options, said in (({"version": "truster"}, "thruster"), ({"preset": "orignal"}, "original")):
+        with pytest.raises(ValueError, match=f" is unknown; did you mean '{said}'?"):
+            original.make(**options)
 
 
 def test_numbers_of_numpy_become_those_of_python():
     found = Params(robots=np.int64(3), dt=np.float32(0.5), velocity_lag=np.True_)
     assert [type(value) for value in (found.robots, found.dt, found.velocity_lag)] == [int, float, bool]
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("of", [{"scenario": scene("kinematic")}, {"curriculum": [((2, 0, 0, 10.0), 1.0)]}])
+def test_no_more_robots_are_blind_than_an_episode_has(of):
+    with pytest.raises(ValueError, match="non_cooperative=5 must be at most robots="):
+        make(version="kinematic", non_cooperative=5, **of)
+
+
+@pytest.mark.usefixtures("form")
+def test_a_substep_turns_by_less_than_a_turn():
+    with pytest.raises(ValueError, match="turn_rate=126.0 must be less than 125.664, a turn in dt"):
+        make(version="kinematic", turn_rate=126.0)

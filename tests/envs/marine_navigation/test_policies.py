@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from lockstep.envs.marine_navigation import policies
 from lockstep.envs.marine_navigation.original import MarineNavigation
@@ -87,7 +88,7 @@ def test_straight_brings_a_thruster_boat_to_its_goal(kind):
         env = MarineNavigation(p, seed=seed)
         seen, _ = env.reset()
         while env.agents:
-            action = policies.straight(np.array([seen["robot_0"]]), p)[0]
+            action = policies.straight(np.array([seen["robot_0"]]), p).numpy()[0]
             seen, _, terminated, _, infos = env.step({"robot_0": action})
         assert terminated["robot_0"] and infos["robot_0"]["reached"] and infos["robot_0"]["time"] < 60
 
@@ -108,7 +109,7 @@ def test_random_actions_are_those_of_the_port():
     words = np.moveaxis(words, 2, 0).reshape(2, 8)  # [environments, numbers]
     noise = policies.Noise(3, np.array([4, 9]), 7)
     found = policies.random(np.zeros((6, 37)), params(), noise)
-    assert found.shape == (6, 2) and found.dtype == np.float32
+    assert found.shape == (6, 2) and found.dtype == torch.float32
     np.testing.assert_allclose(found.reshape(2, 6), -1 + 2 * (words[:, :6] >> 8) * 2.0**-24, atol=1e-7)
     found = policies.random(np.zeros((6, 39)), P, noise)
     assert found.tolist() == (words[:, :3].astype(np.uint64) * 9 >> 32).ravel().tolist()
@@ -122,8 +123,34 @@ def test_names_are_those_that_read_a_version():
     for name in ("apf", "rvo"):
         with pytest.raises(ValueError, match="version='thruster' must be 'kinematic', whose observations"):
             policies.acting(name, params())(np.zeros((1, 37)))
-        with pytest.raises(ValueError, match=r"observation has shape \(39,\), must have \(N, 39\)"):
-            policies.acting(name, P)(np.zeros(39))
+        with pytest.raises(ValueError, match=r"observation has shape \(2, 37\), must have \(..., 39\)"):
+            policies.acting(name, P)(np.zeros((2, 37)))
+
+
+@pytest.mark.parametrize("version", ["thruster", "kinematic", "sonar"])
+def test_a_row_s_action_depends_on_no_other_and_on_no_shape(version):
+    p = params(version)
+    rows = np.random.default_rng(4).normal(0, 5, (2, 3, p.observed))
+    for name in set(policies.names(p)) - {"random"}:
+        policy = policies.acting(name, p)
+        together, tensor = policy(rows), policy(torch.from_numpy(rows))
+        alone = torch.stack([policy(row) for row in rows.reshape(6, -1)])
+        assert together.shape[:2] == (2, 3) and (together == tensor).all()
+        torch.testing.assert_close(together.reshape(alone.shape), alone)
+
+
+def test_what_a_policy_cannot_read_is_refused():
+    kinematic, thruster = params("kinematic"), params()
+    for call, said in (
+        (lambda: policies.straight(np.zeros((2, 39)), thruster), r"shape \(2, 39\), must have \(..., 37\)"),
+        (lambda: policies.straight(np.zeros((2, 37)), kinematic), r"shape \(2, 37\), must have \(..., 39\)"),
+        (lambda: policies.apf(0.0, kinematic), r"shape \(\), must have \(..., 39\)"),
+        (lambda: policies.apf(np.zeros(39), thruster), "version='thruster' must be 'kinematic'"),
+        (lambda: policies.random(np.zeros(37), thruster), "noise=None must be Noise"),
+        (lambda: policies.acting("strait", thruster), "policy='strait' is unknown; did you mean 'straight'?"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
 
 
 def successes(name, setting, episodes):

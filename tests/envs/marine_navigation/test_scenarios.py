@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from lockstep.envs.marine_navigation.params import Setting
-from lockstep.envs.marine_navigation.scenario import drawing, evaluation, noise_ids, philox_scenario, published
+from lockstep.envs.marine_navigation.scenario import (
+    Scenario,
+    drawing,
+    evaluation,
+    noise_ids,
+    philox_scenario,
+    published,
+)
 from lockstep.envs.marine_navigation.scenario.published import Published
 from lockstep.envs.noise import philox
 from tests.envs.marine_navigation.worlds import params, scene
@@ -303,6 +310,7 @@ def test_evaluation_sets_have_ten_scenarios_of_each_stage(version, count):
         ({"obstacles": [(40, float(i), 1) for i in range(33)]}, "scenario: obstacles=33 must be from 0 to 32"),
         ({"cores": [(40, float(i), 1, 1) for i in range(65)]}, "scenario: cores=65 must be from 0 to 64"),
         ({"cores": [(1, math.nan, 1, 1)]}, "scenario: core_centre[0, 1] is nan, must be finite"),
+        ({"cores": [(1, 1, 1, 1e300)]}, "scenario: edge_speed[0] is 1e+300, must be at most 1e+06"),
         ({"cores": [(1, 1, 1, 0.0)]}, "scenario: edge_speed[0] is 0.0, must be positive"),
         ({"obstacles": [(40, 40, -1.0)]}, "scenario: radius[0] is -1.0, must be positive"),
         ({"robots": [(5, 5, 9, 9, 0, 1.0)]}, "speed[0] is 1.0, must be 0, since thruster boats start at rest"),
@@ -321,3 +329,40 @@ def test_a_list_of_published_settings_names_the_one_that_is_none():
         published(1, [(5, 0, 4, 40.0), (33, 0, 0, 40.0)])
     with pytest.raises(ValueError, match="seed=-1 must be an integer from 0 to 4294967295"):
         published(-1, [])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: published(1, [(3, 0, 0)]), "settings[0]: (3, 0, 0) must be four numbers (A, C, O, D_min)"),
+        (lambda: published(1, [5]), "settings[0]: 5 must be four numbers (A, C, O, D_min)"),
+        (lambda: published(1, 5), "settings=5 must be a list of (A, C, O, D_min)"),
+        (lambda: published(1, [], {"robots": 3}), "params={'robots': 3} must be Params, as make_params makes them"),
+        (lambda: published(1, [], fixed=True), "fixed=True must be False where version='thruster'"),
+        (lambda: published(1, [], params("kinematic"), True), "fixed=True must be False where version='kinematic'"),
+        (
+            lambda: published(1, [], params("sonar", width=44.0, min_goal_distance=9.0), True),
+            "width=44.0 is too small for",
+        ),
+        (lambda: evaluation(None), "params=None must be Params, as make_params makes them"),
+        (lambda: scene(asked=1.5), "scenario: asked=1.5 must be an integer from 0 to 32"),
+        (lambda: scene(asked=33), "scenario: asked=33 must be an integer from 0 to 32"),
+        (lambda: scene(blind=None), "scenario: blind=None must be an integer from 0 to 32"),
+        (lambda: scene(read=1), "scenario: read=1 must be one of True, False"),
+        (lambda: parts(start=[[1, 2, 3], [4, 5, 6]]), "scenario: start has shape (2, 3), must have (n, 2)"),
+        (lambda: parts(heading=[[1.0, 2.0]]), "scenario: heading has shape (1, 2), must have (n,)"),
+        (lambda: parts(speed=1.0), "scenario: speed has shape (), must have (n,)"),
+        (lambda: parts(goal=[[1, 2], [3]]), "scenario: goal is ragged"),
+        (lambda: parts(radius=["a"]), "scenario: radius holds <U1, must hold numbers"),
+        (lambda: parts(clockwise=[-1, 1]), "scenario: clockwise=[-1, 1] must hold flags"),
+    ],
+)
+def test_what_makes_no_scenario_is_refused(call, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        call()
+
+
+def parts(**arrays):
+    """A scenario of nothing but these."""
+    names = ("start", "goal", "heading", "speed", "core_centre", "clockwise", "edge_speed", "obstacle_centre", "radius")
+    return Scenario("thruster", **dict.fromkeys(names, ()) | arrays)

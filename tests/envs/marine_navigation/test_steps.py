@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.envs.marine_navigation.original import get_state
-from tests.envs.marine_navigation.worlds import QUIET, opened, play, put, scene, state, step
+from tests.envs.marine_navigation.worlds import QUIET, get_state, near, opened, play, put, scene, state, step
 
+pytestmark = pytest.mark.usefixtures("form")
 AWAY = (45.0, 45.0, 0.0, 0.0)
 R = math.sqrt(31.25) / 2
 # A boat at (10, 10) that sails 0.995 m east in a step, and reaches a goal 2.9 m away in the first, 3.9 m in the second.
@@ -55,7 +55,7 @@ def test_a_goal_is_reached_at_exactly_two_metres(version):
         bonus = (
             {"thruster": 9.9, "kinematic": 99.0}[version] if there else {"thruster": -0.1, "kinematic": -1.0}[version]
         )
-        assert terminated["robot_0"] == there and reward["robot_0"] == pytest.approx(bonus, abs=1e-12)
+        assert terminated["robot_0"] == there and reward["robot_0"] == near(bonus)
 
 
 @pytest.mark.parametrize(("version", "total"), [("thruster", -5.1), ("kinematic", -51.0)])
@@ -63,7 +63,7 @@ def test_a_collision_at_the_goal_is_a_collision(version, total):
     env = opened(scene(version, [(20, 20, 21, 20, 0, 0)], obstacles=[(27, 20, 1)]))
     put(env, obstacle=[(21.5, 20, 1)])
     _, reward, terminated, _, infos = step(env)
-    assert terminated["robot_0"] and reward["robot_0"] == pytest.approx(total, abs=1e-12)
+    assert terminated["robot_0"] and reward["robot_0"] == near(total)
     assert infos["robot_0"]["reached"] and infos["robot_0"]["hit_obstacle"] and not infos["robot_0"]["success"]
 
 
@@ -78,7 +78,7 @@ def test_progress_is_rewarded_metre_by_metre():
     before = math.dist((10, 10), (40, 50))
     reward = step(env, 8)[1]["robot_0"]
     x, y, _ = state(env, "pose")
-    assert reward == pytest.approx(-1 + before - math.dist((x, y), (40, 50)), abs=1e-12)
+    assert reward == near(-1 + before - math.dist((x, y), (40, 50)))
 
 
 def test_an_episode_s_first_progress_is_its_own():
@@ -87,7 +87,7 @@ def test_an_episode_s_first_progress_is_its_own():
     first = [step(env, 7)[1]["robot_0"] for _ in range(3)]
     assert env.agents == []
     env.reset()
-    assert step(env, 7)[1]["robot_0"] == first[0] == pytest.approx(0.0, abs=1e-12)
+    assert step(env, 7)[1]["robot_0"] == first[0] == near(0.0)
 
 
 # ---- ends

@@ -5,12 +5,17 @@ import math
 import pytest
 
 from lockstep.envs.marine_navigation.vortices import Core, current, unshadowed
+from tests.envs.marine_navigation.worlds import opened, scene, state
 
+pytestmark = pytest.mark.usefixtures("form")
 CORE = Core(10.0, 20.0, 1, 1.5)  # clockwise, 3 m/s at its edge of 0.5 m
 
 
-def at(x, y, *cores, shadowing=False):
-    return pytest.approx(current(x, y, cores, 0.5, shadowing), abs=1e-12)
+def at(x, y, *cores, **switches):
+    """The velocity of the water, with which a boat at rest begins."""
+    rows = [(core.x, core.y, core.sign > 0, 2 * core.strength) for core in cores]
+    env = opened(scene(robots=[(x, y, 45.0, 45.0, 0.0, 0.0)], cores=rows), **switches)
+    return pytest.approx(tuple(state(env, "ground_velocity")), abs=1e-12)
 
 
 @pytest.mark.parametrize(("east", "speed"), [(0.25, 1.5), (0.5, 3.0), (1.0, 1.5)])
@@ -35,6 +40,6 @@ def test_all_of_twelve_cores_count():
 def test_a_core_in_the_shadow_of_a_nearer_one_is_left_out_on_request():
     near, behind, across = Core(1.0, 0.0, 1, 1.5), Core(3.0, 1.0, 1, 1.5), Core(-2.0, 0.0, 1, 1.5)
     assert unshadowed(0.0, 0.0, [behind, across, near]) == [near, across]
-    assert at(0.0, 0.0, near, behind, across, shadowing=True) == current(0.0, 0.0, [near, across], 0.5, False)
+    assert at(0.0, 0.0, near, behind, across, vortex_shadowing=True) == current(0.0, 0.0, [near, across], 0.5, False)
     assert at(0.0, 0.0, near, behind, across) != current(0.0, 0.0, [near, across], 0.5, False)
     assert unshadowed(0.0, 0.0, [near, Core(0.0, 4.0, 1, 1.5)]) == [near, Core(0.0, 4.0, 1, 1.5)]  # at a right angle

@@ -1,5 +1,6 @@
 """The original against closed forms, identities and conservation laws."""
 
+import dataclasses
 import math
 from collections import deque
 
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.envs.vehicular_edge import delays
 from lockstep.envs.vehicular_edge.original import VehicularEdge, get_state
 from lockstep.envs.vehicular_edge.original.nodes import Queue, VirtualQueue
 from lockstep.envs.vehicular_edge.original.radio import User, sic_rates, wire_rate
+from lockstep.envs.vehicular_edge.scenario import Calibration
 from tests.envs.vehicular_edge.worlds import ORIGINAL, aim, shares, small, world
 
 BANDWIDTH, NOISE = 20.0, 1e-12  # MHz, W
@@ -193,6 +196,67 @@ def test_backlogs_are_never_negative_and_ratios_lie_between_0_and_1(index, prese
                 assert 0.0 <= record["cost"] <= 1.0 and 0.0 <= record["drift"] <= 1.0
             else:
                 assert all(record["costs"][kind].max() <= 1000.0 for kind in ("power_v2v", "power_v2i"))
+                nodes = {"lc": "client_cpu", "vc": "server_cpu", "ec": "edge_cpu"}
+                for kind, cpu in nodes.items():
+                    spent, most = record["costs"][kind], getattr(env.episode.scenario, cpu)
+                    assert (spent >= 0.0).all() and (spent <= most * (1 + 1e-12)).all()
+
+
+def lyapunov(state):
+    """L in Mbit."""
+    weights = {"v2v": 0.9, "v2i": 0.9, "i2i": 0.8, "i2c": 0.8, "lc": 0.7, "vc": 0.7, "ec": 0.7, "cc": 0.7}
+    return sum(weight * state[name].sum() for name, weight in weights.items())
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 99), st.sampled_from(["dense", "sparse", "city"]), st.integers(0, 99))
+def test_the_drift_adds_up_to_what_is_left_and_no_slot_leaves_its_bounds(index, traffic, seed):
+    scenario = small(traffic=traffic, index=index)
+    G, rng = 8 * scenario.task_size.sum(axis=(1, 2)).mean(), np.random.default_rng(seed)
+    env = VehicularEdge(dataclasses.replace(scenario, calibration=dataclasses.replace(scenario.calibration, load=G)))
+    env.reset()
+    total, L = 0.0, 0.0
+    while env.agents:
+        (record,) = play(env, rng, slots=1)
+        before, L = L, lyapunov(get_state(env))
+        admitted = sum(record["in"][name].sum() for name in ("lc", "v2v", "v2i"))
+        assert -before - 1e-9 <= G * record["drift"] <= 0.9 * admitted + L / 50 + 1e-9
+        total += record["drift"] - L / 50 / G
+    assert total == pytest.approx(L / G, abs=1e-9)
+    assert 0.0 <= total <= 0.9 * 8 * scenario.task_size.sum() / G
+
+
+SCHEDULES = {  # when the CPU is on
+    "always": lambda t, slots: True,
+    "every fourth slot": lambda t, slots: t % 4 == 3,
+    "last third": lambda t, slots: t >= 2 * slots // 3,
+}
+
+
+def scheduled(schedule, slots=12):
+    """(return, share on time, mean drift of squared backlogs) of 8 Mbit per slot, of which a CPU serves 150 in one."""
+    scenario = world([[(1.0, 200.0, 1.0, 1.0)]], slots=slots, calibration=Calibration(
+        load=8.0, score_v2v=np.ones(1), score_v2i=np.ones(1)
+    ))  # fmt: skip
+    scenario = dataclasses.replace(scenario, task_deadline=np.full_like(scenario.task_deadline, 2.0))
+    env, records, squared, total = VehicularEdge(scenario), [], 0.0, 0.0
+    env.reset()
+    for t in range(slots):
+        backlog = get_state(env)["lc"][0]
+        on = [1, 0, 0] if schedule(t, slots) else [0, 0, 0]
+        total += env.step_decoded(aim(env.params), shares(env.params, client=on))[1]["offloading"]
+        records.append(env.record)
+        squared += backlog * (env.record["in"]["lc"][0] - env.record["dep"]["lc"][0])
+    delivered = delays.deliver(delays.flows(records, env.params), delays.places([scenario]), env.params)
+    return total, delays.on_time_share(delivered)[0], squared / slots
+
+
+def test_the_same_work_is_worth_less_the_later_it_is_done():
+    """And the earlier drift, of squared backlogs, paid for doing it late: the further below 0, the more it paid."""
+    returns, on_time, squared = zip(*map(scheduled, SCHEDULES.values()), strict=True)
+    assert on_time[0] == 1.0 > on_time[1] > on_time[2]
+    assert returns[0] > returns[1] > returns[2]
+    assert squared == pytest.approx([0.0, -960 / 12, -1792 / 12])
 
 
 @settings(max_examples=10, deadline=None)

@@ -63,7 +63,7 @@ def test_rounding_of_single_precision_delays_nobody():
 
 def test_stages_compose():
     first, second = np.array([1, 3, 3, 4]), np.array([0, 2, 3, 4])
-    # What leaves the first stage in slot 1 leaves the second in 2; what comes in slot 3 stays in the second (4).
+    # A task that leaves the first stage in slot 1 leaves the second in 2; one that comes in slot 3 stays there (4).
     assert delays.then(first, second).tolist() == [2, 4, 4, 4]
 
 

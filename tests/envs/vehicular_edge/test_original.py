@@ -47,9 +47,7 @@ def two_slots(**options):
 
 
 def physical():
-    calibration = Calibration(
-        cost_i2i=360.0, cost_i2c=1000.0, drift=np.full(5, 100.0), score_v2v=np.ones(1), score_v2i=np.ones(1)
-    )
+    calibration = Calibration(cost_i2i=360.0, cost_i2c=1000.0, load=100.0, score_v2v=np.ones(1), score_v2i=np.ones(1))
     return two_slots(calibration=calibration)
 
 
@@ -120,15 +118,28 @@ def test_physical_delay_queue_by_hand():
 
 def test_physical_cost_drift_and_reward_by_hand():
     _, start, record = physical()
-    rest = (0 + 0.6) / 2, (0.75 + 0.5 + 0.5 + 0.25) / 6, 0.25  # servers, edges, cloud
+    wires = (180 / 360 + 250 / 1000) / 6
     assert start["costs"]["i2i"] == close([180, 0]) and start["costs"]["i2c"] == close([250, 0])
-    assert start["cost"] == close((((0.25 + 0.75 + 0.75) + 1.5) / 9 + sum(rest)) / 4)
-    assert record["cost"] == close((((0.25 + 0.75 + 0.75) + 3.0) / 9 + sum(rest)) / 4)  # clients work their backlog off
-    assert start["drift"] == 0.0
-    drift = 0.2 * (8 * (8 - 25 / 6) + 24 * (24 - 20 / 3) + 16 * (16 - 25 / 6)) / 3 / 100
-    assert record["drift"] == close(drift)
-    assert record["reward"] == close(4 / 9 - 0.5 * (0.7 * record["cost"] + 0.3 * drift))
-    assert start["energy"] == close(1.75 + 1.5 + 12 + 75 + 50 + 250)
+    assert start["cost"] == close(((0.25 + 0.75 + 0.75) / 9 + wires) / 4)  # no CPU has anything to do yet
+    assert record["cost"] == close((((0.25 + 0.75 + 0.75) + 3.0) / 9 + wires) / 4)  # those of the clients have
+    first_L = 0.7 * (8 + 24 + 16) + 0.9 * (16 + 36)
+    assert start["drift"] == close(1.02 * first_L / 100)
+    split = (first(1) + SECOND) / 36
+    computing = (16 + 48 + 32) - (25 / 6 + 20 / 3 + 25 / 6) + 16 + 24 * split
+    L = 0.7 * computing + 0.9 * (16 + 72 - 36 * split) + 0.8 * 12 * split
+    assert record["drift"] == close((1.02 * L - first_L) / 100)
+    assert record["reward"] == close(4 / 9 - 0.35 * record["cost"] - 0.5 * record["drift"])
+    assert start["energy"] == close(1.75) and record["energy"] == close(1.75 + 3.0)
+
+
+def test_a_cpu_that_empties_its_queue_is_paid_for_the_part_it_used():
+    """8 Mbit at 200 cycles/bit are 1.6 Gcycles, whatever its share can do; both presets' paid shares stand beside."""
+    for idle, paid in ((False, [0.0, 1.6, 1.6]), (True, [30.0, 30.0, 30.0])):
+        env = VehicularEdge(world([[(1.0, 200.0, 1.0, 1.0)]], idle_power_paid=idle))
+        env.reset()
+        for expected in paid:
+            env.step_decoded(aim(env.params), shares(env.params, client=[1, 0, 0]))
+            assert env.record["costs"]["lc"] == close([expected])
 
 
 # ---- the same slot by hand, original
@@ -246,19 +257,23 @@ def test_an_access_edge_pays_for_what_was_admitted_even_if_it_sent_more():
     assert env.record["costs"]["i2i"] == close([1.0 * 360, 0]) and env.record["costs"]["i2c"] == close([1.0 * 250, 0])
 
 
+@pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("running", [False, True])
-def test_signed_drift_of_every_family(running):
-    scales = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
-    calibration = Calibration(drift=scales, score_v2v=np.ones(1), score_v2i=np.ones(1))
-    env = VehicularEdge(world(TASKS, **PLACES, calibration=calibration, running_scales=running))
-    Q = numbered(env)
+def test_drift_of_every_family(running, pooled):
+    calibration = Calibration(load=50.0, score_v2v=np.ones(1), score_v2i=np.ones(1))
+    switches = {"running_scales": running, "slot_tandem": pooled}
+    env = VehicularEdge(world(TASKS, **PLACES, calibration=calibration, **switches))
+    before = numbered(env)
     env.step_decoded(aim(env.params, *AIMS), shares(env.params, **BLOCKS))
-    record = env.record
-    changes = {name: record["in"][name] - record["dep"][name] for name in ("lc", "vc", "ec", "cc")}
-    changes["delay"] = record["delay"]["in"] - record["delay"]["out"]
-    means = [(Q[name] * changes[name]).mean() for name in ("delay", "lc", "vc", "ec", "cc")]
-    assert record["drift"] == close(0.2 * (means / scales).sum())
-    assert all((get_state(env)[name] == Q[name]).all() for name in Q if name.startswith("drift_"))
+    after = get_state(env)
+    L, next_L = (
+        0.9 * (Q["v2v"].sum() + Q["v2i"].sum())
+        + 0.8 * (Q["i2i"].sum() + Q["i2c"].sum())
+        + 0.7 * sum(Q[name].sum() for name in ("lc", "vc", "ec", "cc"))
+        for Q in (before, after)
+    )
+    assert env.record["drift"] == close((next_L - L + next_L / 50) / 50)
+    assert not any(name.startswith("drift_") for name in after)  # bounds of the published form alone
 
 
 def test_unsigned_drift_on_frozen_scales_is_clipped_to_one():

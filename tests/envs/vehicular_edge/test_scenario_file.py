@@ -39,7 +39,7 @@ def assert_equal(one: Scenario, other: Scenario):
 
 
 def test_a_scenario_returns_bit_for_bit(tmp_path, physical):
-    calibration = Calibration(np.arange(1, 9) / 3, 0.1, 0.7, np.arange(1, 6) / 7, 4.9, 1e10, np.full(10, 1 / 9))
+    calibration = Calibration(np.arange(1, 9) / 3, 0.1, 0.7, 6.3, np.arange(1, 6) / 7, 4.9, 1e10, np.full(10, 1 / 9))
     scenario = replace(physical, calibration=calibration)
     scenario.save(tmp_path / "deep" / "one")
     for path in ("one", "one.npz", "one.json"):
@@ -67,7 +67,7 @@ def test_running_scales_return_bit_for_bit(tmp_path):
 def test_the_json_states_what_the_file_is(tmp_path, drawn):
     drawn.save(tmp_path / "one")
     header = json.loads((tmp_path / "one.json").read_text())
-    assert header["version"] == 1 and header["seed"] == 264 and header["source"] == {"traffic": "arterial"}
+    assert header["version"] == 2 and header["seed"] == 264 and header["source"] == {"traffic": "arterial"}
     assert header["params"]["vehicles"] == 20
     assert header["sha256_npz"] == hashlib.sha256((tmp_path / "one.npz").read_bytes()).hexdigest()
 
@@ -124,7 +124,7 @@ ARRAYS = [  # an array, what is written in its place, and the sentence
     ("running_max_lc", np.ones(10), "array running_max_lc is of no running scale"),  # without their switch
 ]
 HEADERS = [  # a change of the header, and the sentence
-    (lambda header: header.update(version=9), "version is 9, must be 1"),
+    (lambda header: header.update(version=9), "version is 9, must be 2"),
     (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
     (lambda header: header["params"].update(colour=1), "colour"),
     (lambda header: header["calibration"].update(size=0.0), "calibration size is 0.0, must be finite and positive"),

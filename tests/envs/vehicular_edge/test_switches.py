@@ -184,7 +184,7 @@ SLOTS = {  # switch: fixture, what changes first, what else must change
     19: (usual, "cost", ["reward"]),
     20: (lambda: crowded(cap_edge=2), "C_e", ["rate_v2i", "v2i in"]),
     21: (covered_twice, "spent i2i", ["spent i2c"]),
-    22: (usual, "spent power_v2v", []),
+    22: (usual, "spent power_v2v", ["spent lc"]),
     23: (usual, "lc out", ["vc out", "ec out", "cc out"]),
     26: (in_other_units, "observation", []),
 }
@@ -286,6 +286,7 @@ def test_q22_only_senders_pay_for_power():
     assert kept["spent power_v2v"].tolist() == [250.0, 250.0]
     assert flipped["spent power_v2v"].tolist() == [250.0, 0.0]
     assert (kept["spent power_v2i"] == flipped["spent power_v2i"]).all()
+    assert kept["spent lc"].tolist() == [0.5, 0.5] and flipped["spent lc"].tolist() == [0.0, 0.0]  # nothing waits yet
 
 
 def test_q24_changes_the_delay_queues_service():

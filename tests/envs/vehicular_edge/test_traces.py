@@ -92,7 +92,12 @@ def test_a_long_file_is_read_in_parts(tmp_path, monkeypatch):
     path = tmp_path / "long.csv"
     path.write_text(HEAD + "".join(f"{k},{1118846980000 + 1000 * k},1,1\n" for k in range(100)))
     assert traces.ngsim(path).vehicle.tolist() == list(range(100))
-    assert traces.ngsim(path, start_s=1118847000, seconds=3).vehicle.tolist() == [20, 21, 22]
+    assert traces.ngsim(path, start_s=1118847000, seconds=3).vehicle.tolist() == [
+        20,
+        21,
+        22,
+        23,
+    ]  # the end belongs to it
 
 
 def test_gaia_trips_become_local_metres(tmp_path):
@@ -207,6 +212,13 @@ def test_vehicles_with_most_records_are_taken_in_the_order_of_ids():
     assert xy[0, :, 1].tolist() == [7, 0]  # vehicle 2 before vehicle 4 at a tie, then vehicle 9
     assert active[:, 0].tolist() == [True, True, False]
     assert box == (0, 0, 2, 7)
+
+
+def test_the_map_holds_what_was_recorded_between_whole_seconds():
+    """Vehicle 1 is farthest at 0.5 s and at 2.25 s, after its last whole second; vehicle 3 is not taken."""
+    rows = [(1, 0, 0, 0), (1, 0.5, 30, -4), (1, 1, 5, 5), (1, 2, 6, 6), (1, 2.25, 6.5, 40)]
+    rows += [(2, 0, 1, 1), (2, 1, 2, 2), (3, 0, -99, -99)]
+    assert fill(records(rows), params_of(2, 3))[2] == (0, -4, 30, 40)
 
 
 FILLED = {  # records, slots, if as published; of each vehicle x, y (or the one of all slots) and where it is active

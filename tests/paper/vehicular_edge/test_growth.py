@@ -53,11 +53,11 @@ def test_operations_over_the_original(edge):
 
 
 def test_fleets_and_what_did_not_fit(edge):
-    rows = seen("scaling", edge)
+    rows = seen("vehicular_edge_scaling", edge)
     (drawn,) = [row for row in rows if row["gains"] == "drawn"]
-    assert (drawn["vehicle steps/s"], drawn["KiB per scenario"]) == ("150\u00a0k", "128")
+    assert (drawn["slots/s times vehicles"], drawn["KiB per scenario"]) == ("150\u00a0k", "128")
     (large,) = [row for row in rows if row["vehicles"] == "500"]
-    assert (large["rate, steps/s"], large["remark"]) == ("not measured", "it needs 9.0 GiB")
+    assert (large["rate, slots/s"], large["remark"]) == ("not measured", "it needs 9.0 GiB")
     assert rows[-1]["remark"] == "not measured: needs a GPU"
 
 
@@ -68,8 +68,9 @@ def test_quantities_of_operations_and_fleets(edge):
     assert find(edge, "operation_time", **select, form="original") == [pytest.approx(8e-3)]
     assert find(edge, "operation_share", **select, form="original") == [pytest.approx(0.4)]
     assert find(edge, "operation_ratio", **select, form="port-cuda") == []
-    assert find(edge, "fleet_rate", experiment="scaling", vehicles=30, num_envs=1024) == [20_000]
-    assert find(edge, "fleet_rate", experiment="scaling", vehicles=500) == []
+    assert find(edge, "size_rate", experiment="scaling", vehicles=30, num_envs=1024) == [20_000]
+    assert find(edge, "counted_rate", experiment="scaling", vehicles=30, num_envs=1024) == [600_000]
+    assert find(edge, "size_rate", experiment="scaling", vehicles=500) == []
 
 
 def test_per_cpu_second_two_threads_are_no_gain(edge):
@@ -92,8 +93,15 @@ def test_bars_stand_beside_what_was_expected(edge):
     assert bands == [(40, 60), (50, 100), (20, 50)]
 
 
+def test_axes_have_the_family_s_word_for_steps(edge):
+    words = {
+        name: figures.draw(name, edge).axes[-1].get_xlabel().partition(" per")[0] for name in ("ladder", "edge_ladder")
+    }
+    assert words == {"ladder": "steps", "edge_ladder": "slots"}
+
+
 def test_nothing_measured_is_said(nothing):
-    for name in ("edge_ladder", "edge_operations", "edge_scaling", "edge_parity"):
+    for name in ("edge_ladder", "edge_operations", "vehicular_edge_scaling", "edge_parity"):
         (panel,) = figures.draw(name, nothing).axes
         assert [text.get_text() for text in panel.texts] == ["not measured yet"]
     assert {row["status"] for row in seen("vehicular_edge_claims", nothing)} == {"not measured"}
@@ -102,7 +110,8 @@ def test_nothing_measured_is_said(nothing):
 def test_an_environment_with_a_large_state_that_nobody_measured(nothing, monkeypatch):
     monkeypatch.setattr(paper, "environments", lambda: ["cartpole", EDGE])
     unmeasured = nothing
-    for name in ("family", "ladder", "breakdown", "break_even", "correctness", "operations", "scaling", "offloading"):
+    of_all = ("family", "ladder", "breakdown", "break_even", "correctness")
+    for name in (*of_all, "operations", "vehicular_edge_scaling", "offloading"):
         (row,) = [row for row in seen(name, unmeasured) if row["environment"] == EDGE]
         assert row["status"] == "not measured"
     assert [row["environment"] for row in seen("operations", unmeasured)] == [EDGE]  # nobody asks it of cartpole

@@ -19,7 +19,8 @@ def row(level, policy, **columns):
 
 
 def episode(policy, cost, on_time, scenario=1000, p95=4.0, **columns):
-    totals = {"return": 10.0, "cost": cost, "success": 0.5, "on_time": on_time, "energy_j": 2000.0, "jain": 1.0}
+    totals = {"return": 50 * on_time, "cost": cost, "success": 0.5, "on_time": on_time, "energy_j": 2000.0, "jain": 1.0}
+    totals["earlier_return"] = 30 - 50 * on_time
     about = {"scenario": scenario} | columns
     return [
         row("episode", policy, **totals, **about),
@@ -80,6 +81,23 @@ def test_the_cost_figure_has_a_mark_per_policy_and_a_line_over_penalty_weights(p
     assert marks["backpressure"] == [[0.3, 0.75]]
     assert [[0.4, 0.8], [0.3, 0.75]] in marks.values()
     assert marks["greedy"][0] == pytest.approx([0.2, 0.5])
+
+
+def test_the_reward_figure_has_both_rewards_over_tasks_on_time_less_cost(played):
+    """Greedy does half of the tasks at a cost of 0.2, backpressure three quarters at 0.3; the agent is left out."""
+    present, earlier = figures.draw("offloading_reward", played).axes
+    titles = [panel.get_title(loc="left") for panel in (present, earlier)]
+    assert titles == ["present reward: rank correlation 1.00", "earlier reward: rank correlation -1.00"]
+    for panel, places in ((present, [[1, 1], [2, 2]]), (earlier, [[1, 2], [2, 1]])):
+        marks = {line.get_label(): line.get_xydata().tolist()[0] for line in panel.lines if line.get_marker() != "None"}
+        assert marks == dict(zip(("greedy", "backpressure"), places, strict=True))
+
+
+def test_a_run_without_the_earlier_reward_draws_no_such_figure(tmp_path):
+    lacking = [{key: value for key, value in row.items() if key != "earlier_return"} for row in rows()]
+    handwritten.write(tmp_path, None, "offloading", lacking, handwritten.HERE, environment=NAME)
+    (panel,) = figures.draw("offloading_reward", paper.load(tmp_path)).axes
+    assert [text.get_text() for text in panel.texts] == ["not measured yet"]
 
 
 def test_tasks_that_are_never_done_keep_the_line_below_one(played):

@@ -119,7 +119,7 @@ class CEM:
 
     def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
         policy = self.mean if greedy else self.mean + self.deviation * torch.randn_like(self.mean)
-        return self._chosen(obs.to(self.device, torch.float32), policy)
+        return self._chosen(contract.observed(self.env, obs).to(self.device, torch.float32), policy)
 
     def policy(self, greedy: bool = True) -> None:
         """None: no kernel carries it."""

@@ -7,7 +7,7 @@ from lockstep import envs
 from lockstep.agents.parts import distributions
 from lockstep.agents.parts.actor_critic import ActorCritic
 from lockstep.agents.parts.normaliser import Normaliser
-from lockstep.agents.ppo.rollout_buffer import RolloutBuffer
+from lockstep.agents.parts.rollout_buffer import RolloutBuffer
 from tests.agents.worlds import BOX, PERIOD, THREE_TWO, World, near_first, normal
 from tests.envs.batches import NAMES, B, spread
 

@@ -1,0 +1,57 @@
+"""Jobs that an earlier run has left on a cluster: they are waited for, then the command begins anew."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from lockstep.experiments import cluster
+cluster.EVERY_S = 0.05
+cluster.outlast_earlier_jobs(print)
+print("goes on")
+"""
+# Answers with what is in the file `queue`, a line less each time.
+SQUEUE = """#!/bin/sh
+cat "{folder}/queue"
+sed -i 1d "{folder}/queue"
+"""
+
+
+@pytest.fixture
+def said(tmp_path):
+    """A function: the lines of a process in a folder, while squeue answers so."""
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.parent.mkdir()
+    squeue.write_text(SQUEUE.format(folder=tmp_path))
+    squeue.chmod(0o755)
+
+    def ask(*queue: str) -> list[str]:
+        (tmp_path / "queue").write_text("".join(f"{line}\n" for line in queue))
+        path = {"PATH": f"{squeue.parent}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()}
+        command = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return ask
+
+
+def test_jobs_of_this_folder_are_waited_for(said, tmp_path):
+    first, second = (f"{number}|rule_experiment_wildcards_x|{tmp_path}" for number in (7, 12))
+    waits, goes_on = said(first, second)
+    assert waits.startswith("waiting for Slurm's jobs 7 12 of an earlier run in this folder")
+    assert "scancel 7 12 ends them" in waits
+    assert goes_on == "goes on"
+
+
+def test_other_folders_and_jobs_that_snakemake_has_not_sent_are_none_of_its(said, tmp_path):
+    assert said(f"7|rule_experiment|{tmp_path}/another", f"8|(null)|{tmp_path}", "9") == ["goes on"]
+
+
+def test_where_there_is_no_slurm_nothing_is_asked(monkeypatch, tmp_path):
+    from lockstep.experiments import cluster
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cluster.earlier_jobs(tmp_path) == []

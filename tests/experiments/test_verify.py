@@ -1,0 +1,467 @@
+"""Every check notices a planted fault, and only it does; what is the same passes all."""
+
+import csv
+import dataclasses
+import functools
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lockstep.experiments import ROOT, UserError, peer_workers
+from lockstep.experiments.ledger import results
+from lockstep.experiments.verify import __main__ as command_line
+from lockstep.experiments.verify import checks, comparison, episodes, lives, shown, subjects
+from lockstep.experiments.verify.checks import DIFFERS, INJECTED, OUTSIDE, SAME, TOLD, UNSEEN
+from lockstep.experiments.verify.comparison import Asked
+from lockstep.experiments.verify.episodes import DISABLED, NEXT_STEP, SAME_STEP, Episodes
+from lockstep.experiments.verify.lives import Lives, Run
+from lockstep.experiments.verify.originals import Original
+from lockstep.experiments.verify.shown import Shown
+from tests.experiments import faulty_ports
+
+PORTS = "tests.experiments.faulty_ports"
+CARTPOLE = "CartPole-v1"
+TASKS = {
+    "cartpole": CARTPOLE,
+    "mountain_car": "MountainCar-v0",
+    "mountain_car_continuous": "MountainCarContinuous-v0",
+    "pendulum": "Pendulum-v1",
+    "acrobot": "Acrobot-v1",
+}
+FEW = Asked(num_envs=64, transitions=4000)
+
+
+def compared(factory, original=CARTPOLE, asked=FEW, seen=None):
+    """Rows by property and by how it was seen."""
+    seen = shown.declared(original) if seen is None else seen
+    if seen.policy:
+        asked = dataclasses.replace(asked, policy=f"{seen.policy.__module__}:{seen.policy.__qualname__}")
+    rows, _ = comparison.compare(factory, Original(original), seen, asked)
+    assert all(row.example for row in rows if row.verdict == DIFFERS and row.cases)
+    return {(row.property, row.seen): row for row in rows}
+
+
+@functools.cache
+def of_port(name):
+    return compared(f"{PORTS}:{name}")
+
+
+def with_verdict(rows, verdict):
+    return {name for (name, _), row in rows.items() if row.verdict == verdict}
+
+
+# ---- what is the same ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["NextStep", "SameStep", "Disabled", "by_hand", "seeded"])
+def test_the_true_port_passes_in_every_autoreset_mode(name):
+    rows = of_port(name)
+    assert with_verdict(rows, DIFFERS) == set()
+    assert with_verdict(rows, UNSEEN) == set()
+    mode = {"SameStep": SAME_STEP, "Disabled": DISABLED}.get(name, NEXT_STEP)
+    assert rows["autoreset", OUTSIDE].words.startswith(mode)
+    assert rows["transitions", OUTSIDE].cases >= FEW.transitions
+    assert rows["terminated at the time limit", OUTSIDE].cases > 0
+
+
+def test_as_many_transitions_as_asked_for_are_compared_where_a_policy_has_few():
+    """Four environments make at most 2,032 steps under the policy, less than half of those."""
+    assert compared(f"{PORTS}:four", asked=Asked(4, 0, 6000))["transitions", OUTSIDE].cases >= 6000
+
+
+@pytest.mark.parametrize("factory", ["lockstep:cartpole", "gymnasium:CartPole-v1"])
+def test_a_true_port_of_a_named_kind_passes_where_states_are_put_as_well(factory):
+    rows = compared(factory)
+    assert with_verdict(rows, DIFFERS) == with_verdict(rows, UNSEEN) == set()
+    injected = {name for name, seen in rows if seen == INJECTED}
+    assert injected == {"transitions", "rewards", "terminated"}
+    words = rows["batch size", OUTSIDE].words
+    assert words.startswith("equal lives" if factory.startswith("lockstep") else "lives depend on it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lockstep", "gymnasium"])
+@pytest.mark.parametrize("name", TASKS)
+def test_classic_control_passes(kind, name):
+    rows = compared(f"{kind}:{name if kind == 'lockstep' else TASKS[name]}", TASKS[name], Asked(64, 0, 20_000))
+    assert with_verdict(rows, DIFFERS) == set()
+
+
+def test_stable_baselines3_shows_one_flag_where_there_are_two():
+    """Its `TimeLimit.truncated` is false where an episode has terminated as well."""
+    pytest.importorskip("stable_baselines3")
+    rows = compared("sb3:CartPole-v1")
+    assert with_verdict(rows, DIFFERS) == {"terminated at the time limit"}
+    row = rows["terminated at the time limit", OUTSIDE]
+    assert row.words == f"terminated in {row.cases} of {row.cases}, truncated in 0 of {row.cases}"
+
+
+@pytest.mark.slow
+def test_torchrl_passes():
+    pytest.importorskip("torchrl")
+    assert with_verdict(compared("torchrl:CartPole-v1", asked=Asked(4, 0, 2000)), DIFFERS) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("factory", "differs"), [("gymnax:CartPole-v1", set()), ("envpool:CartPole-v1", {"terminated at the time limit"})]
+)
+def test_peers_are_played_in_their_own_python(factory, differs):
+    kind = factory.partition(":")[0]
+    if not subjects.is_here(factory) and peer_workers.python_of(kind) is None:
+        pytest.skip(peer_workers.why_missing(kind))
+    assert with_verdict(compared(factory), DIFFERS) == differs
+
+
+# ---- planted faults -----------------------------------------------------------------------------------------------
+
+DIFFERENCES = {
+    "Strong": {"transitions", "last observation"},
+    "Forgetful": {"last observation"},
+    "Early": {"last observation"},
+    "NotANumber": {"last observation"},
+    "NothingForTheLastStep": {"rewards"},
+    "Leaning": {"terminated", "terminated at the time limit"},
+    "Shorter": {"truncated", "time limit"},
+    "Endless": {"truncated", "time limit", "terminated at the time limit"},
+    "LimitTerminates": {"terminated", "truncated", "time limit", "terminated at the time limit"},
+    "OneFlag": {"terminated at the time limit"},
+    "PaidForResets": {"autoreset"},
+    "WronglyDeclared": {"autoreset"},
+    "GoesOn": {"autoreset"},
+    "Narrow": {"first states"},
+    "deaf": {"same seed"},
+    "OneSeed": {"another seed"},
+    "Twins": {"environments of a batch"},
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_fault_is_noticed_by_its_checks_and_no_others(name):
+    assert with_verdict(of_port(name), DIFFERS) == DIFFERENCES[name]
+
+
+def test_every_check_that_can_fail_has_a_fault():
+    judged = {name for (name, _), row in of_port("NextStep").items() if row.verdict != TOLD}
+    assert set().union(*DIFFERENCES.values()) | {"episodes under random actions"} == judged
+
+
+def test_what_shows_no_state_is_still_judged_by_its_episodes():
+    """Twice the force halves the time until the pole falls."""
+    rows = compared(f"{PORTS}:TwiceAsStrong", seen=Shown())
+    assert with_verdict(rows, DIFFERS) == {"episodes under random actions"}
+    assert with_verdict(rows, UNSEEN) == {
+        *("transitions", "rewards", "terminated", "last observation", "truncated"),
+        *("time limit", "autoreset"),
+    }
+    lost = compared(f"{PORTS}:Forgetful", seen=Shown())
+    assert with_verdict(lost, DIFFERS) == {"last observation"}
+
+
+def test_steps_that_draw_random_numbers_are_not_compared_one_by_one():
+    seen, asked = Shown(states=shown.itself), dataclasses.replace(FEW, inject=f"{PORTS}:put")
+    rows = compared(f"{PORTS}:NextStep", f"{PORTS}:Windy", asked, seen)
+    single = {"transitions", "rewards", "terminated"}
+    for name in single:
+        for how in (OUTSIDE, INJECTED):
+            assert (rows[name, how].verdict, rows[name, how].words) == (UNSEEN, comparison.RANDOM)
+    assert with_verdict(rows, UNSEEN) == single | {"last observation", "truncated"}
+
+
+def test_a_fault_is_noticed_from_states_that_are_put():
+    asked = dataclasses.replace(FEW, inject=f"{PORTS}:put")
+    assert {seen for (_, seen), row in compared(f"{PORTS}:Strong", asked=asked).items() if row.verdict == DIFFERS} == {
+        *(OUTSIDE, INJECTED)
+    }
+    assert with_verdict(compared(f"{PORTS}:SameStep", asked=asked), DIFFERS) == set()
+
+
+def test_the_example_of_a_difference_can_be_had_again():
+    """One step of the port, and one of the original, from the observation that is told."""
+    example = of_port("Strong")["transitions", OUTSIDE].example
+    original, port = Original(CARTPOLE), faulty_ports.Strong(1)
+    port.reset(seed=0)
+    port.state = np.array(example["observation"], dtype=np.float64)[:, None]
+    (observation,), *_ = port.step(np.array([example["action"]]))
+    assert observation == pytest.approx(example["port"]["observation"], rel=1e-5, abs=1e-6)
+    theirs = original.steps(port.state.T * 0 + example["observation"], np.array([example["action"]]))
+    assert theirs.observation[0] == pytest.approx(example["original"]["observation"], rel=1e-6, abs=1e-7)
+    assert np.abs(observation - theirs.observation[0]).max() > FEW.tolerance
+    run = Original(CARTPOLE).actions(600, 64, example["seed"])[example["step"], example["environment"]]
+    assert example["seed"] == 1 or run == example["action"]  # seed 1 is the run with a policy
+
+
+def test_one_step_is_beyond_by_what_a_hundredth_of_the_force_does():
+    """0.1 N for 0.02 s on 1.1 kg, and what the pole that gives way adds to it; it stands upright."""
+    upright = 0.02 * 0.1 / 1.1 * (1 + (0.05 / 1.1) / (0.5 * (4 / 3 - 0.1 / 1.1)))
+    found = of_port("Strong")["transitions", OUTSIDE].numbers
+    assert found["x"] < 1e-6 and found["theta"] < 1e-6
+    assert found["x_dot"] == pytest.approx(upright, rel=0.05)
+
+
+# ---- episodes, by hand --------------------------------------------------------------------------------------------
+
+
+def hand_made(terminated, truncated=None, given=None):
+    """One environment whose observations count the calls, with a reward of 1 each."""
+    T = len(terminated)
+    flag = [np.array(one if one is not None else [0] * T, bool)[:, None] for one in (terminated, truncated, given)]
+    observation, last = np.arange(T + 1.0).reshape(-1, 1, 1), np.full((T, 1, 1), 50.0)
+    return Lives(0, observation, np.zeros((T, 1), int), np.ones((T, 1)), flag[0], flag[1], last, flag[2])
+
+
+def test_calls_that_reset_are_no_steps():
+    run = Episodes(hand_made([0, 1, 0, 0, 1]), NEXT_STEP)
+    assert run.live[:, 0].tolist() == [True, True, False, True, True]
+    assert run.elapsed[:, 0].tolist() == [1, 2, 0, 1, 2]
+    assert run.firsts()[:, 0].tolist() == [0, 3]
+    assert run.cases(run.live).after[:, 0].tolist() == [1, 2, 4, 5]
+    assert run.whole(2)[0].tolist() == [2, 2]
+
+
+def test_a_step_may_end_an_episode_and_begin_the_next():
+    run = Episodes(hand_made([0, 1, 0, 0, 1], given=[0, 1, 0, 0, 0]), SAME_STEP)
+    assert run.live.all()
+    assert run.elapsed[:, 0].tolist() == [1, 2, 1, 2, 3]
+    assert run.firsts()[:, 0].tolist() == [0, 2, 5]
+    cases = run.cases(run.live)
+    assert cases.after[:4, 0].tolist() == [1, 50, 3, 4]
+    assert cases.known.tolist() == [True, True, True, True, False]
+
+
+def test_episodes_that_began_too_late_to_end_are_not_counted():
+    """Of five calls the second episode begins in the third: it has three, which do for 3 steps and not for 4."""
+    run = Episodes(hand_made([0, 1, 0, 0, 0]), SAME_STEP)
+    assert [one.tolist() for one in run.whole(3)] == [[2, 3], [2.0, 3.0]]
+    assert [one.tolist() for one in run.whole(4)] == [[2], [2.0]]
+
+
+def test_errors_are_relative_above_one():
+    ours, theirs = np.array([[0.1, 20.0, np.nan, np.nan, np.inf]]), np.array([[0.2, 10.0, 1.0, np.nan, np.inf]])
+    assert episodes.apart(ours, theirs).tolist() == [[0.1, 1.0, np.inf, 0.0, 0.0]]
+
+
+def test_half_of_the_environments_follow_the_policy_until_shortly_before_the_limit():
+    follows = comparison.follows(500, 256, seed=0)
+    assert follows.shape == (508, 256)
+    until, since = follows[:, ::2], follows[:, 1::2]
+    assert until[:460].all() and not until[500:].any()
+    assert since[500:].all() and not since[:340].any()
+    assert len(set(until.sum(axis=0))) > 30 and len(set(since.sum(axis=0))) > 70
+
+
+def test_rounding_is_let_decide_where_the_original_does_too():
+    """At the very threshold of the angle either flag is right, a hundredth beside it one is."""
+    original, limit = Original(CARTPOLE), 12 * 2 * np.pi / 360
+    for beside, verdict in ((1e-8, SAME), (1e-2, DIFFERS)):
+        states = np.array([[0.0, 0.0, limit + beside, 0.0]])
+        theirs = original.steps(states, np.array([0]))
+        assert theirs.terminated.tolist() == [True]
+        one, no = np.zeros(1, int), np.zeros(1, bool)
+        case = episodes.Cases(one, one, one, states, one, theirs.observation, ~no, theirs.reward, no, no, one)
+        found = checks.compared(OUTSIDE, original, states, case, 1e-5)
+        flag = {row.property: row for row in checks.steps(found, Shown(), 1e-5, None)}["terminated"]
+        assert flag.verdict == verdict
+        assert ("rounding decides" in flag.words) == (verdict == SAME)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_state_that_is_recovered_shows_the_observation_it_was_seen_as(name):
+    original, seen = Original(TASKS[name]), shown.declared(TASKS[name])
+    assert original.keeps_state
+    for action in original.actions(50, 1, 0)[:, 0]:
+        if original.over:
+            original.reset(seed=0)
+        observation, *_ = original.step(action)
+        (state,) = seen.states(observation[None].astype(np.float32))
+        angles = {"pendulum": [0], "acrobot": [0, 1]}.get(name, [])
+        expected = original.read()
+        expected[angles] = np.mod(expected[angles] + np.pi, 2 * np.pi) - np.pi
+        assert state == pytest.approx(expected, abs=1e-5)
+        assert len(seen.names) == len(observation)
+
+
+# ---- played elsewhere ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_in_another_python_is_the_run_in_this_one():
+    original = Original(CARTPOLE)
+    few = original.actions(40, 8, 0)
+    policy = "lockstep.experiments.classic_control.verify:balance"
+    runs = [
+        Run(0, few),
+        Run(1, few, policy, np.ones((40, 8), bool)),
+        Run(0, few[:2], states=np.zeros((2, 8, 4)) + 0.1),
+    ]
+    here = lives.played("gymnasium:CartPole-v1", runs)
+    there = lives.elsewhere(sys.executable, "gymnasium:CartPole-v1", runs)
+    assert (here.mode, here.versions) == (there.mode, there.versions) == (NEXT_STEP, here.versions)
+    for one, other in zip(here.lives, there.lives, strict=True):
+        assert all(np.array_equal(vars(one)[name], vars(other)[name]) for name in vars(one))
+    assert not np.array_equal(here.lives[1].actions, few)
+    assert here.lives[2].observation[1:, :, 0] == pytest.approx(0.1 + 0.02 * 0.1)
+
+
+def test_a_mistake_in_another_python_is_told_in_a_sentence():
+    run = Run(0, np.zeros((1, 1), int))
+    with pytest.raises(UserError, match="^gymnasium:CartPol-v1: .*gymnasium:CartPol-v1 cannot be made: NameNotFound: "):
+        lives.elsewhere(sys.executable, "gymnasium:CartPol-v1", [run])
+
+
+def test_what_is_seen_needs_nothing_but_numpy():
+    program = (
+        "import sys\n"
+        "for name in ('torch', 'pandas', 'scipy', 'yaml', 'gymnasium', 'gymnax', 'jax', 'envpool'):\n"
+        "    sys.modules[name] = None\n"
+        "import lockstep.experiments.verify.lives\n"
+        "import lockstep.experiments.classic_control.verify\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- the command line ---------------------------------------------------------------------------------------------
+
+
+def run(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["verify", *words, "--num-envs", "16", "--transitions", "500"])
+    return command_line.main()
+
+
+def test_a_difference_is_written_and_is_the_exit_status(monkeypatch, tmp_path, capsys):
+    output = tmp_path / "made" / "strong.csv"
+    assert run(monkeypatch, f"{PORTS}:Strong", "--original", CARTPOLE, "--output", str(output)) == 1
+    said = capsys.readouterr().out
+    assert "checks found a difference: transitions, last observation" in said.splitlines()[-1]
+    rows = list(csv.DictReader(output.open()))
+    (worst,) = [row for row in rows if (row["property"], row["field"]) == ("transitions", "x_dot")]
+    assert worst["verdict"] == DIFFERS and float(worst["error"]) > float(worst["allowed"]) == 1e-5
+    example = json.loads(worst["example"])
+    assert example["port"]["observation"][1] != example["original"]["observation"][1]
+    frame, described = results.read(output)
+    assert len(frame) == len(rows)
+    assert described["config"]["factory"] == f"{PORTS}:Strong" and described["config"]["transitions"] == 500
+    assert "experiments/classic_control/verify.py" in described["sources"]
+    assert str(tmp_path) not in output.with_suffix(".json").read_text()
+
+
+def test_no_difference_is_exit_status_0(monkeypatch, capsys):
+    assert run(monkeypatch, "gymnasium:CartPole-v1", "--original", CARTPOLE) == 0
+    assert "\nno difference in " in capsys.readouterr().out
+
+
+def test_an_original_may_be_a_function_and_a_batch_of_one_size(monkeypatch, capsys):
+    words = ["--original", f"{PORTS}:original", "--recover", f"{PORTS}:states", "--inject", f"{PORTS}:put"]
+    assert run(monkeypatch, f"{PORTS}:four", *words) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"transitions +injected +[\d,]+ +same", said)
+    assert re.search(r"batch size .* the batch has one size", said)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["ports"], "FACTORY 'ports' must be package.module:function, and the kinds with a name are gymnasium, "),
+        (["gymnaxx:CartPole-v1"], "FACTORY 'gymnaxx:CartPole-v1': there is no module 'gymnaxx' here, and the kinds"),
+        ([f"{PORTS}:Stron"], f"FACTORY '{PORTS}:Stron': {PORTS} has no function 'Stron'; did you mean 'Strong'?"),
+        ([f"{PORTS}:nothing"], f"{PORTS}:nothing makes a builtins.list; it must be a VectorEnv of Gymnasium"),
+        (["gymnasium:CartPol-v1"], "gymnasium:CartPol-v1 cannot be made: NameNotFound: Environment `CartPol`"),
+        (["lockstep:cartpol"], "lockstep:cartpol cannot be made: ValueError: no environment 'cartpol'; did you mean"),
+        ([f"{PORTS}:Strong", "--original", "CartPol-v1"], "--original 'CartPol-v1': Environment `CartPol` doesn't"),
+        ([f"{PORTS}:Strong", "--original", f"{PORTS}:nothing"], f"--original '{PORTS}:nothing' must make a gymnasium"),
+        ([f"{PORTS}:Strong", "--original", "Blackjack-v1"], "--original 'Blackjack-v1': observations must be numbers"),
+        ([f"{PORTS}:Strong", "--recover", "states"], "--recover 'states' must be package.module:function"),
+        (
+            [f"{PORTS}:Strong", "--inject", "nowhere.a:put"],
+            "--inject 'nowhere.a:put': there is no module 'nowhere'",
+        ),
+        ([f"{PORTS}:Undeclared", "--original", f"{PORTS}:original"], "it is not seen how FACTORY resets ended"),
+        ([f"{PORTS}:NextStep", "--original", f"{PORTS}:Half"], f"{PORTS}:NextStep: an observation has 4 numbers"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(monkeypatch, capsys, words, sentence):
+    original = [] if "--original" in words else ["--original", CARTPOLE]
+    assert run(monkeypatch, *words, *original) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {sentence}") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--tolerance", "0", "argument --tolerance: '0' is no number above 0"),
+        ("--tolerance", "small", "argument --tolerance: 'small' is no number above 0"),
+        ("--seed", "-1", "argument --seed: '-1' is no whole number from 0 to 2^31 - 2"),
+        ("--num-envs", "0", "argument --num-envs: '0' is no whole number above 0"),
+        ("--output", "rows.txt", "argument --output: 'rows.txt' must end in .csv"),
+    ],
+)
+def test_options_are_checked(monkeypatch, capsys, option, value, sentence):
+    monkeypatch.setattr(sys, "argv", ["verify", f"{PORTS}:NextStep", "--original", CARTPOLE, f"{option}={value}"])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_port_that_breaks_is_no_difference(monkeypatch, capsys):
+    """Its traceback leads to the line, and the exit status is not that of a difference."""
+    assert run(monkeypatch, f"{PORTS}:broken", "--original", CARTPOLE) == 2
+    said = capsys.readouterr().err
+    assert "return num_envs / 0" in said and said.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_library_that_is_nowhere_is_told(monkeypatch, tmp_path, capsys):
+    if importlib.util.find_spec("envpool"):
+        pytest.skip("envpool is installed here")
+    monkeypatch.setattr(peer_workers, "ENVIRONMENTS", tmp_path)
+    assert run(monkeypatch, "envpool:CartPole-v1", "--original", CARTPOLE) == 2
+    version = (ROOT / "experiments" / "peer_workers" / "envpool.txt").read_text().split()[0]
+    sentence = f"envpool:CartPole-v1: {version} is not installed; make peers installs it"
+    assert capsys.readouterr().err == f"error: {sentence}\n"
+
+
+# ---- the page -----------------------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "verify.md").read_text(encoding="utf-8")
+
+
+def bare(line):
+    """Without numbers, whose last digits are a machine's own."""
+    return re.sub(r"-?\d[\d.,]*(e-?\d+)?", "#", line)
+
+
+def test_the_example_of_the_page_finds_the_faults_that_it_tells_of(tmp_path):
+    """The port as a file of a user's own, and the command as it stands there; what it prints has the page's lines."""
+    port, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    command, told = re.findall(r"```\n(python .*?|transitions .*?)```", PAGE, re.DOTALL)
+    (tmp_path / "ports.py").write_text(port)
+    words = command.split()
+    assert words[:3] == ["python", "-m", "lockstep.experiments.verify"]
+    there = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+    done = subprocess.run([sys.executable, *words[1:]], **there, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert {bare(line) for line in told.splitlines()} <= {bare(line) for line in done.stdout.splitlines()}
+    differing = {line.split("  ")[0] for line in done.stdout.splitlines() if re.search(r"  differs  ", line)}
+    assert differing == {"transitions", "last observation"}
+    assert sorted(file.name for file in tmp_path.glob("cartpole.*")) == ["cartpole.csv", "cartpole.json"]
+
+
+def test_the_functions_of_the_page_do_as_it_says(monkeypatch, tmp_path, capsys):
+    _, functions = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "own_functions.py").write_text(functions)
+    monkeypatch.syspath_prepend(tmp_path)
+    given = [f"--{option}=own_functions:{name}" for option, name in OPTIONS.items()]
+    assert run(monkeypatch, f"{PORTS}:NextStep", "--original", f"{PORTS}:original", *given) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^transitions +injected +[\d,]+ +same", said, re.MULTILINE)
+    assert re.search(r"^time limit .* same .*truncated after 500 steps", said, re.MULTILINE)
+
+
+OPTIONS = {"recover": "states", "inject": "put", "policy": "policy"}

@@ -1,0 +1,88 @@
+"""Files that replace others in one piece, and paths that one process holds at a time."""
+
+import multiprocessing
+import os
+import signal
+import threading
+
+import pytest
+
+from lockstep import files
+
+
+def held_elsewhere(path, told, wait):
+    """Holds a path until it is killed, or until `wait` is set."""
+    with files.hold(path):
+        told.set()
+        wait.wait(60)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds tmp_path/held, and the event that ends it."""
+    context = multiprocessing.get_context("fork")
+    told, wait = context.Event(), context.Event()
+    process = context.Process(target=held_elsewhere, args=(tmp_path / "held", told, wait))
+    process.start()
+    assert told.wait(60)
+    yield process, wait
+    process.kill()
+    process.join()
+
+
+def test_who_holds_a_path_is_named_and_a_kill_sets_it_free(tmp_path, holder):
+    process, _ = holder
+    with pytest.raises(files.HeldElsewhere) as caught, files.hold(tmp_path / "held"):
+        pass
+    assert caught.value.process == str(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    with files.hold(tmp_path / "held"):
+        assert (tmp_path / "held").read_text() == str(os.getpid())
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_waits_gets_the_path_when_it_is_free_though_its_file_has_gone(tmp_path, holder):
+    process, wait = holder
+    got = []
+
+    def ask():
+        with files.hold(tmp_path / "held", wait=True):
+            got.append((tmp_path / "held").read_text())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert not got
+    wait.set()
+    process.join()
+    asking.join(60)
+    assert got == [str(os.getpid())] and not list(tmp_path.iterdir())
+
+
+def test_of_many_who_ask_at_once_one_at_a_time_holds(tmp_path):
+    inside, most = [], []
+
+    def ask():
+        for _ in range(50):
+            with files.hold(tmp_path / "held", wait=True):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    asking = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(60)
+    assert (len(most), max(most)) == (200, 1)
+
+
+def test_an_error_while_a_file_is_written_leaves_the_old_one(tmp_path):
+    path = tmp_path / "settings"
+    path.write_text("old")
+    with pytest.raises(TypeError), files.replacing(path) as file:
+        file.writelines(["half of the new", None])
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("settings", "old")]
+    with files.replacing(path) as file:
+        file.write("new")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("settings", "new")]
