@@ -80,11 +80,12 @@ FN void flow_on_routes(Scratch& s, const Slot& x, bool idle, real* record) {
         (e < NE ? s.in_ec[e] : s.in_cc) = in;
         if (!UNSIGNED) {
             real radio = 0, wire = 0;
+#pragma unroll 1  // written out, it takes 60 registers more on sm_80
             for (int a = 0; a < NE; a++) {
-                const int route = a * (NE + 1) + e, hop = a * NE + e;
-                const real sent = s.dep_v2i[route], arrived = a != e ? sent : real(0);
+                const int route = a * (NE + 1) + e, hop = e < NE ? I2I + a * NE + e : I2C + a;
+                const real sent = s.dep_v2i[route], left = e < NE ? s.dep_i2i[a * NE + e] : s.dep_i2c[a];
                 radio += waits(s, V2I + route, idle ? real(0) : s.inflow[route], sent);
-                wire += e < NE ? waits(s, I2I + hop, arrived, s.dep_i2i[hop]) : waits(s, I2C + a, arrived, s.dep_i2c[a]);
+                wire += waits(s, hop, a != e ? sent : real(0), left);
             }
             drift_towards(s, e) = real(0.9) * radio + real(0.8) * wire;
         }
