@@ -1,18 +1,28 @@
 """Vehicle routing's port compared with its original under each setting that is named: steps, days, their distribution.
 
 Times are whole ticks, so that walks, costs, windows and flags have to be equal; rewards and returns are rounded. Both
-types of arithmetic differ in returns alone, so float64 is compared under the first setting.
+types of arithmetic differ in returns alone, so float64 is compared under the first setting. So are the two forms of
+the learned oracle: one kernel, and torch operations.
 """
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from lockstep.envs.vehicle_routing.oracles.attention import Attention
+from lockstep.envs.vehicle_routing.oracles.attention.problems import Nodes
+from lockstep.envs.vehicle_routing.params import make_params
+from lockstep.envs.vehicle_routing.scenario import city
 from lockstep.experiments import config, walk
 from lockstep.experiments.config import Settings
 from lockstep.experiments.originals import Game
+from lockstep.experiments.vehicle_routing.oracles import days, stacked
+from lockstep.experiments.verdicts import equal
+
+NEAR_TIES = {"float32": 1e-3, "float64": 0.0}  # share of learned walks that rounding may decide
 
 
 def walks(name: str, settings: Settings) -> list["Days"]:
@@ -51,7 +61,8 @@ class Days(walk.Walk):
         super().check()
 
     def comparisons(self, devices: list[str]) -> Iterator[tuple]:
-        types = list(walk.DTYPES)[: None if self.label == self.asked["names"][0] else 1]
+        first = self.label == self.asked["names"][0]
+        types = list(walk.DTYPES)[: None if first else 1]
         yield None, walk.coverage
         for device, dtype in itertools.product(devices, types):
             for visitor in ("port", "original"):
@@ -61,6 +72,8 @@ class Days(walk.Walk):
             yield functools.partial(self.own_episodes, "random"), walk.distribution, device, "random"
         for dtype in types if "cuda" in devices else ():
             yield None, walk.devices_agree, dtype
+        for device, dtype in itertools.product(devices, NEAR_TIES) if first else ():
+            yield None, decoded_alike, device, dtype
 
     @functools.cached_property
     def declared(self) -> Mapping:
@@ -90,6 +103,20 @@ class Days(walk.Walk):
         if self.options.get("fleet") == "hard":
             counts["requests for which the fleet does not suffice"] = ~served
         return n, {what: int(met.sum()) for what, met in counts.items()}
+
+
+def decoded_alike(days_of: Days, device: str, dtype: str) -> Iterator[dict]:
+    """Walks of the shipped learned oracle: one kernel's against those of torch operations, for the same requests."""
+    params = make_params()
+    scenario = city(params=params)
+    columns = stacked(days(scenario, params, days_of.seed, max(1, days_of.asked.states // 20), params.requests // 2))
+    nodes = Nodes.of(*columns, np.ones(columns[0].shape, bool), device=device)
+    fused, torch = (
+        Attention(params, scenario.travel, form=form, dtype=dtype).answers(nodes) for form in ("fused", "torch")
+    )
+    different = (fused.walk != torch.walk).any(dim=1).cpu().numpy()
+    place, title = ("transition", "fused-torch", device, dtype), days_of.titled("walks of the learned oracle")
+    yield equal(place, title, different, math.ceil(NEAR_TIES[dtype] * len(different)))
 
 
 def routes(walks: np.ndarray) -> np.ndarray:

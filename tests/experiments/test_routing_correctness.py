@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from lockstep.envs.vehicle_routing.oracles.attention import decode
 from lockstep.envs.vehicle_routing.original import episode
 from lockstep.envs.vehicle_routing.params import SWITCHES, Params
 from lockstep.experiments import config, correctness, originals
@@ -49,7 +50,8 @@ def failed(rows: Iterable[dict]) -> set[str]:
 def test_every_comparison_that_needs_no_gpu_passes(few, label):
     rows = rows_of(few[label])
     assert {row["level"] for row in rows} >= {"transition", "episode", "distribution"}
-    assert {row["pair"] for row in rows} == {"original-port"}
+    learned = {"fused-torch"} if label == asked().correctness["names"][0] else set()
+    assert {row["pair"] for row in rows} == {"original-port"} | learned
     assert failed(row for row in rows if row["device"]) == set()  # so few states do not reach every kind of step
     found = {row["quantity"].split(" (")[0] for row in rows_of(few[label], "coverage")}
     expected = {kind if kind == "last requests" else f"requests {kind}" for kind in KINDS}
@@ -64,6 +66,22 @@ def test_what_differs_is_named(few, monkeypatch):
     monkeypatch.setattr(episode.Episode, "gain", lambda self, *before: right(self, *before) + 1.0)
     assert failed(rows_of(few["soft fleet"], "transition")) == {"reward", "returns"}
     assert "episodes that come apart" in failed(rows_of(few["soft fleet"], "episode"))
+
+
+def test_decodings_that_differ_are_counted(few, monkeypatch):
+    def decoded_in_float32() -> tuple[int, int]:
+        (found,) = rows_of(few["insertion"], "decoded alike", "float32")
+        return found["cases"], found["differing"]
+
+    assert decoded_in_float32() == (6, 0)
+    right = decode.decode
+
+    def wrong(*given):
+        found = right(*given)
+        return found._replace(walk=found.walk.roll(1, dims=1))
+
+    monkeypatch.setattr(decode, "decode", wrong)
+    assert decoded_in_float32() == (6, 6)
 
 
 def test_settings_have_both_values_of_every_switch_that_a_kernel_minds():
