@@ -29,8 +29,8 @@ def datasets(tmp_path):
     return written(tmp_path)
 
 
-def find(datasets, quantity, **select):
-    return reading.find(datasets, quantity, experiment="learning", **select)
+def find(datasets, quantity, against=None, **select):
+    return reading.find(datasets, quantity, against, experiment="learning", **select)
 
 
 # ---- Tables ----
@@ -262,6 +262,9 @@ def test_rows_say_which_algorithm_they_are_of(tmp_path):
 def test_quantities_by_hand(datasets):
     assert find(datasets, "training_rate", agent="lockstep")[0].shown == f"400{SPACE}k steps/s"
     assert find(datasets, "training_ratio", agent="sb3")[0].value == 40
+    (gain,) = find(datasets, "training_gain", against={"threads": 1}, agent="lockstep", environment="cartpole")
+    assert gain.value == 2  # 400 k steps/s over 200 k
+    assert find(datasets, "training_gain", against={"threads": 4}, agent="lockstep") == []
     assert find(datasets, "final_return", agent="lockstep")[0].value == 490
     assert find(datasets, "return_over_random", agent="lockstep")[0].value == 468
     assert find(datasets, "seeds_solved", agent="sb3")[0].shown == "1 of 2"

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pandas as pd
 
 from lockstep.experiments import curves
+from lockstep.experiments.bench import statistics
 from lockstep.paper import typeset
 from lockstep.paper.common import learning
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, out_of, quantity, rate_words, with_interval
@@ -20,6 +22,22 @@ def training_rate(datasets, select, against):
 def training_ratio(datasets, select, against):
     """Our rate of training over that of another agent in the same work; of several settings the smallest."""
     return extreme(datasets, select, learning.rates, "ratio", "min")
+
+
+@quantity(with_interval(typeset.times))
+def training_gain(datasets, select, against):
+    """Rate of training over that of another setting of the same run; of several settings the fastest of each."""
+    for dataset in of(datasets, select):
+        pair = [fastest(dataset, asked) for asked in (select, {**select, **against})]
+        if all(speed is not None for speed in pair):
+            yield dataset, *statistics.ratio(*pair)
+
+
+def fastest(dataset, select: Mapping) -> np.ndarray | None:
+    """Rates of the blocks of the setting of rates that trains fastest; None where none is selected."""
+    found = learning.blocks(dataset, "rate")
+    speeds = [speed for setting, speed in found if len(matching(pd.DataFrame([setting]), select))]
+    return max(speeds, key=np.median, default=None)
 
 
 @quantity(with_interval(typeset.significant))
