@@ -46,11 +46,11 @@ class World(Group):
 
 @dataclass(frozen=True)
 class Task:
-    """The task of every rank; settings: of the whole run, a recipe and what differs from it."""
+    """The task of every rank; settings: the Config of the whole run."""
 
     environment: str
     algorithm: str
-    settings: Mapping
+    settings: object
     ranks: int
     cores: int
     blocks: int

@@ -139,14 +139,14 @@ KERNELS = [build("sm_80", "float32", 32), build("sm_80", "float64", 40), build("
 def iterations(ranks: int, wall_s: float, cpu_s: float = 0.1, sum_s: float = 0.0, **columns) -> list[dict]:
     """Blocks of two iterations of as many ranks on two cores, each with 100 environment steps."""
     row = {"environment": "cartpole", "algorithm": "ppo", "part": "training", "ranks": ranks, "cores": 2}
-    row |= {"num_envs": 10, "iterations": 2, "env_steps": 200 * ranks, "calls": 8 * (ranks > 1)}
+    row |= {"num_envs": 10, "per_iteration": None, "iterations": 2, "env_steps": 200 * ranks, "calls": 8 * (ranks > 1)}
     row |= {"bytes": 8000 * (ranks > 1), "wall_s": 2 * wall_s, "cpu_s": 2 * cpu_s, "sum_s": 2 * sum_s} | columns
     return [row | {"rank": rank, "block": block} for rank in range(ranks) for block in range(BLOCKS)]
 
 
 def alone(ranks: int, size: int, seconds: float, per_iteration: int = 0) -> list[dict]:
     """Blocks of ten sums of so many bytes."""
-    about = {"part": "sum", "iterations": "", "env_steps": "", "per_iteration": per_iteration, "calls": 10}
+    about = {"part": "sum", "iterations": None, "env_steps": None, "per_iteration": per_iteration, "calls": 10}
     return iterations(ranks, 5 * seconds, seconds, bytes=10 * size, **about)
 
 

@@ -6,7 +6,6 @@ import pandas as pd
 
 from lockstep import paper
 from lockstep.experiments import config, growth
-from lockstep.paper import quantities
 from lockstep.paper.common import learning
 from lockstep.paper.tables import of_asked, table, worded_status
 from lockstep.paper.typeset import (
@@ -20,7 +19,6 @@ from lockstep.paper.typeset import (
     seconds,
     short_time,
     si,
-    significant,
     times,
 )
 
@@ -83,6 +81,11 @@ def nodes(datasets):
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def section(environment: str) -> config.Settings | None:
+    """The settings of the experiment, of them nodes and links; None where the environment does not ask for it."""
+    return config.load(environment, "full").get("weak_scaling")
+
+
 @paper.once
 def training(run) -> pd.DataFrame:
     """Numbers of processes as measured through the loopback, then nodes through each link as modelled."""
@@ -93,10 +96,10 @@ def training(run) -> pd.DataFrame:
         | {"link": None if row["ranks"] == 1 else LOOPBACK, "model_s": model and model.iteration_s(row["ranks"])}
         for row in found.to_dict("records")
     ]
-    section = config.load(run.provenance["environment"], "full").get("weak_scaling")
-    for link in section.links if section and model else ():
-        name = f"{significant(link.gbit_per_s)}{SPACE}Gbit/s, {short_time(link.latency_s)}"
-        for ranks in section.nodes:
+    asked = section(run.provenance["environment"])
+    for link in asked.links if asked and model else ():
+        name = f"{link.gbit_per_s:g}{SPACE}Gbit/s, {short_time(link.latency_s)}"
+        for ranks in asked.nodes:
             model_s = model.iteration_s(ranks, link)
             efficiency = model.compute_s / model_s
             rate = ranks * found.loc[found["ranks"] == 1, "env_steps"].iloc[0] / model_s
