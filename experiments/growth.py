@@ -5,7 +5,7 @@ the other, in which every process sends 2 (n - 1) / n of the bytes.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import scipy
 from lockstep.experiments.bench.statistics import summarise
 
 TRAINING, LONE = "training", "sum"  # parts of weak_scaling.csv: whole iterations, sums by themselves
-LINK = ("gbit_per_s", "latency_s")  # of a link in the settings
+NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Model:
     size: float
     ring: Ring
 
-    def iteration_s(self, ranks: int, link: dict | None = None) -> float:
-        """Seconds of an iteration; link: between any two ranks, as LINK in the settings; None: the loopback."""
+    def iteration_s(self, ranks: int, link: Mapping | None = None) -> float:
+        """Seconds of an iteration; link: gbit_per_s and latency_s between any two ranks, None through the loopback."""
         ring = self.ring if link is None else self.ring.through(**link)
         return self.compute_s + ring.seconds(ranks, self.calls, self.size)
 
@@ -82,7 +82,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
     rate, rate_low, rate_high: environment steps per second of all ranks, with the 95 % interval. Of an iteration:
     env_steps of all ranks, iteration_s; of a rank on average cpu_s and sum_s, the seconds spent in sums, waiting for
-    others included; calls and bytes of its sums; lone_s, what as many take by themselves, NaN of one rank. efficiency:
+    others included; calls and bytes of its sums; lone_s, what as many take by themselves; NaN without sums. efficiency:
     iteration_s of one rank over iteration_s. cpu_efficiency: likewise of cpu_s, what remains with a core for every
     rank if none waits. crowded: there are more ranks than cores.
     """
@@ -94,18 +94,18 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         each = blocks.div(blocks["iterations"], axis=0).median()
         rate = summarise(blocks["env_steps"] / blocks["wall_s"])
         alone = lone[lone["ranks"] == ranks]
-        lone_s = (alone["per_iteration"] * alone["seconds"]).sum() if len(alone) else float("nan")
+        lone_s = (alone["per_iteration"] * alone["seconds"]).sum() if len(alone) else NAN
         rows.append(
             {"ranks": ranks, "cores": cores, "crowded": ranks > cores, "num_envs": part["num_envs"].iloc[0]}
             | {"rate": rate.median, "rate_low": rate.low, "rate_high": rate.high}
-            | {"iteration_s": each["wall_s"], "lone_s": lone_s}
-            | {name: each[name] for name in ("env_steps", "calls", "bytes", "cpu_s", "sum_s")}
+            | {"iteration_s": each["wall_s"], "sum_s": each["sum_s"] if each["calls"] else NAN, "lone_s": lone_s}
+            | {name: each[name] for name in ("env_steps", "calls", "bytes", "cpu_s")}
         )
-    columns = ["ranks", "cores", "crowded", "num_envs", "rate", "rate_low", "rate_high", "iteration_s", "lone_s"]
-    found = pd.DataFrame(rows, columns=[*columns, "env_steps", "calls", "bytes", "cpu_s", "sum_s"])
+    columns = ["ranks", "cores", "crowded", "num_envs", "rate", "rate_low", "rate_high", "iteration_s", "sum_s"]
+    found = pd.DataFrame(rows, columns=[*columns, "lone_s", "env_steps", "calls", "bytes", "cpu_s"])
     one = found[found["ranks"] == 1]
     for name, of in (("efficiency", "iteration_s"), ("cpu_efficiency", "cpu_s")):
-        found[name] = (one[of].iloc[0] if len(one) else float("nan")) / found[of]
+        found[name] = (one[of].iloc[0] if len(one) else NAN) / found[of]
     return found
 
 

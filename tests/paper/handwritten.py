@@ -170,7 +170,6 @@ def here(root: Path) -> None:
     write(root, None, "ceilings", ceiling("copy", 4e6, 81920) + ceiling("fp32", 1.2e7), HERE)
     write(root, None, "correctness", CHECKS, HERE)
     write(root, None, "compilation", KERNELS, HERE, scale=None)
-    write(root, None, "weak_scaling", RANKS, HERE)
 
 
 def big(root: Path) -> None:
@@ -239,8 +238,9 @@ LEARNING = [
 
 
 def learning(root: Path) -> None:
-    """Training of CartPole on the reader's machine."""
+    """Training of CartPole on the reader's machine, in several processes as well."""
     write(root, None, "learning", LEARNING, HERE)
+    write(root, None, "weak_scaling", RANKS, HERE)
 
 
 EDGE = "vehicular_edge"

@@ -74,6 +74,7 @@ def remark(row) -> str:
     number("speed-up", "speedup", times),
     number("efficiency", "efficiency", percent),
     Column("remark", remark, "long", merge=True),
+    folded=True,
 )
 def nodes(datasets):
     trained = of_asked(datasets, "weak_scaling", lambda run: training(run).drop(columns="environment"))
