@@ -278,6 +278,12 @@ def cost(report: Report) -> str:
     return f"The measurements took {took}, {summed}. {words}" if took else words
 
 
+ITERATION = (  # growth.Model, seconds
+    "<p><i>T</i>(<i>n</i>) = <i>C</i> + 2 (<i>n</i> − 1) <i>m</i> (<i>α</i> + <i>λ</i>) + "
+    "2 (<i>n</i> − 1) / <i>n</i> · <i>b</i> (1/<i>β</i> + 1/<i>w</i>)</p>"
+)
+
+
 def on_nodes(report: Report, machine: str) -> str:
     """Training in several processes and a recording on several nodes, as one machine's results give them."""
     rows = report.frame("nodes").query("machine == @machine")
