@@ -21,7 +21,7 @@ import torch.distributed as distributed
 
 from lockstep import agents
 from lockstep.agents.run.config import config_of
-from lockstep.experiments import config, growth
+from lockstep.experiments import UserError, config, growth
 from lockstep.experiments.bench import timing
 from lockstep.experiments.config import ConfigError, Settings
 from lockstep.experiments.experiment import Experiment, Group, Plan, Request, by_label, each
@@ -71,7 +71,10 @@ def measure(name: str, group: World, section: Settings, seed: int) -> list[dict]
     with ProcessPoolExecutor(group.ranks, server) as pool:
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
         started = [pool.submit(rows_of_rank, task, variables | rank) for rank in ranks]
-        return [row for rank in started for row in rank.result()]
+        try:
+            return [row for rank in started for row in rank.result()]
+        except ValueError as error:  # of an algorithm that trains in one process alone, say
+            raise UserError(f"weak_scaling {name}: {section.algorithm} in {group.label}: {error}") from error
 
 
 def settings_of(name: str, section: Settings, ranks: int, seed: int):
@@ -142,11 +145,11 @@ def rows_of_rank(task: Task, variables: Mapping[str, str]) -> list[dict]:
             run.iterate()
         training = blocks_of(run.iterate, together, sums, task, task.block_s)
         run.statistics()  # raises where something is not finite
-        of_a_step = run.env_steps // run.iteration
+        steps = run.env_steps // run.iteration
         same = {"environment": task.environment, "algorithm": task.algorithm, "ranks": task.ranks}
         same |= {"cores": task.cores, "rank": run.ranks.rank, "num_envs": task.settings.num_envs // task.ranks}
         rows = [
-            same | {"part": growth.TRAINING, "per_iteration": None, "env_steps": of_a_step * row["iterations"]} | row
+            same | {"part": growth.TRAINING, "per_iteration": None, "env_steps": steps * row["iterations"]} | row
             for row in training
         ]
         if task.ranks > 1:

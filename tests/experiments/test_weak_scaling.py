@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lockstep.agents import ppo
-from lockstep.experiments import catalogue, command, config, growth, run, weak_scaling
+from lockstep.experiments import UserError, catalogue, command, config, growth, run, weak_scaling
 from lockstep.experiments.config import ConfigError, Settings
 from lockstep.experiments.ledger import provenance, results
 from lockstep.experiments.weak_scaling import World
@@ -84,6 +84,14 @@ def test_two_ranks_have_rows_of_training_and_of_the_sums_it_makes():
 def test_one_rank_makes_no_sums():
     rows = weak_scaling.measure("cartpole", World(1), asked(), seed=0)
     assert len(rows) == 6 and {(row["part"], row["calls"], row["sum_s"]) for row in rows} == {("training", 0, 0.0)}
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.slow
+def test_an_algorithm_of_one_process_says_so():
+    settings = {"num_envs": 16, "horizon": 8}
+    with pytest.raises(UserError, match="^weak_scaling cartpole: a2c in ranks=2: .*process"):
+        weak_scaling.measure("cartpole", World(2), asked(algorithm="a2c", settings=settings), seed=0)
 
 
 @pytest.mark.usefixtures("two_cores")
