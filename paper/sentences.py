@@ -4,12 +4,15 @@ import html
 import itertools
 from collections.abc import Callable, Collection
 
+import pandas as pd
+
 from lockstep import envs
 from lockstep.experiments import catalogue
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities
+from lockstep.paper.common import learning
 from lockstep.paper.report import Report
-from lockstep.paper.typeset import seconds, short_time, times
+from lockstep.paper.typeset import percent, seconds, short_time, times
 
 
 def told(report: Report, say: Callable, *about, between: str = " ") -> str:
@@ -273,3 +276,48 @@ def cost(report: Report) -> str:
     words += f" A quick run leaves {left} to `make report SCALE=full`; here they are what is on record."
     summed = "summed over experiments, some of which run side by side"
     return f"The measurements took {took}, {summed}. {words}" if took else words
+
+
+ITERATION = (  # growth.Model, seconds
+    "<p><i>T</i>(<i>n</i>) = <i>C</i> + 2 (<i>n</i> − 1) <i>m</i> (<i>α</i> + <i>λ</i>) + "
+    "2 (<i>n</i> − 1) / <i>n</i> · <i>b</i> (1/<i>β</i> + 1/<i>w</i>)</p>"
+)
+
+
+def on_nodes(report: Report, machine: str) -> str:
+    """Training in several processes and a recording on several nodes, as one machine's results give them."""
+    rows = report.frame("nodes").query("machine == @machine")
+    where = "Here" if machine == "here" else f"On record from *{machine}*"
+    return " ".join(filter(None, (trained_on_nodes(rows, where), recorded_on_nodes(rows, where))))
+
+
+def trained_on_nodes(rows: pd.DataFrame, where: str) -> str:
+    """The most processes that had a core each, and the most nodes of the model through each link."""
+    rows = rows[rows["work"] == "training"].dropna(subset=["speedup"])
+    measured = rows[(rows["nodes"] > 1) & rows["crowded"].eq(False)]
+    if measured.empty:
+        return ""
+    row = measured.loc[measured["nodes"].idxmax()]
+    words = (
+        f"{where}, {row['nodes']:.0f} processes train {envs.port(row['environment']).title} by "
+        f"{learning.algorithm(row['algorithm'])} at {times(row['speedup'])} the rate of one, and "
+        f"{percent(row['sum_s'] / row['wall_s'])} of an iteration goes by in sums"
+    )
+    modelled = rows[rows["wall_s"].isna()]
+    most = modelled[modelled["nodes"] == modelled["nodes"].max()]
+    through = listed([f"{times(one.speedup)} through links of {one.link}" for one in most.itertuples()])
+    return words + (f"; by the model {most['nodes'].iloc[0]:.0f} nodes train at {through}." if through else ".")
+
+
+def recorded_on_nodes(rows: pd.DataFrame, where: str) -> str:
+    """The time of all jobs on one node and on the most, and what bounds it."""
+    rows = rows[rows["work"] == "recording"]
+    if rows.empty:
+        return ""
+    rows = rows[rows["scale"] == rows["scale"].iloc[0]].set_index("nodes")
+    one, most = rows.loc[rows.index.min()], rows.loc[rows.index.max()]
+    return (
+        f"{where}, the {one['jobs']:.0f} jobs of a recording at {one['scale']} scale took {seconds(one['wall_s'])}; "
+        f"{most.name:.0f} such nodes would take {seconds(most['wall_s'])}, and no number of them less than the longest "
+        f"job, {most['longest']}, {seconds(most['longest_s'])}."
+    )

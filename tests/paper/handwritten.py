@@ -42,6 +42,8 @@ COLUMNS = {
     "spill_load_bytes stack_bytes shared_bytes",
     "peers": " ".join(peers.COLUMNS),
     "transfer": "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies",
+    "weak_scaling": "environment algorithm part ranks cores rank num_envs block iterations env_steps calls bytes "
+    "per_iteration wall_s cpu_s sum_s",
     "learning": "environment part agent variant recipe device threads num_envs horizon epochs minibatches hidden "
     "members seed block env_steps wall_s cpu_s rollout_s advantage_s update_s first_call_s gpu_memory_mib score "
     "score_sampled solved parameters version status reason",
@@ -134,6 +136,31 @@ def build(target: str, dtype: str, registers: int, spilled: int = 0) -> dict:
 KERNELS = [build("sm_80", "float32", 32), build("sm_80", "float64", 40), build("sm_90", "float32", 30, 8)]
 
 
+def iterations(ranks: int, wall_s: float, cpu_s: float = 0.1, sum_s: float = 0.0, **columns) -> list[dict]:
+    """Blocks of two iterations of as many ranks on two cores, each with 100 environment steps."""
+    row = {"environment": "cartpole", "algorithm": "ppo", "part": "training", "ranks": ranks, "cores": 2}
+    row |= {"num_envs": 10, "per_iteration": None, "iterations": 2, "env_steps": 200 * ranks, "calls": 8 * (ranks > 1)}
+    row |= {"bytes": 8000 * (ranks > 1), "wall_s": 2 * wall_s, "cpu_s": 2 * cpu_s, "sum_s": 2 * sum_s} | columns
+    return [row | {"rank": rank, "block": block} for rank in range(ranks) for block in range(BLOCKS)]
+
+
+def alone(ranks: int, size: int, seconds: float, per_iteration: int = 0) -> list[dict]:
+    """Blocks of ten sums of so many bytes."""
+    about = {"part": "sum", "iterations": None, "env_steps": None, "per_iteration": per_iteration, "calls": 10}
+    return iterations(ranks, 5 * seconds, seconds, bytes=10 * size, **about)
+
+
+# Sums of two take 2 ms and 1 s for each MB. Of an iteration there are four, of 1,000 bytes each: 12 ms.
+RANKS = [
+    *iterations(1, 0.1),
+    *iterations(2, 0.125, sum_s=0.025),
+    *alone(2, 1000, 0.003, per_iteration=4),
+    *alone(2, 1_000_000, 1.002),
+    *iterations(4, 0.25, cpu_s=0.125, sum_s=0.1),
+    *alone(4, 1000, 0.03, per_iteration=4),
+]
+
+
 def here(root: Path) -> None:
     """The reader's machine: no GPU, every experiment."""
     rows = rates("original", 100, 1) + rates("gymnasium-vector", 50_000)
@@ -211,8 +238,9 @@ LEARNING = [
 
 
 def learning(root: Path) -> None:
-    """Training of CartPole on the reader's machine."""
+    """Training of CartPole on the reader's machine, in several processes as well."""
     write(root, None, "learning", LEARNING, HERE)
+    write(root, None, "weak_scaling", RANKS, HERE)
 
 
 EDGE = "vehicular_edge"
