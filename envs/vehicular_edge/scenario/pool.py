@@ -137,6 +137,7 @@ def load(path, params: Params | None = None) -> Scenario:
         stated = {name: header[name] for name in HEADER}
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: the JSON lacks a field or has an unknown one: {error}") from error
+    file.check_known(arrays, own, str(path))
     arrays = file.check(arrays, own, str(path))
     running = {
         name.removeprefix(file.RUNNING): arrays.pop(name) for name in list(arrays) if name.startswith(file.RUNNING)

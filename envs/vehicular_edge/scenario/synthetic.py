@@ -43,7 +43,9 @@ def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration:
 
 def checked_params(params: Params | None) -> Params:
     """Given or default parameters; MemoryError where so many links do not fit, which says how many would."""
-    params = params or Params()
+    params = Params() if params is None else params
+    if not isinstance(params, Params):
+        raise ValueError(f"params={params!r:.60} must be a Params")
     links_ = params.slots * params.clients * (params.servers + params.edges)
     require_memory(links_ * LINK_BYTES, torch.device("cpu"), "links of all slots", links_)
     return params

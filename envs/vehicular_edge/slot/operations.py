@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..params import BITS, FAMILIES, queue_shapes
+from ..params import BITS, FAMILIES, LARGEST_SHARE, queue_shapes
 from .numbering import Array, of_nodes, of_places, of_routes
 from .tables import Tables
 
@@ -94,7 +94,8 @@ def decode(xp, tables: Tables, action: Any) -> tuple[Array, Array]:
     params = tables.params
     shape = (len(tables.index), params.clients, params.tasks)
     if isinstance(action, dict):
-        return xp.asarray(action["target"]).reshape(shape), xp.asarray(action["share"]).astype(tables.dtype)
+        share = xp.clip(xp.asarray(action["share"]), 0.0, LARGEST_SHARE)
+        return xp.asarray(action["target"]).reshape(shape), share.astype(tables.dtype)
     action = xp.clip(xp.where(action >= 0.0, action, 0.0), 0.0, 1.0)
     chosen = action[:, 0, : params.target_length].astype(np.float64)  # in which every form floors alike
     if params.cloud_only_at_one:
