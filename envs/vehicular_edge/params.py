@@ -5,8 +5,6 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-import numpy as np
-
 from ..batch.port import constant
 from . import published
 
@@ -270,10 +268,6 @@ def state_shapes(params: Params) -> dict[str, tuple[int, ...]]:
         shapes |= {f"drift_min_{name}": (entities[name],) for name in DRIFTS}
         shapes |= {f"drift_max_{name}": (entities[name],) for name in DRIFTS}
     return shapes
-
-
-def state_length(params: Params) -> int:
-    return sum(int(np.prod(shape)) for shape in state_shapes(params).values())
 
 
 @functools.cache

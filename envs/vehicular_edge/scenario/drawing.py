@@ -49,7 +49,7 @@ def rayleigh(scale: float, u: np.ndarray) -> np.ndarray:
     return scale * np.sqrt(-2.0 * np.log1p(-u))
 
 
-def fields(
+def draw_arrays(
     params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, seed: int, edge_xy=None
 ) -> dict[str, np.ndarray]:
     """All arrays of a scenario.
