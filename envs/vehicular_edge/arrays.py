@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import noise
 from ..checks import choice, integer
+from ..kernels.compile import cupy
 from .params import PRESETS, Params
 from .scenario import draw_pool, pool_of
 from .slot.operations import Decision, cost, noma, offloading, queue_update
@@ -22,18 +23,22 @@ __all__ = [
 
 
 def array_library(xp):
-    """NumPy or CuPy as given, or of "auto" CuPy where it is installed and finds a device, else NumPy."""
+    """NumPy or CuPy as given, or of "auto" CuPy where it is installed and finds a device, else NumPy.
+
+    Raises:
+        ValueError: another string.
+    """
     if not isinstance(xp, str):
         return xp
     if xp != "auto":
         raise ValueError(f"xp={xp!r} must be the module numpy, the module cupy, or 'auto'")
     try:
-        import cupy
+        library = cupy()
     except ImportError:
         return np
     try:
-        return cupy if cupy.cuda.runtime.getDeviceCount() > 0 else np
-    except cupy.cuda.runtime.CUDARuntimeError:  # no driver, or no device
+        return library if library.cuda.runtime.getDeviceCount() > 0 else np
+    except library.cuda.runtime.CUDARuntimeError:  # no driver, or no device
         return np
 
 
