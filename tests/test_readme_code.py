@@ -23,7 +23,8 @@ BLOCKS = [(page, block) for page in PAGES for block in blocks(page)]
 
 @pytest.fixture
 def traffic(tmp_path, monkeypatch):
-    """A working folder with fcd.xml: a hundred vehicles drive along one street for two minutes, from second 600 on."""
+    """A working folder with fcd.xml and taxis.csv: a hundred vehicles drive along one street for two minutes, from
+    second 600 on."""
     monkeypatch.chdir(tmp_path)
     lines = ["<fcd-export>"]
     for second in range(600, 720):
@@ -31,6 +32,8 @@ def traffic(tmp_path, monkeypatch):
         lines += [f'<vehicle id="v{k}" x="{5 * k + 8 * (second - 600)}" y="{k % 4}"/>' for k in range(100)]
         lines.append("</timestep>")
     (tmp_path / "fcd.xml").write_text("\n".join([*lines, "</fcd-export>"]))
+    taxis = [f"{k},1,{s},{104.05 + 5e-5 * k + 8e-5 * (s - 600)},30.65" for s in range(600, 720) for k in range(100)]
+    (tmp_path / "taxis.csv").write_text("\n".join(taxis))
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .params import Params
-from .slot.numbering import layout
+from .slot.numbering import numbering
 
 
 def of(params: Params) -> np.ndarray:
@@ -12,7 +12,7 @@ def of(params: Params) -> np.ndarray:
     It decides on targets, power in either band, or the CPU of clients, servers, edges or the cloud. The first A0 are
     agent `offloading`'s.
     """
-    places, Nc = layout(np, params), params.clients
+    places, Nc = numbering(np, params), params.clients
     kinds = np.repeat(np.arange(len(places.groups)), [count for count, _ in places.groups])  # of nodes
     targets = np.arange(params.target_length)
     kind, node = (np.zeros(params.share_length, np.int64) for _ in range(2))

@@ -1,6 +1,6 @@
 """The vehicular edge as array code on NumPy or CuPy: what batching buys without fusion.
 
-The room slot/ holds one slot of B environments, `ArraysEnv` repeats it over episodes.
+The folder slot/ holds one slot of B environments, `ArraysEnv` repeats it over episodes.
 """
 
 from dataclasses import replace
@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import noise
 from ..checks import choice, integer
+from ..kernels.compile import cupy
 from .params import PRESETS, Params
 from .scenario import draw_pool, pool_of
 from .slot.operations import Decision, cost, noma, offloading, queue_update
@@ -21,12 +22,32 @@ __all__ = [
 ]  # fmt: skip
 
 
+def array_library(xp):
+    """NumPy or CuPy as given, or of "auto" CuPy where it is installed and finds a device, else NumPy.
+
+    Raises:
+        ValueError: another string.
+    """
+    if not isinstance(xp, str):
+        return xp
+    if xp != "auto":
+        raise ValueError(f"xp={xp!r} must be the module numpy, the module cupy, or 'auto'")
+    try:
+        library = cupy()
+    except ImportError:
+        return np
+    try:
+        return library if library.cuda.runtime.getDeviceCount() > 0 else np
+    except library.cuda.runtime.CUDARuntimeError:  # no driver, or no device
+        return np
+
+
 class ArraysEnv:
     """B environments whose episodes start and end together, with autoreset in the same step.
 
     Args:
         num_envs: B.
-        xp: numpy or cupy.
+        xp: numpy or cupy, or "auto": CuPy where it is installed and finds a device, else NumPy.
         seed: of the random policy and of the choice of scenarios, 0 .. 2^64-1.
         scenarios: how many to draw from `traffic` with `scenario_seed`, or a `Scenario`, a path, or a list of them.
         preset, params: of the scenarios to draw.
@@ -42,7 +63,7 @@ class ArraysEnv:
     ):  # fmt: skip
         choice("dtype", dtype, ("float32", "float64"))
         chosen = PRESETS[choice("preset", preset, tuple(PRESETS))]
-        self.num_envs, self.seed, self._xp = integer("num_envs", num_envs, 1, 2**31 - 1), seed, xp
+        self.num_envs, self.seed, self.xp = integer("num_envs", num_envs, 1, 2**31 - 1), seed, array_library(xp)
         integer("seed", seed, 0, 2**64 - 1)
         if isinstance(scenarios, int):
             self.scenarios = draw_pool(Params(**chosen | params), traffic, scenarios, scenario_seed)
@@ -51,19 +72,19 @@ class ArraysEnv:
         else:
             self.scenarios = [one.check(f"scenarios[{n}]") for n, one in enumerate(pool_of(scenarios, "scenarios"))]
         self.params = self.scenarios[0].params
-        self._index = xp.arange(num_envs, dtype=xp.uint64)
-        self._first = tables(xp, self.scenarios, np.zeros(num_envs, dtype=np.int64), dtype)
+        self._index = self.xp.arange(num_envs, dtype=self.xp.uint64)
+        self._first = tables(self.xp, self.scenarios, np.zeros(num_envs, dtype=np.int64), dtype)
         self.reset()
 
     def reset(self):
         """Episode 0 of every environment; returns observations [B, D]."""
         self.episode = self.clock = 0
-        self.state = initial(self._xp, self._first)  # running scales start as the first scenario's
+        self.state = initial(self.xp, self._first)  # running scales start as the first scenario's
         return self._open()
 
     def _open(self):
         """Slot 0 with empty queues; returns observations [B, D]."""
-        xp, chosen = self._xp, self._first.index
+        xp, chosen = self.xp, self._first.index
         if not self.params.frozen_scenario:
             word = noise.philox((self._index, self.episode, 0, noise.RESET), self.seed, xp)[0]
             chosen = (word % xp.uint32(len(self.scenarios))).astype(xp.int64)
@@ -75,14 +96,14 @@ class ArraysEnv:
     def random_actions(self, steps: int):
         """The documented random policy's actions [B, 2, A] float32 for the next steps, one after the other."""
         for clock in range(self.clock, self.clock + steps):
-            yield random_action(self._xp, self.params, self.seed, self._index, clock)
+            yield random_action(self.xp, self.params, self.seed, self._index, clock)
 
     def step(self, action):
         """One slot; returns obs [B, D], reward [B], terminated and truncated [B]."""
-        self.state, outcome = step(self._xp, self.tables, self.state, action, self.t)
+        self.state, outcome = step(self.xp, self.tables, self.state, action, self.t)
         self.t, self.clock = self.t + 1, self.clock + 1
         observation = outcome.observation
         if self.t == self.params.slots:
             self.episode += 1
             observation = self._open()
-        return observation, outcome.reward, self._xp.zeros_like(outcome.truncated), outcome.truncated
+        return observation, outcome.reward, self.xp.zeros_like(outcome.truncated), outcome.truncated

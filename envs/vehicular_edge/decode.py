@@ -7,8 +7,7 @@ import torch
 
 from ..batch import BatchedEnv
 from ..batch.actions import name_of, place
-
-LARGEST = float(np.finfo(np.float32).max)
+from .params import LARGEST_SHARE
 
 
 def decode(env: BatchedEnv, given: Mapping) -> dict[str, torch.Tensor]:
@@ -16,14 +15,14 @@ def decode(env: BatchedEnv, given: Mapping) -> dict[str, torch.Tensor]:
 
     Raises:
         ValueError: other keys, a wrong shape, type or device; where actions are checked a target that is no option, or
-            a share that is negative or not finite.
+            a share that is negative or above 1e30.
     """
     if set(given) != {"target", "share"}:
         raise ValueError(f"an action in integer form has 'target' and 'share', got {', '.join(map(repr, given))}")
     B, p = env.num_envs, env.params
     wanted = {
         "target": (torch.int32, (B, p.clients, p.tasks), 0, p.options - 1, ("environment", "client", "task")),
-        "share": (torch.float32, (B, p.share_length), 0.0, LARGEST, ("environment", "index")),
+        "share": (torch.float32, (B, p.share_length), 0.0, LARGEST_SHARE, ("environment", "index")),
     }
     found = {}
     for name, (dtype, shape, low, high, axes) in wanted.items():

@@ -29,8 +29,8 @@ class Flows(NamedTuple):
     admitted: np.ndarray  # [B, T, Nc, J] bool
 
 
-class Places(NamedTuple):
-    """The way of a task as a scenario has it; `places` makes one of a batch of scenarios."""
+class Paths(NamedTuple):
+    """The ways that tasks can take, as scenarios have them; made by `paths`."""
 
     count: np.ndarray  # [B, T, Nc] tasks, with those beyond J
     deadline_s: np.ndarray  # [B, T, Nc, J]
@@ -85,14 +85,14 @@ def flows(records: Sequence[Mapping], params: Params) -> Flows:
     )
 
 
-def places(scenarios: Sequence) -> Places:
-    """The way of the tasks of B episodes, of whose scenarios there is one each."""
+def paths(scenarios: Sequence) -> Paths:
+    """The ways of the tasks of B episodes, of whose scenarios there is one each."""
     params = scenarios[0].params
 
     def stacked(name: str) -> np.ndarray:
         return np.stack([getattr(scenario, name) for scenario in scenarios])
 
-    return Places(
+    return Paths(
         stacked("task_count"),
         stacked("task_deadline"),
         stacked("access"),
@@ -158,7 +158,7 @@ def route_leaving(moved: Flows) -> dict[str, np.ndarray]:
 # ---- Tasks ---------------------------------------------------------------------------------------------------------
 
 
-def deliver(moved: Flows, where: Places, params: Params) -> Delivery:
+def deliver(moved: Flows, where: Paths, params: Params) -> Delivery:
     """The fate of every task of B episodes."""
     slots, S, Ne = moved.target.shape[1], params.server_choices, params.edges
     target = moved.target

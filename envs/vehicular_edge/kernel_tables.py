@@ -131,7 +131,7 @@ def _positions(found) -> dict[str, np.ndarray]:
     return {
         "xy_client": np.asarray(found.xy_client, dtype=np.float64),
         "xy_receiver": np.concatenate([found.xy_server, edges], axis=1).astype(np.float64),
-        "key": np.array([found.index, found.seed], dtype=np.int64),
+        "key": np.array([found.index, found.seed], dtype=np.uint64).view(np.int64),
     }
 
 

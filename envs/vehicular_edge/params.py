@@ -1,10 +1,9 @@
 """Parameters, switches and sizes of the vehicular edge, and the layout of its state."""
 
 import functools
+import math
 from dataclasses import dataclass, field, fields
 from typing import Literal
-
-import numpy as np
 
 from ..batch.port import constant
 from . import published
@@ -16,12 +15,23 @@ FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queue
 WEIGHTS = {"lc": 0.7, "v2v": 0.9, "vc": 0.7, "v2i": 0.9, "i2i": 0.8, "ec": 0.7, "i2c": 0.8, "cc": 0.7}  # of a bit in L
 WAITING = 0.02  # kappa, charge for a slot in L
 DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the published drift (Q10)
-POSITIVE = {"positive": True}
-DERIVED = {"least": 0}  # 0 is what the published drawing gives
+LEAST, MOST = 1e-9, 1e9  # of an amount in its unit: products and reciprocals of amounts stay within float32
 INT16 = 2**15 - 1  # orders of clients are kept in it
+LARGEST_SHARE = 1e30  # of an action in integer form; float32 holds the sum of so many
+LENGTH = 2**19  # of an action at most
+ARRIVALS = 10**8  # of all slots at most, drawn at 12 bytes each
+STREAMS = 2**19  # of arrivals at most, a loop in Python each
 
 
-def _count(default: int = 0, least: int = 1, most: int = 2**31 - 1) -> int:
+def _count(default: int, least: int = 1, most: int = 2**31 - 1) -> int:
+    return field(default=default, metadata={"least": least, "most": most})
+
+
+def _derived(most: int = INT16) -> int:
+    return _count(0, least=0, most=most)  # 0 is what the published drawing gives
+
+
+def _amount(default: float, least: float = LEAST, most: float = MOST) -> float:
     return field(default=default, metadata={"least": least, "most": most})
 
 
@@ -37,53 +47,53 @@ class Params:
     # Sizes.
     slots: int = _count(50, least=2)  # T, slots per episode, 1 s each
     vehicles: int = _count(70, least=2, most=INT16)  # N, clients and servers
-    edges: int = _count(9, most=INT16)  # Ne
-    types: int = _count(100)  # K, task types
+    edges: int = _count(9, most=2**12)  # Ne; queues and wires go from each to each
+    types: int = _count(100, most=10_000)  # K, task types
     server_choices: int = _count(5, most=INT16)  # S, servers a client can choose from
     components: int = _count(10)  # PCA scores of each kind of distance
     size_seed: int = _count(264, least=0, most=2**32 - 1)
-    type_slots: int = _count(**DERIVED)  # M, task types of a client: a tenth of all
-    clients: int = _count(**DERIVED)  # Nc
-    servers: int = _count(**DERIVED)  # Ns
-    tasks: int = _count(**DERIVED)  # J, task slots per client and slot
-    cap_local: int = _count(**DERIVED)  # tasks admitted per slot: by a client,
-    cap_server: int = _count(**DERIVED)  # a server vehicle,
-    cap_edge: int = _count(**DERIVED)  # an edge node,
-    cap_cloud: int = _count(**DERIVED)  # the cloud
+    type_slots: int = _derived(most=10_000)  # M, task types of a client: a tenth of all
+    clients: int = _derived()  # Nc
+    servers: int = _derived()  # Ns
+    tasks: int = _derived(most=2**16)  # J, task slots per client and slot
+    cap_local: int = _derived(most=2**16)  # tasks admitted per slot: by a client,
+    cap_server: int = _derived(most=2**16)  # a server vehicle,
+    cap_edge: int = _derived(most=2**16)  # an edge node,
+    cap_cloud: int = _derived(most=2**16)  # the cloud
 
     # Numbers and ranges from which a scenario is drawn.
     draw: Literal["philox", "published"] = "philox"
-    size_low_mb: float = field(default=0.01, metadata=POSITIVE)  # of a type's range of task sizes
-    size_high_mb: float = field(default=5.0, metadata=POSITIVE)
-    density_low: float = field(default=100.0, metadata=POSITIVE)  # cycles/bit
-    density_high: float = field(default=500.0, metadata=POSITIVE)
-    vehicle_low_ghz: float = field(default=10.0, metadata=POSITIVE)
-    vehicle_high_ghz: float = field(default=50.0, metadata=POSITIVE)
-    power_low_mw: float = field(default=500.0, metadata=POSITIVE)
-    power_high_mw: float = field(default=1000.0, metadata=POSITIVE)
-    arrival_low: float = field(default=0.5, metadata=POSITIVE)  # tasks/s of a type slot
-    arrival_high: float = field(default=1.0, metadata=POSITIVE | {"most": 500.0})  # exp(-500) is still a float64
-    deadline_low_s: float = field(default=5.0, metadata=POSITIVE)
-    deadline_high_s: float = field(default=10.0, metadata=POSITIVE)
-    edge_slow_ghz: float = field(default=50.0, metadata=POSITIVE)  # with probability 0.3,
-    edge_medium_ghz: float = field(default=275.0, metadata=POSITIVE)  # 0.4,
-    edge_fast_ghz: float = field(default=500.0, metadata=POSITIVE)  # 0.3
-    cloud_ghz: float = field(default=1000.0, metadata=POSITIVE)
-    v2v_range_m: float = field(default=100.0, metadata=POSITIVE)
-    edge_range_low_m: float = field(default=100.0, metadata=POSITIVE)
-    edge_range_high_m: float = field(default=300.0, metadata=POSITIVE)
+    size_low_mb: float = _amount(0.01)  # of a type's range of task sizes
+    size_high_mb: float = _amount(5.0)
+    density_low: float = _amount(100.0)  # cycles/bit
+    density_high: float = _amount(500.0)
+    vehicle_low_ghz: float = _amount(10.0)
+    vehicle_high_ghz: float = _amount(50.0)
+    power_low_mw: float = _amount(500.0)
+    power_high_mw: float = _amount(1000.0)
+    arrival_low: float = _amount(0.5)  # tasks/s of a type slot
+    arrival_high: float = _amount(1.0, most=500.0)  # exp(-500) is still a float64
+    deadline_low_s: float = _amount(5.0)
+    deadline_high_s: float = _amount(10.0)
+    edge_slow_ghz: float = _amount(50.0)  # with probability 0.3,
+    edge_medium_ghz: float = _amount(275.0)  # 0.4,
+    edge_fast_ghz: float = _amount(500.0)  # 0.3
+    cloud_ghz: float = _amount(1000.0)
+    v2v_range_m: float = _amount(100.0)
+    edge_range_low_m: float = _amount(100.0)
+    edge_range_high_m: float = _amount(300.0)
 
     # Radio, wire and reward.
-    bandwidth_v2v_mhz: float = field(default=20.0, metadata=POSITIVE)
-    bandwidth_v2i_mhz: float = field(default=20.0, metadata=POSITIVE)
-    noise_dbm: float = field(default=-90.0, metadata={"least": -300.0, "most": 100.0})  # float32 holds 1/N0
-    path_loss_exponent: float = field(default=3.0, metadata=POSITIVE)
-    fading_scale: float = field(default=1.0, metadata=POSITIVE)  # of the Rayleigh amplitude
-    edge_wire_mbps: float = field(default=100.0, metadata=POSITIVE)  # R_I, between edge nodes
-    cloud_wire_mbps: float = field(default=1000.0, metadata=POSITIVE)  # R_C, to the cloud
-    edge_wire_mps: float = field(default=2e8, metadata=POSITIVE)  # v_I, speed of a signal
-    cloud_wire_mps: float = field(default=2.25e8, metadata=POSITIVE)  # v_C
-    penalty_weight: float = field(default=1.0, metadata=POSITIVE)  # omega
+    bandwidth_v2v_mhz: float = _amount(20.0)
+    bandwidth_v2i_mhz: float = _amount(20.0)
+    noise_dbm: float = _amount(-90.0, least=-300.0, most=100.0)  # float32 holds 1/N0
+    path_loss_exponent: float = _amount(3.0)
+    fading_scale: float = _amount(1.0)  # of the Rayleigh amplitude
+    edge_wire_mbps: float = _amount(100.0)  # R_I, between edge nodes
+    cloud_wire_mbps: float = _amount(1000.0)  # R_C, to the cloud
+    edge_wire_mps: float = _amount(2e8)  # v_I, speed of a signal
+    cloud_wire_mps: float = _amount(2.25e8)  # v_C
+    penalty_weight: float = _amount(1.0)  # omega
 
     # Behaviour of the published code that `physical` corrects; README.md, 3, has a line on each.
     cloud_only_at_one: bool = False  # Q1
@@ -127,6 +137,12 @@ class Params:
         self._require_order("density_low", "density_high")
         self._require_order("arrival_low", "arrival_high")
         self._derive()
+        if self.action_length > LENGTH:
+            raise ValueError(
+                f"clients={self.clients}, servers={self.servers}, edges={self.edges}, tasks={self.tasks} and caps "
+                f"{self.cap_local}, {self.cap_server}, {self.cap_edge} and {self.cap_cloud} make actions of "
+                f"{self.action_length} numbers, must be at most {LENGTH}"
+            )
         if self.clients + self.servers != self.vehicles:
             raise ValueError(
                 f"clients={self.clients} and servers={self.servers} must add up to vehicles={self.vehicles}"
@@ -139,12 +155,20 @@ class Params:
         if getattr(self, low) > getattr(self, high):
             raise ValueError(f"{low}={getattr(self, low)} must not exceed {high}={getattr(self, high)}")
 
+    def _require_product(self, most: int, *names: str):
+        product = math.prod(getattr(self, name) for name in names)
+        if product > most:
+            given = " x ".join(f"{name}={getattr(self, name)}" for name in names)
+            raise ValueError(f"{given} is {product}, must be at most {most}")
+
     def _derive(self):
         def give(name: str, value: int):
             if getattr(self, name) == 0:
                 object.__setattr__(self, name, value)
 
         give("type_slots", max(1, int(0.1 * self.types)))
+        self._require_product(STREAMS, "vehicles", "type_slots")
+        self._require_product(ARRIVALS, "slots", "vehicles", "type_slots")
         found = _published_sizes(
             self.size_seed, self.vehicles, self.types, self.type_slots, self.slots,
             (self.size_low_mb, self.size_high_mb), (self.arrival_low, self.arrival_high),
@@ -244,10 +268,6 @@ def state_shapes(params: Params) -> dict[str, tuple[int, ...]]:
         shapes |= {f"drift_min_{name}": (entities[name],) for name in DRIFTS}
         shapes |= {f"drift_max_{name}": (entities[name],) for name in DRIFTS}
     return shapes
-
-
-def state_length(params: Params) -> int:
-    return sum(int(np.prod(shape)) for shape in state_shapes(params).values())
 
 
 @functools.cache

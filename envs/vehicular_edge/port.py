@@ -129,11 +129,6 @@ class VehicularEdgeBatch(BatchedEnv):
         return action_groups.of(self.params)
 
     @property
-    def target_choices(self) -> int:
-        """O."""
-        return self.params.options
-
-    @property
     def action_sizes(self) -> tuple[int, int]:
         """Numbers of an action that each agent uses; its tail is ignored."""
         return self.params.target_length, self.params.share_length

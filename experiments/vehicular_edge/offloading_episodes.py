@@ -77,7 +77,7 @@ def run(env, act: Callable[[dict, int], tuple], traffic: str) -> Episode:
         records.append(env.record)
         states.append(original.get_state(env))
     moved = delays.flows(records, env.params)
-    where = delays.places([env.episode.scenario])
+    where = delays.paths([env.episode.scenario])
     backlogs = {name: np.stack([state[name] for state in states])[None] for name in FAMILIES}
     return next(kept(records, moved, where, backlogs, env.params, traffic))
 
@@ -106,7 +106,7 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     before, last = backlogs[-2], records[-1]
     backlogs[-1] = {name: before[name] + last["in"][name] - last["dep"][name] for name in FAMILIES}
     together = {name: np.stack([of_slot[name] for of_slot in backlogs], axis=1) for name in FAMILIES}
-    where = delays.places([env.scenarios[number] for number in chosen])
+    where = delays.paths([env.scenarios[number] for number in chosen])
     played = kept(records, delays.flows(records, env.params), where, together, env.params, job.traffic)
     yield from zip((job.scenario + chosen).tolist(), played, strict=True)
 
@@ -122,7 +122,7 @@ def host(tensor) -> np.ndarray:
 # ---- What is kept --------------------------------------------------------------------------------------------------
 
 
-def kept(records, moved: delays.Flows, where: delays.Places, backlogs: Mapping, params, traffic) -> Iterator[Episode]:
+def kept(records, moved: delays.Flows, where: delays.Paths, backlogs: Mapping, params, traffic) -> Iterator[Episode]:
     """An Episode of each of B; backlogs [B, T, ...] of each family."""
     delivered = delays.deliver(moved, where, params)
     counts, percentiles = delays.counts(delivered), delays.percentiles(delivered, PERCENTS)

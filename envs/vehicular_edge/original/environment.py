@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,7 +15,7 @@ from lockstep.reading import nearest
 from ...checks import choice, integer
 from ...noise import RESET, philox
 from .. import observation, render
-from ..params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes
+from ..params import AGENTS, LARGEST_SHARE, PRESETS, SWITCHES, Params, queue_shapes
 from ..scenario import draw, pool_of
 from .checks import check_range, numbers
 from .episode import Episode
@@ -136,7 +135,7 @@ class VehicularEdge(ParallelEnv):
         return render.picture(self.episode.scenario, self.t, queues, used)
 
     def step_decoded(self, target, share):
-        """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] >= 0, not yet divided."""
+        """One slot in integer form: options [Nc, J] in 0..O-1, and shares [A1] in 0..1e30, not yet divided."""
         self._require_episode()
         p = self.params
         target, share = numbers("target", target), numbers("share", share)
@@ -145,7 +144,7 @@ class VehicularEdge(ParallelEnv):
         if share.shape != (p.share_length,):
             raise ValueError(f"share {share.shape} must be {(p.share_length,)}")
         check_range("target", target, 0, p.options - 1)
-        check_range("share", share, 0, math.inf)
+        check_range("share", share, 0, LARGEST_SHARE)
         return self._play({"target": target, "share": share})
 
     def state(self) -> np.ndarray:

@@ -1,6 +1,7 @@
 """State of the original in the names, shapes and units that all forms share."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -27,8 +28,10 @@ def set_state(env: VehicularEdge, state: dict, t: int):
         ValueError: a field is missing, unknown or of another shape, a backlog is none, or t is not in 0..T.
     """
     shapes, p = state_shapes(env.params), env.params
+    if not isinstance(state, Mapping):
+        raise ValueError(f"state={state!r:.60} must be a dict of fields")
     if set(state) != set(shapes):
-        raise ValueError(f"state must have the fields {', '.join(shapes)}; got {', '.join(state)}")
+        raise ValueError(f"state must have the fields {', '.join(shapes)}; got {', '.join(map(str, state))}")
     t = integer("t", t, 0, p.slots)
     queues, fields = env.episode.queues | env.episode.virtual, {}
     for name, shape in shapes.items():

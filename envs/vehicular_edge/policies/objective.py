@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..params import BITS, FAMILIES, SWITCHES, WAITING, WEIGHTS, Params
-from ..slot.numbering import Array, Layout
+from ..slot.numbering import Array, Numbering
 from .views import View
 
 FULL = 250.0  # Mbit in a queue at which a quadratic price is what the reward charges a bit of weight 1; found by trial
@@ -77,8 +77,8 @@ class Plan:
         self.options = [self._options(i) for i in range(Nc)]  # of a client: (option, node, receiver)
         self.if_admitted = self._task_terms()
 
-        self.cap = view.tables.layout.cap.tolist()
-        self.nowhere = view.tables.layout.nodes
+        self.cap = view.tables.numbering.cap.tolist()
+        self.nowhere = view.tables.numbering.nodes
         self._node_terms(density, paid)
         self._receiver_terms()
         self.powers = [POWERS // 2] * Nc
@@ -292,20 +292,20 @@ class Plan:
             if found and found[0] != self.choice[task]:
                 self.move(task, found[0])
 
-    def action(self, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    def action(self, numbering: Numbering) -> tuple[np.ndarray, np.ndarray]:
         """Targets [Nc, J] and shares [A1] of the assignment."""
         p = self.params
         target = np.zeros((p.clients, p.tasks), dtype=np.int32)
         for task, (i, j) in enumerate(self.tasks):
             target[i, j] = self.options[i][self.choice[task]][0]
         share = np.zeros(p.share_length, dtype=np.float32)
-        first = on_host(layout.place_share[layout.place_rank == 0])
+        first = on_host(numbering.place_share[numbering.place_rank == 0])
         for node in range(self.nowhere):
             place = self._best_block(node)[1]
             if place >= 0:
                 share[first[node] + place] = 1.0
         powers = np.array(self.powers)
-        share[on_host(layout.power_share)] = np.stack([powers, POWERS - 1 - powers], axis=-1)
+        share[on_host(numbering.power_share)] = np.stack([powers, POWERS - 1 - powers], axis=-1)
         return target, share
 
 

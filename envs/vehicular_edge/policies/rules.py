@@ -17,7 +17,7 @@ def nodes(view: View) -> Array:
 
     That is a server that is missing (it means local), and without an access edge every edge and the cloud.
     """
-    xp, params, nowhere = view.xp, view.params, view.tables.layout.nodes
+    xp, params, nowhere = view.xp, view.params, view.tables.numbering.nodes
     Nc, Ns, Ne = params.clients, params.servers, params.edges
     batch, servers = (view.size, Nc), view.now("server_of")
     beyond = xp.broadcast_to(Nc + Ns + xp.arange(Ne + 1), (*batch, Ne + 1))
@@ -85,8 +85,8 @@ def greedy(view: View, noise: Noise) -> Action:
     The k-th task at a node gets a CPU share in proportion to its work times its size, power goes to the bands in
     proportion to the mean link.
     """
-    xp, params, layout = view.xp, view.params, view.tables.layout
-    first, cap = layout.place_share[layout.place_rank == 0], layout.cap
+    xp, params, numbering = view.xp, view.params, view.tables.numbering
+    first, cap = numbering.place_share[numbering.place_rank == 0], numbering.cap
     where, exists, weight = nodes(view), view.exists, (view.work * view.now("size")).astype(np.float32)
     scores = promise(view)
     b = xp.arange(view.size)
@@ -103,11 +103,11 @@ def greedy(view: View, noise: Noise) -> Action:
                 option = xp.where(room[:, 0], 0, option)
             node = at[b, option]
             admitted = exists[b, client, j] & room[b, option]
-            place_of = first[xp.minimum(node, layout.nodes - 1)] + used[b, node]
+            place_of = first[xp.minimum(node, numbering.nodes - 1)] + used[b, node]
             share[b[admitted], place_of[admitted]] = weight[b, client, j][admitted]
             used[b, node] += admitted
             target[b, client, j] = xp.where(admitted, option, 0)
-    share[:, layout.power_share] = band_weights(view)
+    share[:, numbering.power_share] = band_weights(view)
     return {"target": target, "share": share}
 
 

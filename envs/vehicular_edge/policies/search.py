@@ -44,7 +44,7 @@ def best(view: View, b: int, start: Array, pricing: Pricing = linear) -> tuple[n
     else:
         plan.start_from(on_host(start))
         improve(plan)
-    return plan.action(view.tables.layout)
+    return plan.action(view.tables.numbering)
 
 
 def combinations(plan: Plan) -> int:

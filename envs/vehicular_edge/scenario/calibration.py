@@ -43,8 +43,8 @@ def calibrate(
     integer("episodes", episodes, 1, 2**31 - 1)
     if not isinstance(traffic, str) and not traffic:
         raise ValueError("traffic=[] must hold at least one scenario")
+    params, seed = checked_params(params), checked_seed(seed)
     if isinstance(traffic, str):
-        params, seed = checked_params(params), checked_seed(seed)
         scenarios = drawn_each(params, traffic, episodes, seed, Calibration.ones(params))
     else:
         scenarios = (traffic[episode % len(traffic)] for episode in range(episodes))

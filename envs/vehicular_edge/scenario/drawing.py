@@ -10,7 +10,7 @@ import numpy as np
 from ...checks import integer
 from ...noise import philox
 from .. import published
-from ..params import SERVER_PROBABILITY, Params
+from ..params import MOST, SERVER_PROBABILITY, Params
 from . import links
 
 # Streams of Philox; the counter is (scenario index, element // 4, t, stream), and t is 0 where nothing depends on it.
@@ -49,7 +49,7 @@ def rayleigh(scale: float, u: np.ndarray) -> np.ndarray:
     return scale * np.sqrt(-2.0 * np.log1p(-u))
 
 
-def fields(
+def draw_arrays(
     params: Params, xy: np.ndarray, active: np.ndarray, box, index: int, seed: int, edge_xy=None
 ) -> dict[str, np.ndarray]:
     """All arrays of a scenario.
@@ -62,9 +62,10 @@ def fields(
         edge_xy: where the edge nodes stand, [Ne, 2] m; None draws it.
     """
     if edge_xy is not None:
-        edge_xy = np.array(edge_xy, dtype=np.float64)
-        if edge_xy.shape != (params.edges, 2) or not np.isfinite(edge_xy).all():
-            raise ValueError(f"edge_xy {edge_xy.shape} must be finite numbers {(params.edges, 2)}")
+        edge_xy = np.asarray(edge_xy)
+        if edge_xy.shape != (params.edges, 2) or edge_xy.dtype.kind not in "iuf" or not (abs(edge_xy) <= MOST).all():
+            raise ValueError(f"edge_xy {edge_xy.shape} must be numbers {(params.edges, 2)} in [{-MOST:g}, {MOST:g}]")
+        edge_xy = edge_xy.astype(np.float64)
     if params.draw == "published":
         index, drawn = 0, _published(params, box, seed)  # the same types, and so the same deadlines, whatever the index
     else:

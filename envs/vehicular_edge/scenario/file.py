@@ -2,20 +2,27 @@
 
 import hashlib
 import json
+import numbers
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from ..params import Params, state_shapes
+from lockstep.reading import nearest
+
+from ...checks import integer
+from ..params import LEAST, MOST, Params, state_shapes
 
 VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
+POSITIVE = ("client_cpu", "client_power", "server_cpu", "edge_cpu")  # divisors
 NOT_NEGATIVE = (
-    "client_cpu", "client_power", "server_cpu", "edge_cpu", "edge_range", "task_count", "task_size", "task_cycles",
-    "task_rate", "task_mean", "task_deadline", "fading_v2v", "fading_v2i",
+    "edge_range", "task_count", "task_size", "task_cycles", "task_rate", "task_mean", "task_deadline", "fading_v2v",
+    "fading_v2i",
 )  # fmt: skip
+OF_A_TASK = ("task_size", "task_cycles")  # positive where there is one
 FLAGS = ("active_client", "active_server")
+FIELDS = ("version", "name", "source", "index", "seed", "mean_density", "preset", "params", "calibration", "sha256_npz")
 
 
 def shapes(params: Params) -> dict[str, tuple[int, ...]]:
@@ -67,13 +74,13 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     """Arrays and header of a path without suffix, with either suffix too.
 
     Raises:
-        ValueError: the file is not what was written, or not of this version.
+        ValueError: the file is not what was written, or not of this version; names what is wrong in it.
     """
     path = _without_suffix(path)
     text, binary = _with(path, ".json"), _with(path, ".npz")
     try:
         header = json.loads(text.read_text())
-    except ValueError as error:  # of the text, or of its encoding
+    except (ValueError, RecursionError) as error:  # of the text, its encoding, or how deep it is nested
         raise ValueError(f"{text}: not JSON: {error}") from error
     if not isinstance(header, dict) or header.get("version") != VERSION:
         found = header.get("version") if isinstance(header, dict) else None
@@ -85,11 +92,25 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     ):
         if given != found:
             raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
+    for name in header:
+        if name not in FIELDS:
+            raise ValueError(f"{text}: has no field {name!r}{nearest(name, FIELDS)}")
+    for name in ("params", "calibration", "source"):
+        if not isinstance(header.get(name, {}), dict):
+            raise ValueError(f"{text}: {name} is a {type(header[name]).__name__}, must be a dict")
     try:
         with np.load(binary, allow_pickle=False) as stored:
             return dict(stored), header
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(f"{binary}: not an archive of arrays of numbers: {error}") from error
+
+
+def check_known(arrays: dict[str, np.ndarray], params: Params, where: str):
+    """ValueError names an array that a scenario does not have, and the nearest that it has."""
+    known = shapes(params)
+    for name in arrays:
+        if name not in known and not name.startswith(RUNNING):
+            raise ValueError(f"{where}: has no array {name!r}{nearest(name, known)}")
 
 
 def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str, np.ndarray]:
@@ -109,14 +130,16 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
         given = _numbers(arrays[name], name, where)
         _check_shape(given, shape, name, where)
         _refuse(~np.isfinite(given), given, name, where, "must be finite")
+        low = LEAST if name in POSITIVE else 0.0 if name in NOT_NEGATIVE else -MOST
+        high = (2**31 - 1) / params.clients if name == "task_count" else MOST  # those of a slot are added up in 32 bits
+        _refuse((given < low) | (given > high), given, name, where, f"must lie in [{low:g}, {high:g}]")
         array = out[name] = given.astype(dtype(name), copy=False)
         if array.dtype != np.float64:
             _refuse(array != given, given, name, where, f"must be {'a flag' if name in FLAGS else 'an integer'}")
-        if name in NOT_NEGATIVE:
-            _refuse(array < 0, array, name, where, "must not be negative")
     exists = np.arange(params.tasks) < out["task_count"][:, :, None]
-    for name in ("task_size", "task_cycles"):
-        _refuse(exists & (out[name] <= 0), out[name], name, where, "must be positive, as the slot holds a task")
+    for name in OF_A_TASK:
+        array = out[name]
+        _refuse(exists & (array < LEAST), array, name, where, f"must be at least {LEAST:g}, as the slot holds a task")
     scales = state_shapes(params) if params.running_scales else {}
     for name in (name for name in arrays if name.startswith(RUNNING)):
         array = out[name] = _numbers(arrays[name], name, where).astype(np.float64, copy=False)
@@ -126,6 +149,17 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
         _check_shape(array, shape, name, where)
         _refuse(np.isnan(array), array, name, where, "must be a number")
     return out
+
+
+def check_header(found, where: str):
+    """ValueError names a number or word of a scenario that is of the wrong kind or out of range."""
+    density = found.mean_density
+    if isinstance(density, bool) or not isinstance(density, numbers.Real) or not LEAST <= density <= MOST:
+        raise ValueError(f"{where}: mean_density is {density!r}, must be a number in [{LEAST:g}, {MOST:g}]")
+    if not isinstance(found.name, str):
+        raise ValueError(f"{where}: name is {found.name!r}, must be a string")
+    integer(f"{where}: index", found.index, 0, 2**32 - 1)  # a word of Philox's counter
+    integer(f"{where}: seed", found.seed, 0, 2**64 - 1)  # Philox's key
 
 
 def check_distances(distance: np.ndarray, name: str, where: str):
@@ -152,6 +186,9 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: s
 
 
 def _without_suffix(path) -> Path:
+    """The path without .npz or .json; ValueError where it names no file."""
+    if not isinstance(path, str | Path) or Path(path).name in ("", ".."):
+        raise ValueError(f"path={str(path)!r} must name a scenario file, with or without .npz or .json")
     path = Path(path)
     return path.with_suffix("") if path.suffix in (".npz", ".json") else path
 

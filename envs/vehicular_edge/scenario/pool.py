@@ -11,7 +11,7 @@ from ...checks import integer, require_memory
 from ..params import Params
 from . import file
 from .calibration import cached, calibrate, warm_up
-from .drawing import fields
+from .drawing import draw_arrays
 from .records import Records
 from .scenario import HEADER, Calibration, Scenario
 from .synthetic import checked_index, checked_params, checked_seed, drawn_each, drawn_one
@@ -95,7 +95,7 @@ def from_trace(
     xy, active, extent = fill(records, params)
     drawn = Scenario(
         params=params,
-        **fields(params, xy, active, extent, index, seed, edge_xy),
+        **draw_arrays(params, xy, active, extent, index, seed, edge_xy),
         calibration=calibration or Calibration.ones(params),
         name=name,
         source=records.source,
@@ -137,6 +137,7 @@ def load(path, params: Params | None = None) -> Scenario:
         stated = {name: header[name] for name in HEADER}
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: the JSON lacks a field or has an unknown one: {error}") from error
+    file.check_known(arrays, own, str(path))
     arrays = file.check(arrays, own, str(path))
     running = {
         name.removeprefix(file.RUNNING): arrays.pop(name) for name in list(arrays) if name.startswith(file.RUNNING)

@@ -13,6 +13,7 @@ from . import file, links
 from .drawing import distances
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
+SCALES = (1e-30, 1e30)  # float32 holds both, and their reciprocals
 SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 
 
@@ -37,8 +38,9 @@ class Calibration:
                 value = np.asarray(getattr(self, spec.name), dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"calibration {spec.name} holds no numbers: {error}") from error
-            if not (np.isfinite(value) & (value > 0)).all():
-                raise ValueError(f"calibration {spec.name} is {value.tolist()}, must be finite and positive")
+            if not ((value >= SCALES[0]) & (value <= SCALES[1])).all():
+                low, high = SCALES
+                raise ValueError(f"calibration {spec.name} is {value.tolist()}, must lie in [{low:g}, {high:g}]")
             vector = spec.type is np.ndarray
             if value.ndim != vector or (vector and len(value) != lengths.get(spec.name, len(value))):
                 wanted = (lengths.get(spec.name, "components"),) if vector else ()
@@ -117,8 +119,7 @@ class Scenario:
     def check(self, where: str = "scenario") -> "Scenario":
         """Itself; ValueError names what in it has no meaning, and the array and the first index."""
         file.check(vars(self), self.params, where)
-        if not 0.0 < self.mean_density < np.inf:
-            raise ValueError(f"{where}: mean_density is {self.mean_density}, must be finite and positive")
+        file.check_header(self, where)
         if self.params.jumping_tracks:
             file.check_distances(self.distance_v2v, "distance_v2v", where)
             file.check_distances(self.distance_v2i, "distance_v2i", where)

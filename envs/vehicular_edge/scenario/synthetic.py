@@ -7,7 +7,7 @@ import torch
 
 from ...checks import integer, require_memory
 from ..params import Params
-from .drawing import fields
+from .drawing import draw_arrays
 from .scenario import Calibration, Scenario
 from .traffic import box, simulate
 
@@ -32,7 +32,7 @@ def drawn_each(params: Params, traffic: str, count: int, seed: int, calibration:
 def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration: Calibration) -> Scenario:
     return Scenario(
         params=params,
-        **fields(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
+        **draw_arrays(params, xy, np.ones(xy.shape[:2], dtype=bool), box(traffic), index, seed),
         calibration=calibration,
         name=f"{traffic}-{index}",
         source={"traffic": traffic},
@@ -43,7 +43,9 @@ def _drawn(params: Params, traffic: str, xy, index: int, seed: int, calibration:
 
 def checked_params(params: Params | None) -> Params:
     """Given or default parameters; MemoryError where so many links do not fit, which says how many would."""
-    params = params or Params()
+    params = Params() if params is None else params
+    if not isinstance(params, Params):
+        raise ValueError(f"params={params!r:.60} must be a Params")
     links_ = params.slots * params.clients * (params.servers + params.edges)
     require_memory(links_ * LINK_BYTES, torch.device("cpu"), "links of all slots", links_)
     return params

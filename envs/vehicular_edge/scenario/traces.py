@@ -19,7 +19,7 @@ from lockstep.extras import extra
 
 from ..params import Params
 from . import gcj02
-from .records import Records
+from .records import LATEST_S, Records
 
 with extra("edge", of="reading traffic"):
     import pandas as pd
@@ -34,7 +34,6 @@ FCD = {"timestep_time": "utc_s", "vehicle_id": "vehicle", "vehicle_x": "x", "veh
 GAIA = ("driver", "order", "time", "lon", "lat")
 IDS = ("Vehicle_ID", "vehicle_id", "driver", "order")
 WHOLE_NUMBER = r"-?\d{1,18}(\.0*)?"  # that int64 holds
-MILLISECONDS = 1e11  # a time above it is not in seconds: as such it would lie in the year 5138
 
 
 def ngsim(path, start_s: float | None = None, seconds: float = WINDOW_S, **equal) -> Records:
@@ -142,7 +141,7 @@ def window_start(text: str, params: Params, zone: str) -> float:
 
 
 def _seconds(time: pd.Series) -> np.ndarray:
-    return np.where(time > MILLISECONDS, time / 1000.0, time)
+    return np.where(time > LATEST_S, time / 1000.0, time)
 
 
 def _csv(

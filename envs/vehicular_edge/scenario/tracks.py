@@ -71,17 +71,19 @@ def _linear_track(second: np.ndarray, xy: np.ndarray, slots: int) -> tuple[np.nd
 def _published_track(second: np.ndarray, xy: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Gaps arrive a second early, the last velocity goes on, who comes late jumps back; all active (README.md, 4.5)."""
     first, last = int(second[0]), int(second[-1])
-    track = np.empty((max(slots, last + 1), 2))
+    track = np.empty((slots, 2))
     for s, gap, here, there in zip(second[:-1], np.diff(second), xy[:-1], xy[1:], strict=True):
-        share = np.arange(gap) / max(gap - 1, 1)
-        track[s : s + gap] = here + (there - here) * share[:, None]
-    track[last] = xy[-1]
-    velocity = track[last] - track[last - 1] if len(second) > 1 else np.zeros(2)
-    after = np.arange(1, len(track) - last)
-    track[last + 1 :] = xy[-1] + after[:, None] * velocity
+        if s < slots:
+            share = np.arange(min(gap, slots - s)) / max(gap - 1, 1)
+            track[s : s + gap] = here + (there - here) * share[:, None]
+    if last < slots:
+        track[last] = xy[-1]
+        velocity = track[last] - track[last - 1] if len(second) > 1 else np.zeros(2)
+        after = np.arange(1, slots - last)
+        track[last + 1 :] = xy[-1] + after[:, None] * velocity
     if first > 0:
         velocity = (xy[1] - xy[0]) / (second[1] - second[0]) if len(second) > 1 else np.zeros(2)
-        before = np.arange(first)
+        before = np.arange(min(first, slots))
         steps = np.where(before == 0, 1, before + 2)
         track[:first] = xy[0] + steps[:, None] * velocity
-    return track[:slots], np.ones(slots, dtype=bool)
+    return track, np.ones(slots, dtype=bool)

@@ -70,6 +70,9 @@ def simulate(name: str, vehicles: int, slots: int, seed: int = 264, index=0) -> 
     choice("traffic", name, TRAFFIC)
     integer("vehicles", vehicles, 1, 2**31 - 1)
     integer("slots", slots, 1, 2**31 - 1)
+    integer("seed", seed, 0, 2**64 - 1)
+    for one in np.unique(index).tolist():
+        integer("index", one, 0, 2**32 - 1)
     traffic = _Traffic(MAPS[name], vehicles, slots, seed, np.atleast_1d(np.asarray(index)))
     xy = np.stack([traffic.xy() if t == 0 else traffic.drive(t) for t in range(slots)], axis=1)
     return xy if np.ndim(index) else xy[0]

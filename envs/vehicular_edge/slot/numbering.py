@@ -15,7 +15,7 @@ Array = Any  # of NumPy or CuPy
 
 
 @dataclass(frozen=True)
-class Layout:
+class Numbering:
     """Node number `nodes` stands for where a task goes that reaches none."""
 
     nodes: int
@@ -27,7 +27,7 @@ class Layout:
     power_share: Array  # [Nc, 2] entries of the share vector: V2V, V2I
 
 
-def layout(xp, params: Params) -> Layout:
+def numbering(xp, params: Params) -> Numbering:
     Nc, Ns, Ne = params.clients, params.servers, params.edges
     groups = ((Nc, params.cap_local), (Ns, params.cap_server), (Ne, params.cap_edge), (1, params.cap_cloud))
     cap = np.concatenate([np.full(count, most) for count, most in groups])
@@ -37,13 +37,13 @@ def layout(xp, params: Params) -> Layout:
     place_share = np.arange(place_node.size) + 2 * np.minimum(place_node, Nc)
     power_share = (np.arange(Nc) * (params.cap_local + 2) + params.cap_local)[:, None] + np.arange(2)
     arrays = (np.append(cap, 0), place_node, place_rank, place_share, power_share)
-    return Layout(cap.size, groups, *(xp.asarray(array) for array in arrays))
+    return Numbering(cap.size, groups, *(xp.asarray(array) for array in arrays))
 
 
-def of_nodes(xp, layout: Layout, values) -> Array:
+def of_nodes(xp, numbering: Numbering, values) -> Array:
     """Sums over the places of each node: [B, places] to [B, nodes]."""
     sums, start = [], 0
-    for nodes, cap in layout.groups:
+    for nodes, cap in numbering.groups:
         group = values[:, start : start + nodes * cap]
         sums.append(group.reshape(-1, nodes, cap).sum(axis=2))
         start += nodes * cap

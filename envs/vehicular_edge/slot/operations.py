@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..params import BITS, FAMILIES, queue_shapes
+from ..params import BITS, FAMILIES, LARGEST_SHARE, queue_shapes
 from .numbering import Array, of_nodes, of_places, of_routes
 from .tables import Tables
 
@@ -38,9 +38,9 @@ class Decision(NamedTuple):
 
 def offloading(xp, tables: Tables, action: Any, when) -> Decision:
     """Decodes both agents' actions and admits tasks, node by node up to its cap in the order of priority."""
-    params, layout = tables.params, tables.layout
+    params, numbering = tables.params, tables.numbering
     Nc, Ns, J, S = params.clients, params.servers, params.tasks, params.server_choices
-    B, M, nodes = len(tables.index), Nc * J, layout.nodes
+    B, M, nodes = len(tables.index), Nc * J, numbering.nodes
     target, share = decode(xp, tables, action)
     weight, power = _shares(xp, tables, share)
     count, access, server_of = (table[when] for table in (tables.count, tables.access, tables.server_of))
@@ -64,17 +64,17 @@ def offloading(xp, tables: Tables, action: Any, when) -> Decision:
     row = xp.arange(B)[:, None]
     begins = xp.searchsorted((ordered + row * (bounds[-1])).ravel(), (bounds + row * bounds[-1]).ravel())
     begins = begins.reshape(B, nodes + 2) - row * M
-    accepted = xp.minimum(begins[:, 1:] - begins[:, :-1], layout.cap)  # [B, nodes + 1]
+    accepted = xp.minimum(begins[:, 1:] - begins[:, :-1], numbering.cap)  # [B, nodes + 1]
     last = xp.take_along_axis(ordered, xp.clip(begins[:, :-1] + accepted - 1, 0, M - 1), axis=1)
     admitted = ((key <= xp.take_along_axis(last, node, axis=1)) & (node < nodes)).reshape(B, Nc, J)
 
-    filled = layout.place_rank < accepted[:, layout.place_node]
-    found = xp.minimum(begins[:, layout.place_node] + layout.place_rank, M - 1)
+    filled = numbering.place_rank < accepted[:, numbering.place_node]
+    found = xp.minimum(begins[:, numbering.place_node] + numbering.place_rank, M - 1)
     place = xp.take_along_axis(ordered, found, axis=1) % M
     client = (place // J + first[:, None]) % Nc
     listed = xp.zeros((B, nodes - Nc, Nc + 1), dtype=bool)
     away = slice(Nc * params.cap_local, None)
-    listed[row, layout.place_node[away] - Nc, xp.where(filled[:, away], client[:, away], Nc)] = True
+    listed[row, numbering.place_node[away] - Nc, xp.where(filled[:, away], client[:, away], Nc)] = True
     listed = listed[..., :Nc]
 
     at_access = access[:, None, :] == xp.arange(params.edges)[:, None]
@@ -94,7 +94,8 @@ def decode(xp, tables: Tables, action: Any) -> tuple[Array, Array]:
     params = tables.params
     shape = (len(tables.index), params.clients, params.tasks)
     if isinstance(action, dict):
-        return xp.asarray(action["target"]).reshape(shape), xp.asarray(action["share"]).astype(tables.dtype)
+        share = xp.clip(xp.asarray(action["share"]), 0.0, LARGEST_SHARE)
+        return xp.asarray(action["target"]).reshape(shape), share.astype(tables.dtype)
     action = xp.clip(xp.where(action >= 0.0, action, 0.0), 0.0, 1.0)
     chosen = action[:, 0, : params.target_length].astype(np.float64)  # in which every form floors alike
     if params.cloud_only_at_one:
@@ -106,10 +107,10 @@ def decode(xp, tables: Tables, action: Any) -> tuple[Array, Array]:
 
 def _shares(xp, tables: Tables, share) -> tuple[Array, Array]:
     """Normalised CPU weights [B, places] and powers [B, 2, Nc] in W; a block of zeros stays zero."""
-    layout = tables.layout
-    weight, pair = share[:, layout.place_share], share[:, layout.power_share]
-    total = of_nodes(xp, tables.layout, weight)
-    weight = weight / xp.where(total > 0.0, total, 1.0)[:, layout.place_node]
+    numbering = tables.numbering
+    weight, pair = share[:, numbering.place_share], share[:, numbering.power_share]
+    total = of_nodes(xp, tables.numbering, weight)
+    weight = weight / xp.where(total > 0.0, total, 1.0)[:, numbering.place_node]
     total = pair[..., :1] + pair[..., 1:]
     power = tables.power[tables.index][..., None] * (pair / xp.where(total > 0.0, total, 1.0))
     return weight, xp.swapaxes(power, 1, 2)
@@ -143,7 +144,7 @@ def queue_update(xp, tables: Tables, state: dict[str, Array], decision: Decision
     bits = MBIT * tables.size[when]
     if params.rate_weighted_bits:
         bits = bits * tables.rate[when]
-    offered = of_nodes(xp, tables.layout, of_places(xp, bits, decision))
+    offered = of_nodes(xp, tables.numbering, of_places(xp, bits, decision))
     served = _served(xp, tables, decision, when)
     into = {"lc": offered[:, :Nc], "v2v": offered[:, parts["vc"]]}
     out = {name: served[:, part] for name, part in parts.items()} | {"v2v": rate[:, :Ns].sum(axis=2)}
@@ -164,7 +165,7 @@ def queue_update(xp, tables: Tables, state: dict[str, Array], decision: Decision
     queues["delay"] = xp.maximum(state["delay"] + into["delay"] - out["delay"], 0.0)
     if params.cpu_virtual_queues:
         cpu = tables.cpu[tables.index]
-        used = of_nodes(xp, tables.layout, xp.where(decision.filled, decision.weight, 0.0))
+        used = of_nodes(xp, tables.numbering, xp.where(decision.filled, decision.weight, 0.0))
         first_of_cloud = decision.weight[:, -params.cap_cloud, None]
         work = cpu * xp.concatenate([used[:, :-1], first_of_cloud], axis=1)
         for name, part in parts.items():
@@ -179,9 +180,9 @@ def _served(xp, tables, decision, when) -> Array:
     """Capacity [B, nodes] in Mbit: what the CPU of a node can compute of the tasks that it admitted."""
     cycles = tables.cycles[when].reshape(len(decision.task), -1)
     per_bit = xp.where(decision.filled, decision.weight / xp.take_along_axis(cycles, decision.task, axis=1), 0.0)
-    served = of_nodes(xp, tables.layout, per_bit)
+    served = of_nodes(xp, tables.numbering, per_bit)
     if not tables.params.empty_places_idle:
-        idle = of_nodes(xp, tables.layout, xp.where(decision.filled, 0.0, decision.weight))
+        idle = of_nodes(xp, tables.numbering, xp.where(decision.filled, 0.0, decision.weight))
         served = served + idle / tables.density[tables.index][:, None]
     return 1e3 * tables.cpu[tables.index] * served
 
@@ -254,9 +255,9 @@ def cost(xp, tables: Tables, state: dict[str, Array], decision: Decision, flows,
         sends = [decision.members[:, :Ns].any(axis=1), decision.members[:, Ns:].any(axis=1)]
         power = xp.where(xp.stack(sends, axis=1), power, 0.0)
     cpu = tables.cpu[tables.index]
-    used = of_nodes(xp, tables.layout, xp.where(decision.filled, decision.weight, 0.0))
+    used = of_nodes(xp, tables.numbering, xp.where(decision.filled, decision.weight, 0.0))
     if not params.empty_places_idle:
-        used = used + of_nodes(xp, tables.layout, xp.where(decision.filled, 0.0, decision.weight))
+        used = used + of_nodes(xp, tables.numbering, xp.where(decision.filled, 0.0, decision.weight))
     if not params.idle_power_paid:
         departed, served = (
             xp.concatenate([flows[way][name] for name in ("lc", "vc", "ec", "cc")], axis=1) for way in ("dep", "out")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..params import BITS, DRIFTS, FAMILIES, Params, state_shapes
-from .numbering import Array, Layout, layout
+from .numbering import Array, Numbering, numbering
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Tables:
     """Scenarios [P, ...] for B environments, environment b in scenario index[b]; floats in one dtype."""
 
     params: Params
-    layout: Layout
+    numbering: Numbering
     dtype: np.dtype
     index: Array  # [B]
 
@@ -85,7 +85,7 @@ def tables(xp, scenarios, index=None, dtype="float64") -> Tables:
     plain = {name: stack([one[name] for one in packed]) for name in packed[0] if name not in _GROUPS}
     bandwidth = np.repeat([params.bandwidth_v2v_mhz, params.bandwidth_v2i_mhz], [params.servers, params.edges])
     return Tables(
-        params, layout(xp, params), dtype, xp.asarray(index), bandwidth=xp.asarray(bandwidth.astype(dtype)),
+        params, numbering(xp, params), dtype, xp.asarray(index), bandwidth=xp.asarray(bandwidth.astype(dtype)),
         **plain, **groups,
     )  # fmt: skip
 

@@ -140,8 +140,11 @@ def test_an_action_that_is_none_is_named(env):
         (lambda: env.step_decoded(target, share[:2]), r"share \(2,\) must be"),
         (
             lambda: env.step_decoded(target, changed(share, 4, -1.0)),
-            r"share: index \(4,\) is -1.0, must lie in \[0, inf",
+            r"share: index \(4,\) is -1.0, must lie in \[0, 1e\+30\]",
         ),
+        (lambda: env.step_decoded(target, 1e308 * share), r"share: index \(0,\) is 1e\+308, must lie in \[0, 1e\+30\]"),
+        (lambda: set_state(env, [1], 0), r"state=\[1\] must be a dict of fields"),
+        (lambda: env.reset(seed=[1]), r"seed=\[1\] must be an integer from 0"),
     ]
     for agent in AGENTS:
         for value in (1.5, -0.25, np.nan, np.inf):

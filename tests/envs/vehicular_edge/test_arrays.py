@@ -1,5 +1,7 @@
 """The array form of the vehicular edge against the original, the port, and itself at other batch sizes."""
 
+import sys
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -176,6 +178,7 @@ REFUSED = [
     ({"seed": -1}, "seed=-1 must be an integer from 0"),
     ({"preset": "orignal"}, "preset='orignal' must be one of 'physical', 'original'"),
     ({"dtype": "float16"}, "dtype='float16' must be one of 'float32', 'float64'"),
+    ({"xp": "cuda"}, "xp='cuda' must be the module numpy, the module cupy, or 'auto'"),
     ({"scenarios": 0}, "count=0 must be an integer from 1"),
     ({"scenarios": []}, r"scenarios=\[\] must hold at least one"),
     ({"scenarios": ["one"], "edges": 3}, "scenarios bring their own parameters; edges cannot be given"),
@@ -196,6 +199,38 @@ def test_what_is_not_allowed_is_said():
     ):
         with pytest.raises(ValueError, match=said):
             arrays.tables(np, *given)
+
+
+class NoDriver(RuntimeError):
+    pass
+
+
+def cupy_with(devices):
+    """A module `cupy` on NumPy's arrays whose runtime counts so many devices, or raises what is given."""
+    module = types.ModuleType("cupy")
+    vars(module).update({name: value for name, value in vars(np).items() if not name.startswith("__")})
+
+    def count():
+        if isinstance(devices, Exception):
+            raise devices
+        return devices
+
+    module.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=count, CUDARuntimeError=NoDriver))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("cupy", "found"),
+    [(cupy_with(1), "cupy"), (cupy_with(0), "numpy"), (cupy_with(NoDriver("too old")), "numpy"), (None, "numpy")],
+    ids=["a device", "no device", "no driver", "not installed"],
+)
+def test_auto_takes_cupy_where_it_finds_a_device(monkeypatch, pool, cupy, found):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)  # of None an import fails
+    form, plain = (envs.make_arrays("vehicular_edge", 2, xp, scenarios=pool) for xp in ("auto", None))
+    assert form.xp.__name__ == found and plain.xp is np
+    for action, same in zip(form.random_actions(1), plain.random_actions(1), strict=True):
+        np.testing.assert_array_equal(action, same)
+        np.testing.assert_array_equal(form.step(action)[0], plain.step(action)[0])
 
 
 @pytest.mark.gpu

@@ -105,6 +105,11 @@ def test_drawn_scenarios_bring_the_calibration_of_their_map(small):
     assert (draw(small, "arterial").calibration.score_v2v != one.calibration.score_v2v).all()
 
 
+def test_a_seed_that_is_none_is_refused_with_scenarios_of_ones_own(small):
+    with pytest.raises(ValueError, match=r"seed=\[1\] must be an integer from 0"):
+        calibration.calibrate(small, [draw(small, calibration=Calibration.ones(small))], seed=[1])
+
+
 def test_nothing_is_calibrated_where_nothing_is_divided_by_it(published):
     for value in vars(published.calibration).values():
         np.testing.assert_array_equal(value, np.ones_like(value))

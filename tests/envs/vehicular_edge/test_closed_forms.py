@@ -247,7 +247,7 @@ def scheduled(schedule, slots=12):
         total += env.step_decoded(aim(env.params), shares(env.params, client=on))[1]["offloading"]
         records.append(env.record)
         squared += backlog * (env.record["in"]["lc"][0] - env.record["dep"]["lc"][0])
-    delivered = delays.deliver(delays.flows(records, env.params), delays.places([scenario]), env.params)
+    delivered = delays.deliver(delays.flows(records, env.params), delays.paths([scenario]), env.params)
     return total, delays.on_time_share(delivered)[0], squared / slots
 
 

@@ -76,7 +76,7 @@ def empty_flows():
 
 
 def empty_places(deadline_s=9.0):
-    return delays.Places(
+    return delays.Paths(
         count=np.zeros((1, 6, 2), dtype=int),
         deadline_s=np.full((1, 6, 2, 2), deadline_s),
         access=np.ones((1, 6, 2), dtype=int),

@@ -1,12 +1,13 @@
 """Refusals of Params, by name, value and what is allowed; and lengths of vectors added up by hand."""
 
+import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue_shapes, state_length, state_shapes
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 
 
 @pytest.mark.parametrize(
@@ -32,9 +33,15 @@ from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, queue
         ("noise_dbm", np.nan, "must be a finite number"),
         ("noise_dbm", -1000.0, "must be at least -300.0"),
         ("arrival_high", 1e9, "must be at most 500.0"),
+        ("types", 10**8, "must be at most 10000"),
+        ("type_slots", 10**8, "must be at most 10000"),
+        ("cap_cloud", 10**7, "must be at most 65536"),
+        ("edges", 2**15, "must be at most 4096"),
+        ("size_high_mb", 1e30, "must be at most 1000000000.0"),
+        ("slots", 10**6, "x vehicles=70 x type_slots=10 is 700000000, must be at most 100000000"),
         ("v2v_range_m", np.inf, "must be a finite number"),
-        ("penalty_weight", 0.0, "must be positive"),
-        ("cloud_ghz", -1.0, "must be positive"),
+        ("penalty_weight", 0.0, "must be at least 1e-09"),
+        ("cloud_ghz", -1.0, "must be at least 1e-09"),
         ("size_low_mb", 6.0, "must not exceed size_high_mb=5.0"),
         ("arrival_low", 2.0, "must not exceed arrival_high=1.0"),
         ("index_clash", 1, "must be True or False"),
@@ -54,6 +61,19 @@ def test_clients_and_servers_make_up_the_vehicles():
     assert Params(vehicles=2, clients=1, components=1).servers == 1
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"slots": 100_000, "vehicles": 30_000}, "slots=100000 x vehicles=30000 x type_slots=10 is 30000000000, must"),
+        ({"vehicles": 30_000, "type_slots": 100}, "vehicles=30000 x type_slots=100 is 3000000, must be at most 524288"),
+        ({"tasks": 2**16}, "caps 3, 15, 34 and 69 make actions of 2883584 numbers, must be at most 524288"),
+    ],
+)
+def test_sizes_that_are_too_much_together_are_refused_before_anything_is_drawn(sizes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Params(**sizes)
+
+
 def test_numbers_of_numpy_become_those_of_python():
     params = Params(slots=np.int64(50), vehicles=70.0, penalty_weight=np.float32(2), index_clash=np.True_)
     assert params == Params(penalty_weight=2.0, index_clash=True)
@@ -71,11 +91,15 @@ def test_a_state_holds_so_many_numbers():
     """Queues of 44 clients, 26 servers and 9 edges, routed or pooled; what the switches add."""
     params = Params()
     routed, pooled = 44 + 2 * 26 + 9 * 10 + 9 * 9 + 9 + 9 + 1, 44 + 2 * 26 + 3 * 9 + 2
-    assert state_length(params) == routed + 44
-    assert state_length(replace(params, slot_tandem=True)) == pooled + 44
+
+    def length(of: Params) -> int:
+        return sum(math.prod(shape) for shape in state_shapes(of).values())
+
+    assert length(params) == routed + 44
+    assert length(replace(params, slot_tandem=True)) == pooled + 44
     backlogs, costs, drifts = pooled, 3 * 44 + 26 + 3 * 9 + 1, 2 * (2 * 44 + 26 + 9 + 1)
     everything = pooled + 44 + (44 + 26 + 9 + 1) + backlogs + costs + drifts
-    assert state_length(Params(**PRESETS["original"])) == everything
+    assert length(Params(**PRESETS["original"])) == everything
     assert list(state_shapes(params)) == [*queue_shapes(params), "delay"]
 
 

@@ -234,7 +234,7 @@ def test_the_value_of_a_slot_follows_every_move_as_the_reward_does(pricing):
             task = int(random.integers(len(plan.tasks)))
             plan.move(task, int(random.integers(len(plan.options[plan.client[task]]))))
             plan.set_power(int(random.integers(44)), int(random.integers(11)))
-        target, share = plan.action(view.tables.layout)
+        target, share = plan.action(view.tables.numbering)
         values.append(plan.value)
         found.append(full_value(view, target, share, squared=pricing is quadratic))
     assert np.ptp(found) > 1e-3

@@ -178,6 +178,10 @@ def test_integers_of_a_wrong_form_or_that_are_no_option_are_named():
         ({"target": target.long(), "share": share}, "target must be a int32 tensor on cpu, got torch.int64"),
         ({"target": target, "share": share[:1]}, rf"share has shape \(1, {p.share_length}\); allowed: \(2, "),
         ({"target": target + p.options, "share": share}, rf"target of environment 0, client 0, task 0 is {p.options}"),
+        (
+            {"target": target, "share": share * 3e38},
+            r"share of environment 0, index 0 is 3.*, not in \[0, 1e\+30\]",
+        ),
         ({"target": target, "share": -share}, "share of environment 0, index 0 is -1.0, not in"),
         ({"target": target, "share": share * torch.nan}, "share of environment 0, index 0 is nan, not in"),
     ]

@@ -106,11 +106,20 @@ def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
 NUMBERS = [  # an array, a place in it, what is put there, and the sentence
     ("fading_v2v", (2, 1, 0), np.nan, r"fading_v2v\[2, 1, 0\] is nan, must be finite"),
     ("xy_client", (1, 0, 1), np.inf, r"xy_client\[1, 0, 1\] is inf, must be finite"),
-    ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must not be negative"),
-    ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must not be negative"),
-    ("task_count", (4, 1), -3, r"task_count\[4, 1\] is -3, must not be negative"),
-    ("edge_range", (2,), -1.0, r"edge_range\[2\] is -1.0, must not be negative"),
-    ("task_cycles", (0, 0, 0), 0.0, r"task_cycles\[0, 0, 0\] is 0.0, must be positive"),
+    ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must lie in \[0, 1e\+09\]"),
+    ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must lie in \[0, 1e\+09\]"),
+    ("task_count", (4, 1), -3, r"task_count\[4, 1\] is -3, must lie in \[0, 2.14748e\+08\]"),
+    ("task_count", (4, 1), 2**40, r"task_count\[4, 1\] is 1099511627776, must lie in \[0, 2.14748e\+08\]"),
+    ("edge_range", (2,), -1.0, r"edge_range\[2\] is -1.0, must lie in \[0, 1e\+09\]"),
+    ("task_cycles", (0, 0, 0), 0.0, r"task_cycles\[0, 0, 0\] is 0.0, must be at least 1e-09, as the slot holds a task"),
+    ("client_cpu", (0,), 0.0, r"client_cpu\[0\] is 0.0, must lie in \[1e-09, 1e\+09\]"),
+    ("client_power", (1,), 0.0, r"client_power\[1\] is 0.0, must lie in \[1e-09, 1e\+09\]"),
+    ("server_cpu", (2,), 0.0, r"server_cpu\[2\] is 0.0, must lie in \[1e-09, 1e\+09\]"),
+    ("edge_cpu", (3,), 0.0, r"edge_cpu\[3\] is 0.0, must lie in \[1e-09, 1e\+09\]"),
+    ("xy_server", (0, 1, 0), -1e200, r"xy_server\[0, 1, 0\] is -1e\+200, must lie in \[-1e\+09, 1e\+09\]"),
+    ("edge_xy", (0, 1), 1e200, r"edge_xy\[0, 1\] is 1e\+200, must lie in \[-1e\+09, 1e\+09\]"),
+    ("fading_v2i", (0, 1, 2), 1e200, r"fading_v2i\[0, 1, 2\] is 1e\+200, must lie in \[0, 1e\+09\]"),
+    ("task_size", (3, 2, 1), 1e300, r"task_size\[3, 2, 1\] is 1e\+300, must lie in \[0, 1e\+09\]"),
 ]
 ARRAYS = [  # an array, what is written in its place, and the sentence
     ("edge_cpu", None, "one: array edge_cpu is missing"),
@@ -121,24 +130,35 @@ ARRAYS = [  # an array, what is written in its place, and the sentence
     ("task_count", np.full((12, 10), 1.5), r"one: task_count\[0, 0\] is 1.5, must be an integer"),
     ("task_count", np.full((12, 10), np.nan), r"one: task_count\[0, 0\] is nan, must be finite"),
     ("active_client", np.full((12, 10), 2), r"one: active_client\[0, 0\] is 2, must be a flag"),
+    ("edge_cpus", np.ones(4), "one: has no array 'edge_cpus'; did you mean 'edge_cpu'"),
     ("running_max_lc", np.ones(10), "array running_max_lc is of no running scale"),  # without their switch
 ]
 HEADERS = [  # a change of the header, and the sentence
     (lambda header: header.update(version=9), "version is 9, must be 2"),
     (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
     (lambda header: header["params"].update(colour=1), "colour"),
-    (lambda header: header["calibration"].update(size=0.0), "calibration size is 0.0, must be finite and positive"),
+    (lambda header: header["calibration"].update(size=0.0), r"calibration size is 0.0, must lie in \[1e-30, 1e\+30\]"),
     (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
     (lambda header: header["calibration"].update(score_v2i=[1.0]), r"has shape \(1,\), must have \(5,\) as Params"),
     (lambda header: header["calibration"].update(work="much"), "calibration work holds no numbers"),
     (lambda header: header["params"].update(slots="12"), "slots='12' must be a number"),
-    (lambda header: header.update(mean_density=0.0), "one: mean_density is 0.0, must be finite and positive"),
+    (lambda header: header.update(mean_density=0.0), r"mean_density is 0.0, must be a number in \[1e-09, 1e\+09\]"),
+    (lambda header: header.update(mean_density="much"), "one: mean_density is 'much', must be a number in"),
+    (lambda header: header.update(mean_density=None), "one: mean_density is None, must be a number in"),
+    (lambda header: header.update(params=[1, 2]), r"one\.json: params is a list, must be a dict"),
+    (lambda header: header.update(calibration=None), r"one\.json: calibration is a NoneType, must be a dict"),
+    (lambda header: header.update(index=-5), "one: index=-5 must be an integer from 0 to 4294967295"),
+    (lambda header: header.update(seed=-1), "one: seed=-1 must be an integer from 0 to 18446744073709551615"),
+    (lambda header: header.update(seed=[1]), r"one: seed=\[1\] must be an integer from 0"),
+    (lambda header: header.update(name=5), "one: name is 5, must be a string"),
+    (lambda header: header.update(colour=1), r"one\.json: has no field 'colour'"),
 ]
 BYTES = [  # a file, how it is spoilt, and the sentence
     ("npz", lambda old: bytes([*old[:500], old[500] ^ 1, *old[501:]]), r"one\.npz: its SHA-256 is .* one\.json states"),
     ("json", lambda old: old.replace(b'"seed": 264', b'"seed": 265'), r"one\.json: its SHA-256 is"),
     ("json", lambda old: b"{", r"one\.json: not JSON"),
     ("json", lambda old: b"\xff\xfe\x80", r"one\.json: not JSON"),
+    ("json", lambda old: b"[" * 10**5 + b"]" * 10**5, r"one\.json: not JSON"),
 ]
 
 
@@ -155,7 +175,7 @@ def refused(path, message: str, *params):
 
 @pytest.mark.parametrize(("name", "index", "value", "message"), NUMBERS)
 def test_a_number_without_meaning_is_refused(saved, drawn, name, index, value, message):
-    array = getattr(drawn, name).copy()
+    array = getattr(drawn, name).astype(np.int64 if name == "task_count" else np.float64)
     array[index] = value
     rewrite(saved, **{name: array})
     refused(saved, f"one: {message}")
@@ -184,6 +204,13 @@ def test_sizes_unlike_the_parameters_are_refused(saved, small):
     refused(saved, "one: edges is 4, Params has 9", Params(vehicles=20, slots=12, components=5))
     other = replace(small, penalty_weight=2.0)
     assert load(saved, other).params == other
+
+
+@pytest.mark.parametrize("given", [".", "", "..", None, 5])
+def test_a_path_that_names_no_file_is_refused(drawn, given):
+    for use in (load, drawn.save):
+        with pytest.raises(ValueError, match=rf"path='{given}' must name a scenario file"):
+            use(given)
 
 
 def test_a_file_that_is_not_there_is_named(saved):

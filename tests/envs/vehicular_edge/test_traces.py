@@ -1,6 +1,7 @@
 """Loaders of recorded traffic on short samples, the filling of gaps, and scenarios made of them."""
 
 import hashlib
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -185,8 +186,12 @@ def test_what_is_no_place_time_or_record_is_named(tmp_path):
         ),
         (
             lambda: traces.Records([1, 2], [0.0] * 2, [0.0] * 2, [0.0, np.nan]),
-            r"records: y\[1\] is nan, must be finite",
+            r"records: y\[1\] is nan, must lie in \[-1e\+09, 1e\+09\]",
         ),
+        (lambda: traces.Records([1], [0.0], [1e200], [0.0]), r"records: x\[0\] is 1e\+200, must lie in \[-1e\+09"),
+        (lambda: traces.Records([1], [-5.0], [0.0], [0.0]), r"records: utc_s\[0\] is -5.0, must lie in \[0, 1e\+11\]"),
+        (lambda: traces.Records([1], [2e11], [0.0], [0.0]), r"records: utc_s\[0\] is 2.*, must lie in \[0, 1e\+11\]"),
+        (lambda: traces.Records([{}], [0.0], [0.0], [0.0]), "records: vehicle holds object, must hold integers or str"),
         (lambda: traces.Records([1], ["noon"], [0.0], [0.0]), "records: utc_s holds no numbers"),
         (lambda: fill([], two), "records must be of traces.Records, not list"),
         (lambda: fill(traces.ngsim(none), two), r"none\.csv: has no record in the window, needs vehicles=2"),
@@ -247,6 +252,9 @@ FILLED = {  # records, slots, if as published; of each vehicle x, y (or the one 
         [(1, 0, 0, 0), (1, 1, 2, 1), (1, 2, 5, 3), (2, 0, 0, 0)], 5, True,
         [([0, 2, 5, 8, 11], [0, 1, 3, 5, 7], 1), (0, 0, 1)],
     ),
+    "published vehicles seen again after three thousand years": (
+        [(1, 0, 5, 0), (1, 9e10, 5, 0), (2, 0, 0, 0)], 3, True, [(5, 0, 1), (0, 0, 1)],
+    ),
     "published vehicles that come late jump back": (
         [(1, 3, 10, 0), (1, 4, 12, 0), (2, 0, 0, 0)], 6, True,
         # x0 + v, then x0 + (q + 2) v at q = 1 and 2, then the records, then the last velocity.
@@ -299,8 +307,10 @@ def test_edge_nodes_stand_where_they_are_put(crossing):
     assert scenario.pca_v2i_mean.reshape(-1, 3)[:, 1] == pytest.approx(
         np.hypot(*(scenario.xy_client - places[1]).transpose(2, 0, 1)).clip(1.0).mean(axis=0)
     )
-    with pytest.raises(ValueError, match=r"edge_xy \(2, 2\) must be finite numbers \(3, 2\)"):
-        made(crossing, {"edge_xy": places[:2]})
+    for wrong in (places[:2], "nowhere", [[1e200, 0.0]] * 3):
+        said = re.escape(f"edge_xy {np.shape(wrong)} must be numbers (3, 2) in [-1e+09, 1e+09]")
+        with pytest.raises(ValueError, match=said):
+            made(crossing, {"edge_xy": wrong})
     together = replace(crossing, x=crossing.x * 0, y=crossing.y * 0 + crossing.utc_s)
     with pytest.raises(ValueError, match=r"trace: distance_v2v\[0, 0, 0\] is 0.0"):  # where nothing clamps distances
         made(together, jumping_tracks=True)

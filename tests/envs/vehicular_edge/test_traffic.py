@@ -132,6 +132,14 @@ def test_dead_ends_turn_back():
     assert (north[1:] != north[:-1]).any()
 
 
-def test_an_unknown_map_is_refused():
-    with pytest.raises(ValueError, match="'citty'.*'city'"):
-        traffic.simulate("citty", 2, 2)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": "citty"}, "'citty'.*'city'"),
+        ({"seed": [1]}, r"seed=\[1\] must be an integer from 0"),
+        ({"index": np.array([0, -5])}, "index=-5 must be an integer from 0 to 4294967295"),
+    ],
+)
+def test_no_map_seed_or_index_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        traffic.simulate(**{"name": "city", "vehicles": 2, "slots": 2} | given)
