@@ -83,7 +83,7 @@ def plan(request: Request) -> Plan:
 
     declared = provenance.hashes(file.relative_to(ROOT).as_posix() for file in shown.files())
     return Plan(
-        by_label([Group(library, seed) for library in subjects.KINDS for seed in range(section.seeds)]),
+        by_label([Group(library, seed) for seed in range(section.seeds) for library in subjects.KINDS]),
         each(measure),
         config=request.settings.plain() | {"original": identity, "settings": asdict(settings)},
         conditions={"declared": declared},
@@ -205,4 +205,4 @@ def report(frame: pd.DataFrame, *_) -> str:
     return "\n".join(lines)
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, quick=False, choices=("seeds",))
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, timed=False, quick=False, choices=("seeds",))

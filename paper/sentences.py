@@ -233,6 +233,13 @@ def same_forms(report: Report, machine: str) -> str:
     return f"{said}, most often in *{often}* ({number} of them)."
 
 
+def of_others(report: Report) -> str:
+    """The same as a clause of the abstract, on the first machine that knows."""
+    known = filter(None, (differing_forms(report, machine) for machine in report.machines()))
+    forms = next(known, None)
+    return f", and {sum(map(bool, forms.values()))} of {len(forms)} by others fail one" if forms else ""
+
+
 def learnt_there(report: Report, machine: str) -> str:
     """The number of libraries' forms on which training leads to another return in the original, in one sentence."""
     forms, apart, algorithms = differing_forms(report, machine), {True: [], False: []}, set()

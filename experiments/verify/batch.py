@@ -9,11 +9,11 @@ from lockstep.experiments.verify.subjects import Subject
 
 
 class Batch:
-    """A batch on the CPU whose infos say which environments act (`active` [B]).
+    """A batch on the CPU.
 
     A call that only resets an environment, as that after an episode's end does in the mode NextStep, is none of its
-    steps: there it is not active. Where an ending step shows the next episode and not what the last one ended with, the
-    former stands in for the latter, as it does for whoever trains on such a batch.
+    steps: in that mode infos have `active` [B], which says who acts. Where an ending step shows the next episode and
+    not what the last one ended with, the former stands in for the latter, as it does for whoever trains on it.
 
     Args:
         subject: that is stepped; it resets by itself.
@@ -35,7 +35,7 @@ class Batch:
     def reset(self, seed: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """First observations [B, n] float32, and infos."""
         self.resetting = np.zeros(self.num_envs, bool)  # those that the next call resets
-        return self._tensor(self.subject.reset(seed)), {"active": torch.from_numpy(~self.resetting)}
+        return self._tensor(self.subject.reset(seed)), self._active()
 
     def step(self, action: torch.Tensor) -> tuple:
         """Observations, reward [B] float32, terminated, truncated [B] bool, and infos with `final_obs` [B, n]."""
@@ -47,9 +47,12 @@ class Batch:
         cut = truncated & ~terminated
         self.cut, self.lost = self.cut + int(cut.sum()), self.lost + int((cut & ~shown).sum())
         self.resetting = (terminated | truncated) & self.resets_next
-        infos = {"final_obs": self._tensor(final), "active": torch.from_numpy(~self.resetting)}
+        infos = {"final_obs": self._tensor(final)} | self._active()
         reward = torch.from_numpy(np.where(live, reward, 0).astype(np.float32))
         return self._tensor(observation), reward, *map(torch.from_numpy, (terminated, truncated)), infos
+
+    def _active(self) -> dict[str, torch.Tensor]:
+        return {"active": torch.from_numpy(~self.resetting)} if self.resets_next else {}
 
     def _tensor(self, observation: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(observation.reshape(self.num_envs, -1).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Other libraries' forms of a task, and what is learnt on them: rows written by hand, whose sums are done in the head."""
+"""Other libraries' forms of a task, and what is learnt on them: rows written by hand, worked out in the head."""
 
 import pytest
 
@@ -102,6 +102,11 @@ def test_sentences_count_the_forms_that_differ_and_those_on_which_another_policy
         "Here, PPO trained on such a form by one recipe returns another score in the original than trained on "
         "Gymnasium's own batch with 1 of the 1 that differ and 0 of the 1 that do not, by the 95 % interval over seeds."
     )
+
+
+def test_the_abstract_s_claim_has_its_count(report, tmp_path):
+    assert sentences.of_others(report) == ", and 2 of 4 by others fail one"
+    assert sentences.of_others(Report(tmp_path / "nothing", tmp_path)) == ""
 
 
 def test_sentences_wait_for_results(tmp_path):
