@@ -2,17 +2,18 @@
 
 import html
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection
 
 import pandas as pd
 
-from lockstep import envs
-from lockstep.experiments import catalogue
+from lockstep import envs, paper
+from lockstep.experiments import catalogue, conformance, crossing
 from lockstep.experiments.bench.timing import ENOUGH
 from lockstep.paper import NOT_MEASURED, families, quantities
 from lockstep.paper.common import learning
 from lockstep.paper.report import Report
-from lockstep.paper.typeset import percent, seconds, short_time, times
+from lockstep.paper.typeset import missing, percent, seconds, short_time, times
 
 
 def told(report: Report, say: Callable, *about, between: str = " ") -> str:
@@ -200,6 +201,65 @@ def trained(report: Report, machine: str) -> str:
     where = "Here" if machine == "here" else f"On record from *{machine}*"
     places = {"cpu": f"{where}, on the CPU", "cuda": f"{where}, on the GPU"}
     return " ".join(filter(None, (sentence(device, place) for device, place in places.items())))
+
+
+def differing_forms(report: Report, machine: str) -> dict[tuple[str, str], set[str]]:
+    """By environment and library, the checks in which its batched form differs from the original; the port left out."""
+    found = {}
+    for run in runs_of(report, machine, "conformance"):
+        wrong = conformance.differing(run.frame)
+        for library in conformance.found(run.frame)["library"].unique():
+            if library != conformance.OURS:
+                names = set(wrong.loc[wrong["library"] == library, "property"])
+                found[run.provenance["environment"], library] = names
+    return found
+
+
+def runs_of(report: Report, machine: str, experiment: str) -> list:
+    runs = quantities.of(report.datasets, {"experiment": experiment})
+    return [run for run in runs if paper.machine(run) == machine]
+
+
+def same_forms(report: Report, machine: str) -> str:
+    """The number of libraries' forms that differ from the original, and in what most often, in one sentence."""
+    forms = differing_forms(report, machine)
+    differs = [sorted(names) for names in forms.values() if names]
+    if not forms:
+        return ""
+    libraries = len({library for _, library in forms})
+    said = f"{placed(machine).capitalize()}, {len(differs)} of the {len(forms)} batched forms that {libraries} "
+    said += "libraries have of Gymnasium's tasks differ from the original in at least one check"
+    if not differs:
+        return f"{said}."
+    often, number = Counter(itertools.chain.from_iterable(differs)).most_common(1)[0]
+    return f"{said}, most often in *{often}* ({number} of them)."
+
+
+def of_others(report: Report) -> str:
+    """The same as a clause of the abstract, on the first machine that knows."""
+    known = filter(None, (differing_forms(report, machine) for machine in report.machines()))
+    forms = next(known, None)
+    return f", and {sum(map(bool, forms.values()))} of {len(forms)} by others fail one" if forms else ""
+
+
+def learnt_there(report: Report, machine: str) -> str:
+    """The number of libraries' forms on which training leads to another return in the original, in one sentence."""
+    forms, apart, algorithms = differing_forms(report, machine), {True: [], False: []}, set()
+    for run in runs_of(report, machine, "crossing"):
+        for row in crossing.summary(run.frame).to_dict("records"):
+            form = run.provenance["environment"], row["library"]
+            if form in forms and not missing(row.get("difference_low")):
+                apart[bool(forms[form])].append(row["difference_low"] > 0 or row["difference_high"] < 0)
+                algorithms.add(learning.algorithm(row["algorithm"]))
+    counts = {"that differ": apart[True], "that do not": apart[False]}
+    parts = [f"{sum(found)} of the {len(found)} {words}" for words, found in counts.items() if found]
+    if not parts:
+        return ""
+    return (
+        f"{placed(machine).capitalize()}, {listed(sorted(algorithms))} trained on such a form by one recipe returns "
+        f"another score in the original than trained on Gymnasium's own batch with {listed(parts)}, by the 95 % "
+        "interval over seeds."
+    )
 
 
 def checks(report: Report) -> str:

@@ -103,9 +103,7 @@ def rows(
 ) -> Iterator[Row]:
     """All rows. found: lives by what they were played for. declared: the autoreset mode, or None."""
     lived = [found[key] for key in ("living", "policy") if key in found]
-    mode = DISABLED if declared == DISABLED else None
-    for one in lived if shown.states else ():
-        mode = mode or mode_of(one, original, shown.states, asked.tolerance)
+    mode = seen_mode(lived, original, shown, asked.tolerance, declared)
     if mode == DISABLED and declared != DISABLED:
         ends, words = sum(int((one.terminated | one.truncated).sum()) for one in lived), "ended environments go on"
         words += f", declared: {declared or 'nothing'}; nothing else is checked, since no episode begins"
@@ -123,6 +121,16 @@ def rows(
     yield from checks.distributions(seen[0], firsts, played, shown, longest)
     yield from checks.seeds(found["once"], found["again"], found["other"], firsts, seen[0])
     yield checks.batch_size(found["once"], found.get("wide"))
+
+
+def seen_mode(
+    lived: list[Lives], original: Original, shown: Shown, tolerance: float, declared: str | None
+) -> str | None:
+    """The autoreset mode that lives show, None where they do not; one that never resets is taken at its word."""
+    if declared == DISABLED:
+        return DISABLED
+    found = (mode_of(one, original, shown.states, tolerance) for one in lived if shown.states)
+    return next(filter(None, found), None)
 
 
 def by_what_is_given(lived: list[Lives]) -> str:

@@ -69,15 +69,21 @@ def record(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
     Raises:
         UserError: its library is nowhere, or it cannot be made or played; says why.
     """
+    python = python_of(name)
+    return played(name, runs, inject) if python is None else elsewhere(python, name, runs, inject)
+
+
+def python_of(name: str) -> str | None:
+    """The Python in which a name is played, None of this one; UserError where its library is nowhere."""
     if subjects.is_here(name):
-        return played(name, runs, inject)
+        return None
     kind = name.partition(":")[0]
     if kind not in peer_workers.names() or not peer_workers.requirements(kind):
         raise UserError(f"{name}: {subjects.KINDS[kind].package} is not installed here")
     python = peer_workers.python_of(kind)
     if python is None:
         raise UserError(f"{name}: {peer_workers.why_missing(kind)}")
-    return elsewhere(str(python), name, runs, inject)
+    return str(python)
 
 
 def played(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
@@ -130,15 +136,19 @@ def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = 
     with tempfile.TemporaryDirectory() as folder:  # its own, because a library may leave files where it is started
         job = {"name": name, "inject": inject, "runs": [{"seed": run.seed, "policy": run.policy} for run in runs]}
         save(Path(folder, "job.npz"), job, {n: {key: getattr(run, key) for key in PARTS} for n, run in enumerate(runs)})
-        paths = os.pathsep.join([str(ROOT), str(Path.cwd())])  # the latter has the user's own functions
-        settings = {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         command = [python, "-m", __spec__.name]
-        done = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=folder, env=variables(), capture_output=True, text=True)
         if done.returncode:
             raise UserError(f"{name}: {peer_workers.last_error(done.stderr).removeprefix('error: ')}")
         answer, arrays = load(Path(folder, "lives.npz"))
     found = [Lives(run.seed, **arrays[n]) if n in arrays else None for n, run in enumerate(runs)]
     return Record(found, answer["mode"], answer["versions"])
+
+
+def variables() -> dict[str, str]:
+    """The environment variables of a process in another Python."""
+    paths = os.pathsep.join([str(ROOT), str(Path.cwd())])  # the latter has the user's own functions
+    return os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def save(path: Path, words: dict, arrays: dict[int, dict[str, np.ndarray | None]]) -> None:

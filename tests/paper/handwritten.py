@@ -5,7 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
-from lockstep.experiments import config, peers, scaling
+from lockstep.experiments import config, conformance, crossing, peers, scaling
 from lockstep.experiments.ledger import checksums, provenance
 
 BLOCKS = 6  # the fewest that have an interval of the median
@@ -41,6 +41,8 @@ COLUMNS = {
     "compilation": "environment autoreset_mode dtype obs kernel target registers spill_store_bytes "
     "spill_load_bytes stack_bytes shared_bytes",
     "peers": " ".join(peers.COLUMNS),
+    "conformance": " ".join(conformance.COLUMNS),
+    "crossing": " ".join(crossing.COLUMNS),
     "transfer": "environment loop source device memory num_envs threads part clock block calls wall_s bytes copies",
     "weak_scaling": "environment algorithm part ranks cores rank num_envs block iterations env_steps calls bytes "
     "per_iteration wall_s cpu_s sum_s",
