@@ -14,7 +14,7 @@ class Records:
     """R positions of vehicles, from a loader or from anywhere else.
 
     Raises:
-        ValueError: vectors that differ in length or are of another kind, a number that is none or too large, or a negative
+        ValueError: vectors that differ in length or are of another kind, a number that is none or too large, a negative
             time; names the vector and the first index.
     """
 
