@@ -24,8 +24,8 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     gymnax.txt, throughput.schema.yaml). A package of BY_FOLDER comes with all its modules. `envs` finds its
     environments by folder, so where it is imported envs/kernels/ comes along, and with an environment that part of it
     which its kernel is compiled with, its own folder, and no other environment's. With an environment come its YAML and
-    its family's own modules of the same names, and where recipes are read its recipe and the algorithms that it names,
-    which `agents` finds by folder. Last come those data of its folder that a module so far reads.
+    its family's own modules of the same names, and where recipes are read its recipe and the algorithms that either
+    names, which `agents` finds by folder. Last come those data of its folder that a module so far reads.
     """
     files = imported([module], root)
     if not files:
@@ -43,10 +43,11 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
         own = (family / file.name for file in files if file.parent == root / "experiments" and file.stem != "__init__")
         files |= imported([name_of(file, root) for file in own if file.is_file()], root)
         files.add(family / f"{environment}.yaml")
-        recipe = root / RECIPES / f"{environment}.yaml"
-        if root / RECIPES / "__init__.py" in files and recipe.is_file():
-            named = re.findall(r"^(\w+):", recipe.read_text(), re.MULTILINE)
-            files |= {recipe} | imported([f"{PACKAGE}.agents.{name}" for name in named], root)
+        if root / RECIPES / "__init__.py" in files:
+            recipe = root / RECIPES / f"{environment}.yaml"
+            files |= {recipe} if recipe.is_file() else set()
+            words = {word for file in files if file.suffix == ".yaml" for word in re.findall(r"\w+", file.read_text())}
+            files |= imported([f"{PACKAGE}.agents.{name}" for name in algorithms(root) & words], root)
     if environment and root / "envs" / "__init__.py" in files:
         files |= read_by(files, environments(root)[environment])
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
@@ -103,6 +104,12 @@ def of_experiment(name: str, environment: str | None = None, root: Path = ROOT) 
     return of(
         name_of(general if general.is_file() else family_of(environment, root) / f"{name}.py", root), environment, root
     )
+
+
+def algorithms(root: Path = ROOT) -> set[str]:
+    """The learning algorithms: files in agents/, and folders that can be run."""
+    agents = root / "agents"
+    return {file.stem for file in agents.glob("*.py")} | {file.parent.name for file in agents.glob("*/__main__.py")}
 
 
 def family_of(environment: str, root: Path = ROOT) -> Path:

@@ -22,7 +22,7 @@ from lockstep.experiments.verdicts import equal
 
 OUT_OF_REACH = {"sonar": {"hit robot"}}  # of a version with one robot
 STAGES = ("robots", "cores", "obstacles")  # of a reset, in the order of counts
-NEAR, MULTIPLYING = 10, 5  # one case in so many may be too near to a threshold, one may multiply a rounding
+NEAR, MULTIPLYING = 10, 4  # one case in so many may be too near to a threshold, one may multiply a rounding
 ROUNDING = 2.0**-19  # m, of float32 at the far side of the map
 SHAKEN = 20  # the part of a tolerance that one rounding may take up, of those of x and y that ten substeps make
 
