@@ -101,8 +101,8 @@ def test_settings_survive_json_pickle_and_copy():
         (
             ["wibble"],
             1,
-            "cartpole.yaml: unknown key 'wibble'; known: seed, correctness, learning, scaling, throughput, transfer, "
-            "weak_scaling",
+            "cartpole.yaml: unknown key 'wibble'; known: seed, correctness, crossing, learning, scaling, throughput, "
+            "transfer, weak_scaling",
         ),
         (
             ["throughput", "full", "rungs", "port-cdua"],
@@ -152,8 +152,8 @@ def test_a_mistake_is_named_with_file_key_and_what_would_be_right(change, keys, 
         (
             ["kind"],
             "block",
-            "unknown key 'kind'; known: seed, correctness, learning, scaling, throughput, transfer, weak_scaling, "
-            "breakdown",
+            "unknown key 'kind'; known: seed, correctness, crossing, learning, scaling, throughput, transfer, "
+            "weak_scaling, breakdown",
         ),
         (["throughput", "options"], [1], "throughput.options: [1] is not allowed: must be of type object"),
         (

@@ -121,8 +121,9 @@ def test_whatever_is_asked_for_can_be_run_and_its_groups_are_told_apart(name, sc
     labels = [learning.label(group) for group in found]
     assert len(set(labels)) == len(labels)
     assert all(learning.resolved_of(name, group)["total_steps"] > 0 for group in found if group.algorithm)
-    curves_of = [group for group in found if group.part == "curve"]
-    assert len(curves_of) >= (1 if scale == "quick" else 10)
+    if name in recipes.names():  # without one, rates alone are asked for
+        curves_of = [group for group in found if group.part == "curve"]
+        assert len(curves_of) >= (1 if scale == "quick" else 10)
 
 
 def test_environments_of_gymnasium_are_trained():
