@@ -18,7 +18,7 @@ TOYS = Path(__file__).parent / "toys"
 ON_REQUEST = {"learning", "transfer", "weak_scaling"}
 ON_REQUEST |= {"breakdown", "offloading", "policies", "navigation", "oracles", "baselines"}  # of a family
 AT_FULL_SCALE = {"compilation"}  # and, where a YAML has the section:
-ON_REQUEST_AT_FULL_SCALE = {"scaling"}
+ON_REQUEST_AT_FULL_SCALE = {"scaling", "crossing"}
 
 
 def copy_of_the_code(folder: Path) -> Path:
