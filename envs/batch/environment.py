@@ -395,12 +395,12 @@ class BatchedEnv(VectorEnv):
     def _set_seeds(self, seeds: Sequence[int]):
         self._buffers["seeds"].copy_(torch.from_numpy(np.array(seeds, dtype=np.uint64)))
 
-    def _seeds(self, seed) -> list[int]:
+    def _seeds(self, seed, name: str = "seed") -> list[int]:
         several = isinstance(seed, Sequence) or (isinstance(seed, np.ndarray) and seed.ndim > 0)
         seeds = list(seed) if several else [seed] * self.groups
         if len(seeds) != self.groups:
-            raise ValueError(f"seed has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
-        return [integer("seed", value, 0, 2**64 - 1) for value in seeds]
+            raise ValueError(f"{name} has {len(seeds)} values; groups={self.groups} needs one, or one for each group")
+        return [integer(name, value, 0, 2**64 - 1) for value in seeds]
 
     def _set_bounds(self, bounds: tuple[float, ...]):
         """Writes the reset bounds, and notes whether no episode from them can be shorter than the fetch-ahead."""
@@ -641,8 +641,11 @@ class BatchedEnv(VectorEnv):
         bounds = None
         if "bounds" in state:
             given = array("bounds", state["bounds"], (len(self.port.reset_options),)).tolist()
-            bounds = self.port.reset_bounds(dict(zip(self.port.reset_options, given, strict=True)))
-        seeds = self._seeds(state["seed"]) if "seed" in state else None
+            try:
+                bounds = self.port.reset_bounds(dict(zip(self.port.reset_options, given, strict=True)))
+            except ValueError as error:
+                raise ValueError(f"set_state: bounds={given!r}: {error}") from None
+        seeds = self._seeds(state["seed"], "set_state: seed") if "seed" in state else None
         clock = integer("set_state: clock", state["clock"], 0, 2**62) if "clock" in state else None
 
         self._states.write(found, rows)
