@@ -233,3 +233,10 @@ def test_a_total_loss_is_that_of_the_original(dtype):
             assert (info["final_obs"] if flags[1] else obs)[0].tolist() == pytest.approx(seen.tolist(), rel=1e-6)
             assert info["turnover"].item() == pytest.approx(told["turnover"], rel=1e-6)
             assert [terminated.item(), truncated.item()] == flags
+
+
+def test_a_window_that_the_market_does_not_have_is_no_state():
+    env = batch(5, scenario=generate("tiny"))
+    for field, value, allowed in (("first", 400, "0 .. 399"), ("last", 401, "1 .. 400"), ("last", 0, "1 .. 400")):
+        with pytest.raises(ValueError, match=f"set_state: {field}={value} of environment 0 must be in {allowed}"):
+            env.set_state({field: value})
