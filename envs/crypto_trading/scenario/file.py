@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,8 @@ def load(path, max_gap: int = 12) -> Market:
     """
     from .rows import assembled, read_table, rows_of
 
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path={path!r:.60} must be that of a table of bars, .csv or .parquet")
     path = Path(path)
     content, table = _meta(path), read_table(path)
     found = _sha256(path)

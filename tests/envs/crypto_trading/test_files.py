@@ -165,6 +165,8 @@ def test_a_wrong_meta_file_is_named(tmp_path, meta, message):
 
 
 def test_files_that_are_none_are_named(tmp_path):
+    with pytest.raises(ValueError, match="path=5 must be that of a table of bars, .csv or .parquet"):
+        load(5)
     with pytest.raises(ValueError, match="bars.csv is missing, must lie beside meta.json"):
         load(tmp_path / "bars.csv")
     path = written(tmp_path)

@@ -188,6 +188,7 @@ def test_the_generated_market_is_the_default():
         ({"assets": 3}, "assets=3 must be left out: it follows from scenario and observe"),
         ({"preset": "finrl-crypto", "write_back": True}, "write_back=True must be False here: a batch does not write"),
         ({"observe": "bars"}, "observe='bars' must be one of"),
+        ({"market": "bootstrap", "scenario_seed": -1}, "^scenario_seed=-1 must be an integer from 0 to"),
         ({"window": [0, 1]}, r"window\[0\]: window \[0, 1\) has 1 bars, must have at least 2"),
         ({"window": [[0, 30], [10, 11]]}, r"window\[1\]: window \[10, 11\) has 1 bars"),
         ({"window": [0, 91]}, "window: end=91 must be an integer from 1 to 90"),
