@@ -214,6 +214,12 @@ def test_a_market_that_could_not_be_read_again_is_not_written(tmp_path):
     assert not (tmp_path / "bars.csv").exists()
 
 
+def test_a_place_that_holds_no_file_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file/bars.csv cannot be written: "):
+        save(tmp_path / "file" / "bars.csv", generate("tiny", bars=5, assets=2))
+
+
 def test_a_folder_has_one_table(tmp_path):
     save(tmp_path / "one.csv", TINY)
     save(tmp_path / "one.csv", TINY)
