@@ -13,7 +13,7 @@ constexpr bool FAIR = !P::published_benchmark, STOPS = P::stop > 0, NEXT_OPEN = 
 constexpr bool IMPACTS = P::impact > 0;
 
 enum : int {
-    N = NUMBERS, L = P::lookback, F = P::columns,
+    N = NUMBERS, L = P::lookback, F = P::columns, ROWS = P::rows,
     // The state, as port.py lists its fields.
     HOLDINGS = 0, UNITS = N, AVERAGE = 2 * N, PEAK = CLEAN ? 3 * N : 2 * N, STATE_LENGTH = PEAK + (STOPS ? N : 0),
     CASH = 0, VALUE = 1, BENCHMARK = 2, RUNNING = 3, DOUBLES_LENGTH = P::terminal_sum ? 4 : 3,

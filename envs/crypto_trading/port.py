@@ -32,10 +32,11 @@ class Sized(Params):
     assets: int = 10  # N
     columns: int = 70  # F
     bars: int = 2_000  # of the longest window
+    rows: int = 2_000  # T, of the market
     indexed: bool = False  # observations end with the bar in place of its features
 
 
-SIZES = ("assets", "columns", "bars", "indexed")
+SIZES = ("assets", "columns", "bars", "rows", "indexed")
 
 
 def state(params: Sized) -> tuple[Field, ...]:
@@ -45,9 +46,10 @@ def state(params: Sized) -> tuple[Field, ...]:
     left_out += ["average"] if params.published else []
     shapes = state_shapes(params, params.assets)
     kinds = dict.fromkeys(REALS, "real") | dict.fromkeys(DOUBLES, "float64") | dict.fromkeys(WHOLE, "int32")
-    signed = DOUBLES  # cash as well, by the last bit of a purchase that takes all
+    limits = dict.fromkeys(DOUBLES, (-np.inf, np.inf))  # cash as well, by the last bit of a purchase that takes all
+    limits |= {"first": (0, params.rows - 1), "last": (1, params.rows)}
     return tuple(
-        Field(name, shapes[name][0], kind, low=-np.inf if name in signed else 0)
+        Field(name, shapes[name][0], kind, *limits.get(name, (0, np.inf)))
         for name, kind in kinds.items()
         if name not in left_out
     )
@@ -111,7 +113,8 @@ def world(
     windows = None if window is None else kernel_tables.windows_of(asked, found, window)
     words = check(asked, found) if windows is None else ""
     longest = np.diff(found.segments if windows is None else windows).max()
-    sizes = {"assets": found.assets, "columns": found.features.shape[1], "indexed": observe == "index"}
+    sizes = {"assets": found.assets, "columns": found.features.shape[1], "rows": found.bars}
+    sizes["indexed"] = observe == "index"
     sizes["bars"] = asked.episode_window if asked.starts == "random" else int(longest)
     chosen = dataclasses.replace(asked, **sizes)
     if words:
@@ -137,7 +140,6 @@ def defines(
         "FLOAT32": int(params.float32_holdings),
         "INDEXED": int(params.indexed),
         "TAIL": 0 if params.indexed else params.lookback * params.columns,
-        "ROWS": market.bars,
         "WINDOW": params.episode_window,
         "SEGMENTS": len(market.segments),
         "WINDOWS_IN_TURN": int(in_turn),

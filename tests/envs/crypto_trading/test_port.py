@@ -188,6 +188,7 @@ def test_the_generated_market_is_the_default():
         ({"assets": 3}, "assets=3 must be left out: it follows from scenario and observe"),
         ({"preset": "finrl-crypto", "write_back": True}, "write_back=True must be False here: a batch does not write"),
         ({"observe": "bars"}, "observe='bars' must be one of"),
+        ({"market": "bootstrap", "scenario_seed": -1}, "^scenario_seed=-1 must be an integer from 0 to"),
         ({"window": [0, 1]}, r"window\[0\]: window \[0, 1\) has 1 bars, must have at least 2"),
         ({"window": [[0, 30], [10, 11]]}, r"window\[1\]: window \[10, 11\) has 1 bars"),
         ({"window": [0, 91]}, "window: end=91 must be an integer from 1 to 90"),
@@ -233,3 +234,10 @@ def test_a_total_loss_is_that_of_the_original(dtype):
             assert (info["final_obs"] if flags[1] else obs)[0].tolist() == pytest.approx(seen.tolist(), rel=1e-6)
             assert info["turnover"].item() == pytest.approx(told["turnover"], rel=1e-6)
             assert [terminated.item(), truncated.item()] == flags
+
+
+def test_a_window_that_the_market_does_not_have_is_no_state():
+    env = batch(5, scenario=generate("tiny"))
+    for field, value, allowed in (("first", 400, "0 .. 399"), ("last", 401, "1 .. 400"), ("last", 0, "1 .. 400")):
+        with pytest.raises(ValueError, match=f"set_state: {field}={value} of environment 0 must be in {allowed}"):
+            env.set_state({field: value})
