@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from ..batch import Field, Port, World
 from ..checks import choice
 from . import kernel_tables
+from .batch import Accounts
 from .features import prepared
 from .layout import state_shapes
 from .original.environment import market_of
@@ -79,6 +80,7 @@ def world(
     scenario_seed: int = 0,
     rule: str | Sequence[str] = "none",
     replay: np.ndarray | None = None,
+    horizon: int = 0,
 ) -> World:
     """The market that a batch trades on.
 
@@ -97,6 +99,7 @@ def world(
         rule: one of `ruled.NAMES`, or one for each environment; its orders stand for the actions. "none" has none.
         replay: actions [K, N], or [B, K, N] of each environment, in place of those that a step is given; every episode
             begins with the first. K is at least an episode's steps.
+        horizon: steps of an agent's iteration, for whose rows num_envs="auto" leaves memory (`batch.fitting`).
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
@@ -188,5 +191,6 @@ PORT = Port(
     horizon=horizon,
     world=world,
     metrics=METRICS,
+    batched=Accounts,
     builds=builds,
 )
