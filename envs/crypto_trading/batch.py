@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..batch import BatchedEnv, Port
-from ..checks import available_memory, choice, find_device, integer
+from ..checks import available_memory, find_device, integer
 
 SHARE = 0.8  # of what is free; the rest is for networks, their optimiser, and whatever else there is
 STEP = 256  # environments, of which "auto" makes a multiple in each group
@@ -14,7 +14,8 @@ class Accounts(BatchedEnv):
 
     def __init__(self, port: Port, folder: Path, num_envs: int | str, device="cpu", **options):
         if isinstance(num_envs, str):
-            choice("num_envs", num_envs, ("auto",))
+            if num_envs != "auto":
+                raise ValueError(f"num_envs={num_envs!r} must be an integer or 'auto'")
             num_envs = fitting(port, folder, device, **options)
         super().__init__(port, folder, num_envs, device, **options)
 
