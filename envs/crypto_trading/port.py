@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from ..batch import Field, Port, World
 from ..checks import choice
 from . import kernel_tables
+from .batch import Accounts
 from .features import prepared
 from .layout import state_shapes
 from .original.environment import market_of
@@ -80,6 +81,8 @@ def world(
     market: str = "given",
     scenario_seed: int = 0,
     rule: str | Sequence[str] = "none",
+    replay: np.ndarray | None = None,
+    horizon: int = 0,
 ) -> World:
     """The market that a batch trades on.
 
@@ -96,6 +99,9 @@ def world(
         market: "given", or "bootstrap" for one of as many bars in blocks of its returns (`scenario.bootstrap`).
         scenario_seed: of these blocks.
         rule: one of `ruled.NAMES`, or one for each environment; its orders stand for the actions. "none" has none.
+        replay: actions [K, N], or [B, K, N] of each environment, in place of those that a step is given; every episode
+            begins with the first. K is at least an episode's steps.
+        horizon: steps of an agent's iteration, for whose rows num_envs="auto" leaves memory (`batch.fitting`).
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
@@ -113,23 +119,31 @@ def world(
     windows = None if window is None else kernel_tables.windows_of(asked, found, window)
     words = check(asked, found) if windows is None else ""
     longest = np.diff(found.segments if windows is None else windows).max()
+    bars = asked.episode_window if asked.starts == "random" else int(longest)
+    replayed = kernel_tables.replay_of(asked, found, bars, replay)
+    if replayed is not None and rules.any():
+        raise ValueError("replay must be None where a rule orders: either stands for the actions")
     sizes = {"assets": found.assets, "columns": found.features.shape[1], "rows": found.bars}
-    sizes["indexed"] = observe == "index"
-    sizes["bars"] = asked.episode_window if asked.starts == "random" else int(longest)
+    sizes |= {"indexed": observe == "index", "bars": bars}
     chosen = dataclasses.replace(asked, **sizes)
     if words:
         warnings.warn(words, stacklevel=2)
     return World(
         chosen,
-        tables=lambda dtype, num_envs: kernel_tables.tables(chosen, found, windows, lanes, rules, num_envs),
-        defines=defines(chosen, found, windows is None, lanes, rules),
+        tables=lambda dtype, num_envs: kernel_tables.tables(chosen, found, windows, lanes, rules, replayed, num_envs),
+        defines=defines(chosen, found, windows is None, lanes, rules, replayed),
         metrics=METRICS,
         shown={"market": found},
     )
 
 
 def defines(
-    params: Sized, market: Market, in_turn: bool, lanes: Mapping[str, np.ndarray], rules: np.ndarray
+    params: Sized,
+    market: Market,
+    in_turn: bool,
+    lanes: Mapping[str, np.ndarray],
+    rules: np.ndarray,
+    replay: np.ndarray | None,
 ) -> dict[str, object]:
     """Compile-time choices besides the parameters, and those that count in double in every batch."""
     exact = {
@@ -145,6 +159,8 @@ def defines(
         "WINDOWS_IN_TURN": int(in_turn),
         "PER_LANE": int(bool(lanes)),
         "RULED": int(rules.any()),
+        "REPLAYED": 0 if replay is None else replay.shape[1],
+        "REPLAYED_EACH": int(replay is not None and len(replay) > 1),
         "LOTS": int(not params.published and bool((market.qty_step > 0).any())),
         "SLIPS": int(params.slippage > 0 or params.impact > 0 or bool((lanes.get("slippage", 0) > np.zeros(1)).any())),
     }
@@ -177,5 +193,6 @@ PORT = Port(
     horizon=horizon,
     world=world,
     metrics=METRICS,
+    batched=Accounts,
     builds=builds,
 )

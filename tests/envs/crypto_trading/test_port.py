@@ -43,17 +43,20 @@ def lived(env, actions: np.ndarray, lanes=None) -> list[torch.Tensor]:
     return found + [field[lanes].clone() for field in env.fields().values()]
 
 
-@pytest.mark.parametrize("num_envs", [7, 256, pytest.param(4096, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("num_envs", "part"), [(7, 1), pytest.param(256, 1, marks=SLOW), pytest.param(4096, 256, marks=SLOW)]
+)
 @pytest.mark.parametrize("life", LIVES)
-def test_an_environment_of_a_batch_is_bit_for_bit_the_one_alone(life, num_envs):
+def test_every_environment_of_a_batch_is_bit_for_bit_the_one_alone(life, num_envs, part):
+    """Or, of a large batch, the one of a smaller."""
     options = LIVES[life]
     own = windows(num_envs) if options.get("starts") != "random" else None
     actions = np.random.default_rng(2).uniform(-1, 1, (45, num_envs, 3)).astype(np.float32)
-    lanes = np.union1d(np.arange(0, num_envs, -(-num_envs // 16)), num_envs - 1)  # of 7 all
-    whole = lived(batch(num_envs, window=own, **options), actions, lanes)
-    for k, lane in enumerate(lanes):
-        alone = batch(1, window=None if own is None else own[lane], first_index=lane, **options)
-        assert equal(lived(alone, actions[:, [lane]]), [part[k : k + 1] for part in whole])
+    whole = lived(batch(num_envs, window=own, **options), actions)
+    for first in range(0, num_envs, part):
+        rows = slice(first, first + part)
+        alone = batch(part, window=None if own is None else own[rows], first_index=first, **options)
+        assert equal(lived(alone, actions[:, rows]), [array[rows] for array in whole])
 
 
 def test_environments_in_another_order_live_the_same():
