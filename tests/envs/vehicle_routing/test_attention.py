@@ -290,6 +290,16 @@ def test_in_a_batch_costs_and_walks_are_those_of_the_original(way):
         assert all(info["walk"][b, : len(row["walk"])].tolist() == row["walk"].tolist() for b, row in enumerate(told))
 
 
+def test_on_a_cpu_requests_that_nobody_has_asked_yet_are_not_encoded():
+    oracle, encoded = make_oracle("am", Params(), city().travel), []
+    oracle.network.register_forward_pre_hook(lambda _, given: encoded.append(tuple(given[0].zone.shape)))
+    env = envs.make("vehicle_routing", 2, oracle=oracle.phase)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(torch.full((2,), 12, dtype=torch.int32))
+    assert encoded == [(2, 3), (2, 5), (2, 7)]  # the depot, and two nodes of each request so far
+
+
 class Seen(TorchDispatchMode):
     """Names of torch's operations."""
 

@@ -128,12 +128,13 @@ class Network(nn.Module):
         h = h * there.unsqueeze(-1)
         mean = h.sum(1, keepdim=True) / there.sum(1)[:, None, None]
         d, heads = self.shape.width, self.shape.heads
-        key, value = self.keys_values(h).split(d, -1)
-        # Logits are q' K with q' = out(glimpse): `out` goes into K, once for a node instead of once for a selection.
-        pointer = self.pointer(h) @ self.out.weight
-        return torch.cat(
-            [key / math.sqrt(d // heads), value, pointer / math.sqrt(d), self.here(h) + self.graph(mean)], -1
-        )
+        key, value = self.keys_values.weight.split(d)
+        # Logits are q' K with q' = out(glimpse): `out` goes into K, once for all nodes instead of once for a selection.
+        pointer = self.out.weight.T @ self.pointer.weight
+        weight = torch.cat([key / math.sqrt(d // heads), value, pointer / math.sqrt(d), self.here.weight])
+        keys = F.linear(h, weight)
+        keys[..., 3 * d :] += self.graph(mean)
+        return keys
 
 
 def zone_features(shape: Shape, travel: np.ndarray) -> np.ndarray:
