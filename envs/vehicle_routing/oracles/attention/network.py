@@ -13,18 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ....checks import choice, integer
 from ...params import TICKS, Params
 from ...scenario.scenario import box, scaled
 from .problems import Nodes
 
 CLIP = 10.0  # of the logits
 TIME_MIN = 40.0  # by which travel times are scaled
+OF_HEAD = 8  # numbers, or a multiple, as decode.cuh sums them
 PARTS = 4  # of what a walk reads of a node: key, value, key of the pointer, query
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes and forms of a network."""
+    """Sizes and forms of a network.
+
+    Raises:
+        ValueError: a size or form that is none; names it.
+    """
 
     width: int = 128  # d
     layers: int = 3
@@ -35,6 +41,16 @@ class Shape:
     pairs: bool = True  # a node is told of its partner's features
     legs: bool = True  # logits are told of the leg, the wait and the slack
     raw: bool = False  # features in minutes and requests
+
+    def __post_init__(self):
+        for size in ("width", "layers", "heads", "ff"):
+            integer(size, getattr(self, size), 1, 2**16)
+        if self.width % (OF_HEAD * self.heads):
+            raise ValueError(f"width={self.width} must be a multiple of {OF_HEAD} for each of heads={self.heads}")
+        choice("norm", self.norm, ("layer", "batch"))
+        choice("features", self.features, ("row", "plane"))
+        for form in ("pairs", "legs", "raw"):
+            choice(form, getattr(self, form), (False, True))
 
 
 class Norm(nn.Module):
