@@ -101,6 +101,12 @@ class Attention(Oracle):
         for target, values in zip(env.answers, self.answers(nodes, known), strict=True):
             target.copy_(values)
 
+    @property
+    def bytes_of_problem(self) -> int:
+        """Bytes of the keys of a problem of a day, and of its walks."""
+        p, numbers = self.params, 4 * self.network.shape.width
+        return p.nodes * numbers * self.network.context.itemsize + self.samples * (2 * p.walk_length + 9)
+
     def places(self, nodes: int) -> int:
         """Length of the walks of problems of so many nodes."""
         return places(self.params, nodes)
