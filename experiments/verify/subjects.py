@@ -195,6 +195,26 @@ class SB3:
         return Step(observation, reward, ended & ~cut, ended & cut, last, given)
 
 
+class Puffer:
+    """A `PufferEnv` of PufferLib, which resets in the ending step and tells nobody what it ended with.
+
+    Each of its agents is an environment.
+    """
+
+    mode = "SameStep"
+
+    def __init__(self, env):
+        self.env, self.num_envs = env, env.num_agents
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        return on_host(self.env.reset(seed)[0])
+
+    def step(self, actions: np.ndarray) -> Step:
+        observation, reward, *flags = map(on_host, self.env.step(actions)[:4])
+        terminated, truncated = (flag.astype(bool) for flag in flags)
+        return Step(observation, reward, terminated, truncated, np.zeros_like(observation), np.zeros_like(terminated))
+
+
 def on_host(value) -> np.ndarray:
     """A copy as a NumPy array, since many libraries step in place."""
     return np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
@@ -205,18 +225,20 @@ def bases(env: object) -> set[tuple[str, str]]:
     return {(base.__module__.partition(".")[0], base.__name__) for base in type(env).__mro__}
 
 
-def adapted(env: object, num_envs: int, name: str) -> Vector | Gymnax | TorchRL | SB3:
+def adapted(env: object, num_envs: int, name: str) -> Vector | Gymnax | TorchRL | SB3 | Puffer:
     """The adapter of what a factory has made; UserError where there is none for it."""
     one, params = env if isinstance(env, tuple) and len(env) == 2 else (env, None)
     if ("gymnax", "Environment") in bases(one):
         return Gymnax(one, one.default_params if params is None else params, num_envs)
     known = {("gymnasium", "VectorEnv"): Vector, ("torchrl", "EnvBase"): TorchRL, ("stable_baselines3", "VecEnv"): SB3}
+    known |= {("pufferlib", "PufferEnv"): Puffer}
     for base, adapter in known.items():
         if base in bases(one):
             return adapter(env)
     raise UserError(
         f"{name} makes a {type(env).__module__}.{type(env).__qualname__}; it must be a VectorEnv of Gymnasium, "
-        "an EnvBase of TorchRL, a VecEnv of Stable-Baselines3, or an environment of gymnax, alone or with parameters"
+        "an EnvBase of TorchRL, a VecEnv of Stable-Baselines3, a PufferEnv of PufferLib, "
+        "or an environment of gymnax, alone or with parameters"
     )
 
 
@@ -259,6 +281,14 @@ def of_sb3(identity: str, num_envs: int):
     return make_vec_env(identity, n_envs=num_envs)
 
 
+def of_pufferlib(identity: str, num_envs: int):
+    if identity != "CartPole-v1":
+        raise ValueError(f"PufferLib has no {identity}, of these tasks CartPole-v1 alone")
+    from pufferlib.ocean.cartpole.cartpole import Cartpole
+
+    return Cartpole(num_envs=num_envs)
+
+
 def put_each(env, states: np.ndarray) -> None:
     """Into environments that hold Gymnasium's own, one by one, or into a class that holds an array [k, B]."""
     if hasattr(env, "envs"):
@@ -284,6 +314,7 @@ KINDS = {
     "lockstep": Kind(of_lockstep, "torch", ("lockstep", "torch", "numpy"), put_in_port),
     "envpool": Kind(of_envpool, "envpool", ("envpool", "gymnasium", "numpy")),
     "gymnax": Kind(of_gymnax, "gymnax", ("gymnax", "jax", "jaxlib", "numpy")),
+    "pufferlib": Kind(of_pufferlib, "pufferlib", ("pufferlib", "gymnasium", "numpy")),
     "torchrl": Kind(of_torchrl, "torchrl", ("torchrl", "tensordict", "gymnasium", "torch", "numpy")),
     "sb3": Kind(of_sb3, "stable_baselines3", ("stable-baselines3", "gymnasium", "numpy"), put_each),
 }
