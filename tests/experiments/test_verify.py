@@ -322,7 +322,8 @@ def test_rounding_is_let_decide_where_the_original_does_too():
         theirs = original.steps(states, np.array([0]))
         assert theirs.terminated.tolist() == [True]
         one, no = np.zeros(1, int), np.zeros(1, bool)
-        case = episodes.Cases(one, one, one, states, one, theirs.observation, ~no, theirs.reward, no, no, one)
+        agents = theirs.agents * np.array([1, 0, 1, 1])[:, None]  # the port's does not terminate
+        case = episodes.Cases(one, one, one, states, one, theirs.observation, ~no, theirs.reward, no, no, one, agents)
         found = checks.compared(OUTSIDE, original, states, case, 1e-5)
         flag = {row.property: row for row in checks.steps(found, Shown(), 1e-5, None)}["terminated"]
         assert flag.verdict == verdict
