@@ -161,11 +161,6 @@ class Continuous(OffPolicy):
             norms.append(torch.stack(found).amax())  # NaN if one is
         self._tell(torch.stack(told), torch.stack(norms))
 
-    def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
-        """Targets [k, 1]: reward + discount * value [k, 1] of next_obs, which may be anything where discount is 0."""
-        discount = rows["discount"].unsqueeze(1)
-        return rows["reward"].unsqueeze(1) + torch.where(discount > 0, discount * value, 0.0)
-
     def learn_values(
         self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
