@@ -168,7 +168,7 @@ class OffPolicy(ABC):
     def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
         """Targets [k, *]: reward + discount * value [k, *] of next_obs, which may be anything where discount is 0."""
         discount = rows["discount"].unsqueeze(1)
-        return rows["reward"].unsqueeze(1) + torch.where(discount > 0, discount * value, 0.0)
+        return torch.addcmul(rows["reward"].unsqueeze(1), discount, value.masked_fill(discount == 0, 0.0))
 
     def statistics(self) -> dict[str, float]:
         """Episodes and COLUMNS since the last call, means over updates; waits for the device.
