@@ -36,7 +36,7 @@ def seeds(seed: int, count: int) -> list[int]:
 
 
 def _addresses(tensors: Sequence[torch.Tensor]) -> ctypes.Array:
-    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+    return (ctypes.c_void_p * len(tensors))(*[tensor.data_ptr() for tensor in tensors])
 
 
 class Network(Protocol):
@@ -114,6 +114,7 @@ class MLP:
         if self.parameters.device.type == "cpu":
             self._compiled = functions(SOURCE, dtype, mlp_forward="pipipp", mlp_backward="pippippppp")
             self._widths, self._padded = torch.tensor(self.widths, device="cpu"), -(-max(widths) // LANES) * LANES
+            self._room = (-1, 0, 0)
 
     def _views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         parts = iter(flat.split([size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]))
@@ -146,10 +147,17 @@ class MLP:
         if inputs != self.widths[0]:
             raise ValueError(f"x must be [N, {self.widths[0]}], got {[rows, inputs]}")
         kept = [x.contiguous(), *(x.new_empty(rows, width) for width in self.widths[1:])]
-        panels = x.new_empty(self._padded**2)
         layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr()
-        self._compiled[0](*layers, rows, _addresses(kept), panels.data_ptr())
+        self._compiled[0](*layers, rows, _addresses(kept), self._room_for(rows)[1])
         return kept
+
+    def _room_for(self, rows: int) -> tuple[int, int]:
+        """Addresses of room for two layers' slopes of so many rows, and for the panels of a layer."""
+        if rows > self._room[0]:
+            sizes = 2 * rows * self._padded, max(rows, self._padded) * self._padded
+            self._scratch = [self.parameters.new_empty(size) for size in sizes]
+            self._room = rows, *(part.data_ptr() for part in self._scratch)
+        return self._room[1:]
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.activations(x)[-1]
@@ -182,14 +190,13 @@ class MLP:
         self, kept: Sequence[torch.Tensor], slope: torch.Tensor, gradient: int | None, descends: bool
     ) -> torch.Tensor | None:
         """What `backward` does, in C++; gradient: the address that it is written to, or None for nowhere."""
-        rows, padded = len(slope), self._padded
+        rows = len(slope)
         shape = (min(rows, len(kept[0])), self.widths[-1])
         slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)
         kept = [layer.contiguous() for layer in kept]
-        slopes, panels = slope.new_empty(2 * rows * padded), slope.new_empty(max(rows, padded) * padded)
         by_inputs = slope.new_empty(rows, self.widths[0]) if descends else None
         layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr(), gradient, rows
-        room = slopes.data_ptr(), panels.data_ptr(), by_inputs.data_ptr() if descends else None
+        room = *self._room_for(rows), by_inputs.data_ptr() if descends else None
         self._compiled[1](*layers, _addresses(kept), slope.data_ptr(), *room)
         return by_inputs
 

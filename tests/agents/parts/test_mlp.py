@@ -75,6 +75,25 @@ def test_derivatives_by_the_inputs_are_those_of_automatic_differentiation(widths
     assert torch.equal(slope, before)
 
 
+def test_of_no_rows_there_are_none():
+    assert [part.shape for part in MLP([3, 5, 2], torch.device("cpu")).activations(torch.empty(0, 3))] == [
+        (0, 3),
+        (0, 5),
+        (0, 2),
+    ]
+
+
+def test_an_input_that_is_no_number_is_no_number_in_the_end():
+    x = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    found = MLP([3, 5, 2], torch.device("cpu"))(x)
+    assert found[0].isnan().all() and found[1].isfinite().all()
+
+
+def test_inputs_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"x must be \[N, 3\], got \[2, 4\]"):
+        MLP([3, 5, 2], torch.device("cpu"))(torch.zeros(2, 4))
+
+
 def test_one_thread_does_what_is_small():
     assert mlp.small(64, (4, 256, 2)) and not mlp.small(256, (4, 256, 2))
 
