@@ -39,6 +39,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{round(value, digits - 1 - exponent):,.{decimals}f}".replace("-", MINUS)
 
 
+def signed(value: float, decimals: int, plus: str = "+") -> str:
+    """A number with so many decimals and its sign; zero is never negative: -0.004 -> '+0.00'. plus: may be ""."""
+    return f"{round(value, decimals) + 0.0:{plus}.{decimals}f}".replace("-", MINUS)  # the sum makes -0.0 a zero
+
+
 def scale(value: float, digits: int = 3) -> tuple[float, str]:
     """The SI prefix that fits a value once it is rounded: factor and letter."""
     rounded = float(f"{abs(value):.{digits - 1}e}")
