@@ -166,7 +166,8 @@ class Table:
 
     function: from datasets to a DataFrame, whose columns a reader sees through `columns` (all of them, as
     they are, where there are none). folded: the report shows it closed, because it is long. empty: what
-    stands for no rows. on_gpu: end of the caption where a machine has a GPU.
+    stands for no rows. more: further words at the end of the caption, of datasets. on_gpu: its very end where a machine
+    has a GPU.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Table:
     function: Callable[[list], pd.DataFrame]
     folded: bool = False
     empty: str = "Nothing measured yet."
+    more: Callable[[list], str] = paper.nothing
     on_gpu: str = ""
 
     def frame(self, datasets: list) -> pd.DataFrame:
