@@ -2,13 +2,14 @@
 
     python -m tests.soak --minutes 60      of which each environment has an equal share, in a process of its own
 
-A turn makes a batch, lives in it through steps, roll-outs, restarts and saved states, trains on it, and drops it. After
-each the resident memory of the process is read. The turns of the first third of the time warm up; of the others a line
-is fitted, and what it grows by from end to end must stay below MOST_GROWTH. Files and threads must be as many at the
-end as after the warm-up.
+A turn makes a batch, lives in it through steps, roll-outs, restarts and saved states, drops it, and trains on such a
+one the next of the algorithms that have a recipe for it; PPO where there is none. After each the resident memory of the
+process is read. The turns of the first third of the time warm up; of the others a line is fitted, and what it grows by
+from end to end must stay below MOST_GROWTH. Files and threads must be as many at the end as after the warm-up.
 """
 
 import argparse
+import dataclasses
 import gc
 import multiprocessing
 import os
@@ -21,15 +22,17 @@ import numpy as np
 import torch
 
 from lockstep import agents, envs
+from lockstep.agents import recipes
 from lockstep.agents.run import config, contract, training
 from tests import sanitize
 
 MOST_GROWTH = 2 * 2**20  # bytes
 WARM_UP = 1 / 3  # of the time
-FEWEST = 8  # turns, however long they take, so that there is a line to fit
+FEWEST = 8  # turns of the warm-up, in which every algorithm has one, and of the line, however long they take
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 2**20
 SMALL = {"total_steps": 64, "num_envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "threads": 1}
+SMALL |= {"learning_starts": 0, "batch_size": 16, "capacity": 1024}  # of those that have these
 
 
 def resident() -> int:
@@ -43,7 +46,7 @@ def held() -> tuple[int, int]:
 
 
 def turn(name: str, number: int) -> int:
-    """Makes, lives in and trains on a small batch, seeded by the turn's number; how many steps were made."""
+    """Makes, lives in and trains on small batches, seeded by the turn's number; how many steps were made."""
     env = sanitize.small(name, "cpu")
     env.reset(seed=number)
     for action in env.random_actions(20):
@@ -51,11 +54,20 @@ def turn(name: str, number: int) -> int:
     sanitize.restart(env)
     env.rollout(20)
     env.statistics()
-    ppo = agents.algorithm("ppo")
-    settings = config.config_of(ppo, name, "cleanrl", **SMALL, seed=number, joint=contract.is_joint(env))
-    run = training.train(ppo, name, settings)
+    algorithm, settings = learner(name, number, contract.is_joint(env))
+    run = training.train(algorithm, name, settings)
     run.ranks.close()
     return 40 * env.num_envs + SMALL["total_steps"]
+
+
+def learner(name: str, number: int, joint: bool) -> tuple[type, config.Settings]:
+    """The algorithm whose turn it is, and settings of a short run of it."""
+    known = recipes.load(name) if name in recipes.names() else {"ppo": {"recipe": "cleanrl", "joint": joint}}
+    chosen, recipe = list(known.items())[number % len(known)]
+    algorithm = agents.algorithm(chosen)
+    fields = {field.name for field in dataclasses.fields(algorithm.Config)}
+    small = {key: value for key, value in SMALL.items() if key in fields}
+    return algorithm, config.config_of(algorithm, name, **recipe | small, seed=number)
 
 
 def growth(found: list[int]) -> float:
