@@ -39,7 +39,8 @@ class ACIQN(Deterministic):
     """A run of AC-IQN; what it takes and raises `Continuous` says.
 
     The critic gives, for a fraction tau, that quantile of the return of an observation and an action. An update draws 8
-    fractions tau for each row and 8 others tau', and with the target actor's action a'
+    fractions tau for each row, whose R and discount are those of `NStep`, and 8 others tau'. With the target actor's
+    action a'
 
         y_j = R + discount * the target critic's quantile of a' at tau'_j
 

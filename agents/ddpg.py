@@ -31,8 +31,8 @@ RECIPES = {"solve": Config()}
 class DDPG(Deterministic):
     """A run of DDPG; what it takes and raises `Continuous` says.
 
-    Of a row y = R + discount * the target critic at the target actor's action; the critic goes down its distance from
-    y, the actor up the critic's value.
+    Of a row of `NStep` y = R + discount * the target critic at the target actor's action; the critic goes down its
+    distance from y, the actor up the critic's value.
     """
 
     name = "ddpg"

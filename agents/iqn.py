@@ -75,7 +75,8 @@ class IQN(Values):
     """A run of IQN; what it takes and raises `Values` says.
 
     Its network gives, for a fraction tau, that quantile of each action's return. An update draws 8 fractions tau for
-    each row and 8 others tau', and with a' the action whose quantiles at tau' have the largest mean
+    each row, whose R and discount are those of `NStep`, and 8 others tau'. With a' the action whose quantiles at tau'
+    have the largest mean
 
         y_j = R + discount * the target network's quantile of a' at tau'_j
 

@@ -41,7 +41,7 @@ RECIPES = {"solve": Config()}
 class SAC(Continuous):
     """A run of soft actor-critic; what it takes and raises `Continuous` says.
 
-    The actor gives mean and log_std of z, and a = squash(z). Of a row with the next action a' and its log p
+    The actor gives mean and log_std of z, and a = squash(z). Of a row of `NStep` with the next action a' and its log p
 
         y = R + discount * (min of both target critics at a' - alpha log p)
 

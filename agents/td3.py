@@ -36,7 +36,7 @@ RECIPES = {"solve": Config()}
 class TD3(Deterministic):
     """A run of TD3; what it takes and raises `Continuous` says.
 
-    Of a row with the target actor's action a' and noise e
+    Of a row of `NStep` with the target actor's action a' and noise e
 
         y = R + discount * min of both target critics at clip(a' + clip(e, +-target_noise_limit), -1, 1)
 

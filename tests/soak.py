@@ -2,13 +2,15 @@
 
     python -m tests.soak --minutes 60      of which each environment has an equal share, in a process of its own
 
-A turn makes a batch, lives in it through steps, roll-outs, restarts and saved states, trains on it, and drops it. After
-each the resident memory of the process is read. The turns of the first third of the time warm up; of the others a line
-is fitted, and what it grows by from end to end must stay below MOST_GROWTH. Files and threads must be as many at the
-end as after the warm-up.
+A turn makes a batch, lives in it through steps, roll-outs, restarts and saved states, drops it, and trains on such
+ones by all algorithms that have a recipe for it; PPO where there is none. After each the resident memory of the process
+is read. The turns of the first third of the time warm up; of the others a line is fitted, and what it grows by
+from end to end must stay below MOST_GROWTH. Files and threads must be as many at the end as after the warm-up.
 """
 
 import argparse
+import ctypes
+import dataclasses
 import gc
 import multiprocessing
 import os
@@ -21,6 +23,7 @@ import numpy as np
 import torch
 
 from lockstep import agents, envs
+from lockstep.agents import recipes
 from lockstep.agents.run import config, contract, training
 from tests import sanitize
 
@@ -30,10 +33,12 @@ FEWEST = 8  # turns, however long they take, so that there is a line to fit
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 2**20
 SMALL = {"total_steps": 64, "num_envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "threads": 1}
+SMALL |= {"learning_starts": 0, "batch_size": 16, "capacity": 1024}  # of those that have these
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds."""
+    """Bytes of memory that this process holds, without what it has freed."""
+    ctypes.CDLL(None).malloc_trim(0)  # of glibc, which keeps some of it, now more, now less
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
@@ -43,7 +48,7 @@ def held() -> tuple[int, int]:
 
 
 def turn(name: str, number: int) -> int:
-    """Makes, lives in and trains on a small batch, seeded by the turn's number; how many steps were made."""
+    """Makes, lives in and trains on small batches, seeded by the turn's number; how many steps were made."""
     env = sanitize.small(name, "cpu")
     env.reset(seed=number)
     for action in env.random_actions(20):
@@ -51,11 +56,22 @@ def turn(name: str, number: int) -> int:
     sanitize.restart(env)
     env.rollout(20)
     env.statistics()
-    ppo = agents.algorithm("ppo")
-    settings = config.config_of(ppo, name, "cleanrl", **SMALL, seed=number, joint=contract.is_joint(env))
-    run = training.train(ppo, name, settings)
-    run.ranks.close()
-    return 40 * env.num_envs + SMALL["total_steps"]
+    steps = 40 * env.num_envs
+    for algorithm, settings in learners(name, number, contract.is_joint(env)):
+        run = training.train(algorithm, name, settings)
+        run.ranks.close()
+        steps += run.env_steps
+    return steps
+
+
+def learners(name: str, seed: int, joint: bool) -> Iterator[tuple[type, config.Settings]]:
+    """The algorithms that an environment has recipes of, and settings of a short run of each."""
+    known = recipes.load(name) if name in recipes.names() else {"ppo": {"recipe": "cleanrl", "joint": joint}}
+    for chosen, recipe in known.items():
+        algorithm = agents.algorithm(chosen)
+        fields = {field.name for field in dataclasses.fields(algorithm.Config)}
+        small = {key: value for key, value in SMALL.items() if key in fields}
+        yield algorithm, config.config_of(algorithm, name, **recipe | small, seed=seed)
 
 
 def growth(found: list[int]) -> float:

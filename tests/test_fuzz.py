@@ -168,18 +168,36 @@ def test_rollouts(data):
     goes_on(env)
 
 
+CHEAP = [name for name in envs.names() if batches.one_lane(envs.port(name))]
+COSTLY = [name for name in envs.names() if name not in CHEAP]  # to compile
+
+
+def make_oddly(data, chosen: list[str]) -> None:
+    """Sizes and forms that are allowed are few, since each other one is compiled."""
+    name = data.draw(st.sampled_from(chosen))
+    declared = envs.port(name)
+    options = data.draw(st.dictionaries(st.sampled_from(sorted(OPTIONS)) | words, plain, max_size=3))
+    allowed = {"num_envs": batches.size(name), "autoreset_mode": "SameStep", "max_episode_steps": 20}
+    allowed |= {"dtype": "float32"} | ({"scenarios": 2} if name in batches.DRAWN else {})
+    own = [*declared.own_options, *(field.name for field in dataclasses.fields(declared.params))]
+    value = st.none() | words | st.sampled_from([np.nan, np.inf, "9.8", [], True, 10**400])
+    odd = {data.draw(st.sampled_from(own)): data.draw(value)}
+    with bounded():
+        env = envs.make(name, **allowed | options | (odd if data.draw(st.booleans()) else {}))
+        env.reset()
+        batches.random_step(env)
+
+
 @over(40, 1500)
 @given(st.data())
 def test_makes(data):
-    """Sizes and forms that are allowed are few, since each other one is compiled."""
-    options = data.draw(st.dictionaries(st.sampled_from(sorted(OPTIONS)) | words, plain, max_size=3))
-    allowed = {"num_envs": 200, "autoreset_mode": "SameStep", "max_episode_steps": 20, "dtype": "float32"}
-    parameter = data.draw(st.sampled_from(["gravity", "masscart", "force_mag", "integrator"]))
-    odd = {parameter: data.draw(st.none() | words | st.sampled_from([np.nan, np.inf, "9.8", [], True, 10**400]))}
-    with bounded():
-        env = envs.make("cartpole", **allowed | options | (odd if data.draw(st.booleans()) else {}))
-        env.reset()
-        batches.random_step(env)
+    make_oddly(data, CHEAP)
+
+
+@over(16, 100)
+@given(st.data())
+def test_makes_of_what_takes_long(data):
+    make_oddly(data, COSTLY)
 
 
 of_yaml = st.recursive(

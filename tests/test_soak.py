@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from lockstep import envs
+from lockstep.agents import recipes
 from tests import soak
 
 LEAKED: list = []
@@ -55,6 +56,13 @@ def test_files_and_threads_that_stay_are_counted():
     for file in files:
         os.close(file)
     assert [sentence.partition(" ")[2] for sentence in soak.wrong(row)] == ["files more", "threads more"]
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_algorithm_with_a_recipe_is_trained_shortly(name):
+    found = list(soak.learners(name, 0, False))
+    assert {algorithm.name for algorithm, _ in found} == set(recipes.load(name))
+    assert {settings.total_steps for _, settings in found} == {64}
 
 
 @pytest.mark.slow

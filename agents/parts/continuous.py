@@ -205,14 +205,14 @@ class Continuous(OffPolicy):
     def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
-        greedy: without noise; otherwise as the run explores now, by torch's generator.
+        greedy: without noise; otherwise as the run explores in the end, by torch's generator.
 
         Raises:
             ValueError: observations of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
         out = self.networks["actor"](obs.reshape(-1, obs.shape[-1]))
-        action = self.squash.mode(out) if greedy else self._explored(out, self.epsilon(self.env_steps), None)
+        action = self.squash.mode(out) if greedy else self._explored(out, self.config.epsilon_end, None)
         return contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
 
     def module(self) -> Greedy:

@@ -145,14 +145,14 @@ class Values(OffPolicy):
     def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
-        greedy: the most valuable action; otherwise as the run explores now, by torch's generator.
+        greedy: the most valuable action; otherwise as the run explores in the end, by torch's generator.
 
         Raises:
             ValueError: observations of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
         rows = obs.reshape(-1, obs.shape[-1])
-        action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, self.epsilon(self.env_steps), None)
+        action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, self.config.epsilon_end, None)
         return contract.taken(self.env, action).view(obs.shape[:-1])
 
     def module(self) -> Greedy:

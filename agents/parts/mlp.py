@@ -134,7 +134,8 @@ class MLP:
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
-        if self._compiled is not None and x.shape[0] * self._padded**2 < TINY and x.dtype == self.parameters.dtype:
+        fits = x.device == self.parameters.device and x.dtype == self.parameters.dtype and not x.requires_grad
+        if self._compiled is not None and fits and x.shape[0] * self._padded**2 < TINY:
             return self._passed(x)
         kept = [x]
         for number, (weight, bias) in enumerate(self.layers, start=1):
@@ -189,7 +190,7 @@ class MLP:
     def _descended(
         self, kept: Sequence[torch.Tensor], slope: torch.Tensor, gradient: int | None, descends: bool
     ) -> torch.Tensor | None:
-        """What `backward` does, in C++; gradient: the address that it is written to, or None for nowhere."""
+        """Does in C++ as `backward` does; gradient: the address it is written to, None for nowhere."""
         rows = len(slope)
         shape = (min(rows, len(kept[0])), self.widths[-1])
         slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)

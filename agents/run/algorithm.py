@@ -64,7 +64,10 @@ class Algorithm(Protocol):
         ...
 
     def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
-        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B; or drawn ones."""
+        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B; or drawn ones.
+
+        They depend on config and weights, and drawn ones on torch's own generator; `state()` stays as it is.
+        """
         ...
 
     def policy(self, greedy: bool = True) -> envs.MLP | None:

@@ -127,6 +127,24 @@ def test_a_run_that_is_to_act_takes_the_weights_of_another(algorithm, environmen
         actor.load_weights(run.weights() | {key: before[key] / 0})
 
 
+def test_acting_changes_nothing_that_training_depends_on(algorithm, environment):
+    """Greedy actions draw nothing at all, others by torch's own generator."""
+    settings = of_iterations(algorithm, 8)
+    if hasattr(settings, "learning_starts"):
+        settings = dataclasses.replace(settings, learning_starts=64)
+    run, other = (algorithm(environment, settings) for _ in range(2))
+    obs = lockstep.make(environment, 50).reset(seed=1)[0]
+    for _ in range(run.iterations):
+        run.iterate()
+        other.iterate()
+        before, drawn = run.state(), torch.get_rng_state()
+        run.act(obs)
+        assert same(run.state(), before) and torch.equal(torch.get_rng_state(), drawn)
+        run.act(obs, greedy=False)
+        assert same(run.state(), before) and not torch.equal(torch.get_rng_state(), drawn)
+    assert run.learns and same(run.state(), other.state())
+
+
 def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, environment, tmp_path):
     run = algorithm(environment, of_iterations(algorithm, 1))
     run.iterate()

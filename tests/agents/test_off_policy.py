@@ -5,10 +5,12 @@ import types
 import pytest
 import torch
 
+import lockstep
 from lockstep import agents
 from lockstep.agents.parts import off_policy
 from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.parts.off_policy import OffPolicy
+from lockstep.agents.run import training
 from tests.agents import test_continuous, test_discrete
 from tests.agents.test_discrete import iterated, stored, terminated
 from tests.agents.worlds import Clock
@@ -50,6 +52,24 @@ def test_without_its_replay_a_run_fills_one_anew_before_it_learns(kind):
     assert not second.learns and all(torch.equal(part, before[name]) for name, part in second.weights().items())
     iterated(second, 2)
     assert second.learns and not any(torch.equal(part, before[name]) for name, part in second.weights().items())
+
+
+def test_who_has_the_weights_alone_explores_as_its_training_did_in_the_end(kind, tmp_path):
+    environment, made = ("pendulum", test_continuous) if issubclass(kind, Continuous) else ("cartpole", test_discrete)
+    config = made.config(kind, epsilon_start=1.0, epsilon_end=0.25, epsilon_steps=40, total_steps=80)
+    trained = training.train(kind, environment, config, output=tmp_path)
+    actor = kind(environment, kind.to_act(config))
+    actor.load_weights(trained.weights())
+    anew = training.load(kind, tmp_path, environment=environment)
+    obs = lockstep.make(environment, 50).reset(seed=1)[0]
+
+    def sampled(run: OffPolicy) -> torch.Tensor:
+        torch.manual_seed(0)
+        return run.act(obs, greedy=False)
+
+    assert actor.env_steps == anew.env_steps == 0
+    assert not torch.equal(sampled(trained), trained.act(obs))
+    assert torch.equal(sampled(actor), sampled(trained)) and torch.equal(sampled(anew), sampled(trained))
 
 
 @pytest.mark.parametrize(("field", "value"), [("num_envs", 9), ("batch_size", 15)])

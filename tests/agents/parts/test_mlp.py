@@ -75,6 +75,32 @@ def test_derivatives_by_the_inputs_are_those_of_automatic_differentiation(widths
     assert torch.equal(slope, before)
 
 
+@pytest.mark.parametrize("widths", [(3, 5, 2), (4, 64, 64, 2)])
+def test_room_that_calls_share_grows_with_their_rows_and_serves_fewer(widths):
+    network = MLP(widths, torch.device("cpu"), seed=1, dtype=torch.float64)
+    for rows in (3, 40, 3):
+        leaves, x, slope = leaves_of(network), normal(rows, widths[0], seed=rows), normal(rows, widths[-1])
+        kept, expected = network.activations(x), forward(leaves, x)
+        torch.testing.assert_close(kept[-1], expected.detach(), **CLOSE[torch.float64])
+        expected.backward(slope)
+        network.backward(kept, slope)
+        torch.testing.assert_close(network.gradient, flat([leaf.grad for leaf in leaves]), **CLOSE[torch.float64])
+
+
+def test_an_input_that_requires_a_gradient_gets_one():
+    network = MLP((3, 5, 2), torch.device("cpu"), seed=1, dtype=torch.float64)
+    x, slope = normal(4, 3).requires_grad_(), normal(4, 2, seed=3)
+    (expected,) = torch.autograd.grad(forward(leaves_of(network), x), x, slope)
+    network(x).backward(slope)
+    torch.testing.assert_close(x.grad, expected, **CLOSE[torch.float64])
+
+
+@pytest.mark.gpu
+def test_an_input_on_another_device_is_refused():
+    with pytest.raises(RuntimeError, match="same device"):
+        MLP((3, 5, 2), torch.device("cpu"))(torch.zeros(4, 3, device="cuda"))
+
+
 def test_of_no_rows_there_are_none():
     assert [part.shape for part in MLP([3, 5, 2], torch.device("cpu")).activations(torch.empty(0, 3))] == [
         (0, 3),
