@@ -51,9 +51,7 @@ class DQN(Values):
         """Gradient steps, each on transitions of its own; meanwhile the target network stands still."""
         config, k = self.config, self.batch_size
         rows = self.replay.sample(count * k, self.generator)
-        # [count * k, m], of each next action; a truncated episode would have gone on, a terminated one not
-        targets = self.target(rows["next_obs"]).mul_(config.gamma).masked_fill_(rows["terminated"].unsqueeze(1), 0.0)
-        targets += rows["reward"].unsqueeze(1)
+        targets = self.bootstrapped(rows, self.target(rows["next_obs"]))  # [count * k, m], of each next action
         obs, action, targets = (x.unflatten(0, (count, k)) for x in (rows["obs"], rows["action"].unsqueeze(1), targets))
         if config.double:
             obs = torch.cat([obs, rows["next_obs"].view_as(obs)], dim=1)

@@ -77,7 +77,7 @@ class IQN(Values):
     Its network gives, for a fraction tau, that quantile of each action's return. An update draws 8 fractions tau for
     each row and 8 others tau', and with a' the action whose quantiles at tau' have the largest mean
 
-        y_j = reward + gamma * the target network's quantile of a' at tau'_j
+        y_j = R + discount * the target network's quantile of a' at tau'_j
 
     the network goes down the quantile Huber loss of its 8 quantiles and these targets. An action is chosen by the mean
     of 32 quantiles, at the midpoints of equal parts of (0, cvar) instead of at random, so that equal observations have
@@ -134,7 +134,7 @@ class IQN(Values):
         self._tell(torch.stack(losses).mean(), torch.stack(values).mean(), torch.stack(norms))
 
     def _targets(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
-        """y [N, DRAWN] of rows of the replay; a truncated episode would have gone on, a terminated one not."""
+        """y [N, DRAWN] of rows of the replay."""
         tau = quantiles.drawn(len(rows["reward"]), self.generator)
         found = self.target.activations(rows["next_obs"], tau).quantiles  # [N, DRAWN, m]
         if self.config.max_per_quantile:
@@ -142,8 +142,7 @@ class IQN(Values):
         else:
             action = found.mean(dim=1, keepdim=True).argmax(dim=2, keepdim=True)
             best = found.gather(2, action.expand(-1, DRAWN, -1)).squeeze(2)
-        following = (self.config.gamma * best).masked_fill_(rows["terminated"].unsqueeze(1), 0.0)
-        return rows["reward"].unsqueeze(1) + following
+        return self.bootstrapped(rows, best)
 
     @staticmethod
     def torch_threads(config: Config) -> int:

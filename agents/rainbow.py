@@ -18,7 +18,6 @@ from torch import nn
 
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.duelling import NoisyDuelling
-from lockstep.agents.parts.n_step import NStep
 from lockstep.agents.parts.prioritised import PrioritisedReplay
 from lockstep.agents.run import command_line, training
 from lockstep.agents.run import config as configuration
@@ -89,8 +88,7 @@ class Rainbow(Values):
 
     def __init__(self, environment, config: Config | None = None, device: torch.device | str = "cpu"):
         super().__init__(environment, config, device)
-        config, n = self.config, self.transitions.obs.shape[1]
-        self.window = NStep(config.n_step, config.gamma, self.transitions.N, (n,), (), self.device)
+        config = self.config
         numbers = {"dtype": torch.float32, "device": self.device}
         self.support = torch.linspace(config.v_min, config.v_max, config.atoms, **numbers)
 
@@ -121,13 +119,7 @@ class Rainbow(Values):
         return self.config.beta + (1 - self.config.beta) * risen
 
     def _replay(self, fields: Mapping[str, tuple]) -> PrioritisedReplay:
-        self.require_capacity(self.config.n_step)
-        fields = fields | {"discount": ((), torch.float32)}
         return PrioritisedReplay(self.capacity, fields, self.device, self.config.alpha)
-
-    def _store(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None) -> None:
-        rows, leaves = self.window(rows, self.transitions.ended, valid)
-        self.replay.add(rows | {"action": rows["action"].long()}, leaves)
 
     def _drawn(self, obs: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
         self._draw(generator)
@@ -175,15 +167,6 @@ class Rainbow(Values):
     def _of(self, logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """The logits [k, z] of actions [k] among those of all [k, m, z]."""
         return logits.gather(1, action.view(-1, 1, 1).expand(-1, 1, self.config.atoms)).squeeze(1)
-
-    # ---- state ------------------------------------------------------------------------------------------------------
-
-    def state(self) -> dict:
-        return super().state() | {"window": self.window.state()}
-
-    def load_state(self, state: Mapping) -> None:
-        super().load_state(state)
-        self.window.load_state(state["window"])
 
 
 config_of = functools.partial(configuration.config_of, Rainbow)

@@ -82,11 +82,12 @@ class SAC(Continuous):
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         loss, value, norms = self.learn_values(CRITICS, rows, self.target(rows))
         log_prob, norm = self._learn_actor(rows["obs"])
+        entropy = -log_prob.mean()
         alpha = self.log_alpha.exp()
         if self.config.learn_alpha:
-            torch.mul(alpha, self.squash.m - log_prob.mean(), out=self.log_alpha_gradient)  # target entropy -m
+            torch.mul(alpha, self.squash.m + entropy, out=self.log_alpha_gradient)  # target entropy -m
             norms = [*norms, self.adam_alpha.step(self.config.lr)]
-        return [loss, value, -log_prob.mean(), alpha[0]], [*norms, norm]
+        return [loss, value, entropy, alpha[0]], [*norms, norm]
 
     def target(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """y [k, 1] of rows."""

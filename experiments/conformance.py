@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from lockstep import envs
-from lockstep.experiments import ROOT, UserError, peer_workers
+from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request, by_label, each
 from lockstep.experiments.experiment import Group as Base
 from lockstep.experiments.ledger import provenance
@@ -45,12 +45,6 @@ class Group(Base):
     library: str
 
 
-def libraries() -> list[str]:
-    """Those whose environments can be verified, and peers that are not installed here."""
-    absent = [peer for peer in peer_workers.names() if peer_workers.python_of(peer) is None]
-    return list(dict.fromkeys([*subjects.KINDS, *absent]))
-
-
 def plan(request: Request) -> Plan:
     environment, identity = request.environment, envs.port(request.environment).gymnasium_id
     seen = shown.declared(identity)
@@ -58,8 +52,6 @@ def plan(request: Request) -> Plan:
 
     def measure(group: Group) -> list[dict]:
         same = dict.fromkeys(COLUMNS) | {"environment": environment} | asdict(group)
-        if group.library not in subjects.KINDS:
-            return [same | {"status": MISSING, "reason": peer_workers.why_missing(group.library)}]
         name = f"{group.library}:{environment if group.library == OURS else identity}"
         try:
             rows, record = comparison.compare(name, Original(identity), seen, asked)
@@ -70,7 +62,7 @@ def plan(request: Request) -> Plan:
 
     declared = provenance.hashes(file.relative_to(ROOT).as_posix() for file in shown.files())
     return Plan(
-        by_label([Group(library) for library in libraries()]),
+        by_label([Group(library) for library in subjects.KINDS]),
         each(measure),
         config=asdict(asked) | {"original": identity},
         conditions={"declared": declared},

@@ -2,6 +2,7 @@
 
 note      an environment's step on the CPU, a copy of its observations to the GPU and one back, each timed apart
 real      observations up, policy, actions down, step, again and again; the parts are those of one whole
+rows      the same for one original after the other, as a loop that knows no batch does it
 resident  the port where the policy is: nothing to copy
 
 Without a GPU nothing goes up or down: the loops then run with the policy on the CPU, and a copy within the host's
@@ -11,13 +12,16 @@ memory is measured under its own name.
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pandas as pd
 import torch
 
 from lockstep import envs
+from lockstep.agents.run import evaluation
+from lockstep.agents.run.host import OnHost
 from lockstep.experiments import shares
 from lockstep.experiments.bench import rungs, timing
 from lockstep.experiments.config import Settings
@@ -38,7 +42,7 @@ COPIES = ("Memcpy HtoD", "Memcpy DtoH")  # how the profiler's names of copies be
 class Loop(Group):
     """One measurement: a loop, or a part of the document's procedure, at one size; or the copies in a loop."""
 
-    loop: str  # note (the source document's) | real | resident
+    loop: str  # note (the source document's) | real | rows | resident
     source: str  # what is stepped, named as a rung of the ladder; "copy" for the document's copies
     device: str  # where the policy is; of the document's copies the far end, of its step the CPU
     memory: str  # of the host's end of a copy: pageable | pinned; none where nothing is copied
@@ -63,7 +67,19 @@ def groups(name: str, settings: Settings, present: list[str]) -> list[Loop]:
             loops.append(Loop("resident", "port-cuda-graph", "cuda", "none", num_envs))
             timed += loops
             counted += [Loop(**{**asdict(loop), "counted": True}) for loop in loops]
+    for number in sorted(settings.transfer.get("originals", [])):
+        timed += of_originals(number, present)
     return timed + counted  # counting last: a profiler may slow down what runs after it
+
+
+def of_originals(number: int, present: list[str]) -> list[Loop]:
+    """The groups of so many originals: row by row, and all of them with one call of the policy."""
+    found = []
+    for device, memories in (("cpu", ["none"]), ("cuda", ["pageable", "pinned"])):
+        if device in present:
+            found.append(Loop("rows", "original", device, memories[0], number))
+            found += [Loop("real", "original", device, memory, number) for memory in memories]
+    return found
 
 
 # The batch that is stepped, and the policy.
@@ -104,7 +120,26 @@ def port_cpu(name: str, num_envs: int, seed: int) -> Iterator[Source]:
     yield Source(observation, env.step, list(env.random_actions(DRAWN_STEPS)), env.threads)
 
 
+@contextmanager
+def plain_originals(name: str, num_envs: int, seed: int) -> Iterator[Source]:
+    """Originals, one after the other; what has ended begins anew."""
+    games = evaluation.games(name, num_envs)
+    seeds = itertools.count(seed)
+    observation = torch.from_numpy(np.array([game.reset(next(seeds)) for game in games], dtype=np.float32))
+
+    def step(action: torch.Tensor) -> None:
+        given = action.numpy() if action.is_floating_point() else action.tolist()
+        for game, row, one in zip(games, observation.numpy(), given, strict=True):
+            seen, _, ended = game.step(one)
+            row[:] = game.reset(next(seeds)) if ended else seen
+
+    yield Source(observation, step, [], threads=1)
+    for game in games:
+        game.original.close()
+
+
 SOURCES = {"gymnasium-vector": gymnasium_vector, "port-cpu": port_cpu}
+OPENED = SOURCES | {"original": plain_originals}
 
 
 def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -135,10 +170,31 @@ class Round:
 
 @contextmanager
 def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
-    """A real loop, or the resident one of the CPU."""
-    choose = policy(name, group.device, settings.seed)
-    with SOURCES[group.source](name, group.num_envs, settings.seed) as source:
-        yield one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
+    """A real loop, one row by row, or the resident one of the CPU."""
+    choose, each = policy(name, group.device, settings.seed), group.loop == "rows"
+    sizes = [1] * group.num_envs if each else [group.num_envs]
+    with ExitStack() as opened:
+        rounds = []
+        for number, size in enumerate(sizes):
+            source = opened.enter_context(OPENED[group.source](name, size, settings.seed + number))
+            made = one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
+            rounds.append(made)
+        yield in_turn(rounds) if each else rounds[0]
+
+
+def in_turn(rounds: list[Round]) -> Round:
+    """Rounds one after the other as one."""
+
+    def run() -> None:
+        for one in rounds:
+            one.run()
+
+    def parts() -> dict[str, float]:
+        found = [one.parts() for one in rounds]
+        return {part: sum(one[part] for one in found) for part in found[0]}
+
+    moved = {part: size * len(rounds) for part, size in rounds[0].bytes.items()}
+    return Round(run, parts, rounds[0].threads, moved)
 
 
 def one_memory(source: Source, choose: Callable) -> Round:
@@ -164,45 +220,29 @@ def two_memories(source: Source, choose: Callable, group: Loop) -> Round:
     No clock makes the host wait for the device where the loop does not, so the launches of the policy overlap with
     the copy as they do without clocks. `down` has what the host spends on handing over and on waking up.
     """
-    pinned = group.memory == "pinned"
+    hosted = OnHost(choose, group.device, group.memory == "pinned")
     stream = torch.cuda.current_stream()
     begun, uploaded, chosen = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-    # In the order of the observation's own axes, so that a copy is one piece.
-    observations = torch.empty_like(source.observation, device=group.device)
-    staged = torch.empty_like(source.observation, pin_memory=True) if pinned else None
-    arrived = torch.empty_like(choose(observations), device="cpu", pin_memory=pinned)
-
-    def up() -> None:
-        if pinned:
-            observations.copy_(staged.copy_(source.observation), non_blocking=True)
-        else:
-            observations.copy_(source.observation)
-
-    def down(action: torch.Tensor) -> None:
-        arrived.copy_(action, non_blocking=pinned)
-        if pinned:
-            stream.synchronize()
+    moved = {"up": source.observation.nbytes, "down": hosted(source.observation).nbytes}
 
     def run() -> None:
-        up()
-        down(choose(observations))
-        source.step(arrived)
+        source.step(hosted(source.observation))
 
     def parts() -> dict[str, float]:
         start = time.perf_counter()
         begun.record(stream)
-        up()
+        observations = hosted.up(source.observation)
         uploaded.record(stream)
         action = choose(observations)
         chosen.record(stream)
-        down(action)
+        arrived = hosted.down(action)
         back = time.perf_counter()
         source.step(arrived)
         stepped = time.perf_counter()
         up_s, policy_s = begun.elapsed_time(uploaded) / 1e3, uploaded.elapsed_time(chosen) / 1e3
         return {"up": up_s, "policy": policy_s, "down": back - start - up_s - policy_s, "step": stepped - back}
 
-    return Round(run, parts, source.threads, {"up": observations.nbytes, "down": arrived.nbytes})
+    return Round(run, parts, source.threads, moved)
 
 
 @contextmanager

@@ -8,11 +8,13 @@
 On a GPU the tools are those of NVIDIA's compute-sanitizer; without one the same text is compiled for the CPU under
 AddressSanitizer and UndefinedBehaviorSanitizer, and under ThreadSanitizer with two threads, that is with their pool.
 
-No call is written down for a kernel: each unit that was loaded must have had all of its entry points launched.
+No call is written down for a kernel: each unit that was loaded must have had all of its entry points launched. So must
+the C++ in which agents learn on a CPU.
 """
 
 import argparse
 import contextlib
+import ctypes
 import itertools
 import os
 import re
@@ -24,16 +26,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete
 from torch.overrides import TorchFunctionMode
 
 from lockstep import envs
+from lockstep.agents.parts import distributions, native
+from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.parts.adam import Adam
 from lockstep.agents.parts.gae import GAE
 from lockstep.agents.parts.minibatches import MinibatchOrder
+from lockstep.agents.parts.mlp import MLP
 from lockstep.agents.parts.noise import Noise
 from lockstep.agents.parts.normaliser import ReturnScale
+from lockstep.agents.ppo.compiled import CompiledUpdate
 from lockstep.envs.batch import launch
 from lockstep.envs.batch.port import MODES
 from lockstep.envs.kernels import compile
+from lockstep.envs.marine_navigation.params import VERSIONS
 from lockstep.envs.policies import HIDDEN
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
@@ -59,6 +68,17 @@ SEVERAL_LANES = {"num_envs": 5, "chunk": 3, "first_index": 5, "max_episode_steps
 OWN = {"scenarios": 2}  # of options that not all of them have
 SPECIAL = {  # builds that presets, modes and types do not lead to
     "vehicular_edge": [{"profile": True}, {"gains": "drawn", "vehicles": 500, "edges": 25}],
+    "marine_navigation": [
+        *({"version": version, "preset": preset} for version in VERSIONS for preset in ("corrected", "original")),
+        {"action_kind": "discrete"},
+        {"robots": 20, "cores": 8, "min_goal_distance": 20.0},
+    ],
+    "vehicle_routing": [
+        *({"oracle": oracle, "reward": "twin"} for oracle in ("insertion", "greedy:mixed", "am-sample:3")),
+        {"oracle": "insertion", "preset": "original"},
+        {"oracle": "insertion", "mode": "vrptw", "fleet": "hard"},
+    ],
+    "crypto_trading": [{"rule": "equal_weight"}, {"rule": "equal_weight", "preset": "cappuccino"}],
 }
 
 
@@ -120,6 +140,12 @@ def entry_points(text: str, device: str) -> set[str]:
     return set(CPU_KERNEL.findall(preprocessed))
 
 
+def functions(library: str) -> set[str]:
+    """Names of the functions that a library has for Python."""
+    said = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    return {name for _, kind, name in map(str.split, said.splitlines()) if kind == "T" and not name.startswith("_")}
+
+
 def small(name: str, device: str, **options):
     """A small batch of an environment, as its launch form needs it."""
     port = envs.port(name)
@@ -138,18 +164,19 @@ def builds(name: str, device: str) -> None:
 
 
 def builds_of_one_lane(name: str, device: str) -> None:
-    views = ("copy", "view") if envs.port(name).observes_state else ("copy",)
-    for mode, dtype, obs in itertools.product(MODES, ("float32", "float64"), views):
-        if (dtype, obs) == ("float64", "view"):
-            continue
-        env = small(name, device, autoreset_mode=mode, dtype=dtype, obs=obs)
+    port, types = envs.port(name), ("float32", "float64")
+    same = [{"preset": preset, "dtype": dtype} for preset, dtype in itertools.product(port.presets, types)]
+    waiting = [{"autoreset_mode": mode, "dtype": dtype} for mode in ("NextStep", "Disabled") for dtype in types]
+    views = [{"autoreset_mode": mode, "obs": "view"} for mode in MODES] if port.observes_state else []
+    for options in [*same, *waiting, *views, *SPECIAL.get(name, [])]:
+        env = small(name, device, **options)
         env.reset(seed=[1, 2])
         for step in range(STEPS):
             for kind in env.actions.types:
                 env.step(env.random_actions(2)[step % 2].to(kind))
         restart(env)
-        if mode == "SameStep":
-            roll_out(env, HIDDEN[-1] if dtype == "float32" else HIDDEN[0])
+        if env.autoreset_mode.value == "SameStep":
+            roll_out(env, HIDDEN[0] if options.get("dtype") == "float64" else HIDDEN[-1])
 
 
 def roll_out(env, hidden: int) -> None:
@@ -216,7 +243,7 @@ def restart(env) -> None:
 
 
 def agents(device: str) -> None:
-    """A roll-out's surroundings, in sizes that fill no block."""
+    """A roll-out's surroundings, in sizes that fill no block, and on the CPU what learns from one."""
     T, N = 33, 150
     number = torch.full((1,), 7, dtype=torch.int64, device=device)
     Noise([1, 2], N, first_index=5, agents=3, blocks=2, steps=T, device=device).draw(number)
@@ -226,6 +253,38 @@ def agents(device: str) -> None:
     for valid in (None, ~flags[0]):
         GAE((T, N), 0.9, 0.8, device).compute(reward, value, bootstrap, *flags, valid)
         ReturnScale(N, 0.9, device=device)(reward, *flags, valid)
+    if device == "cpu":
+        learners()
+
+
+def learners() -> None:
+    """Gradients and steps of networks, in sizes that fill no vector and no tile."""
+    for dtype, widths, rows in itertools.product(native.REALS, ((3, 1), (5, 70, 33, 2)), (1, 19)):
+        network = MLP(widths, torch.device("cpu"), dtype=dtype)
+        kept = network.activations(torch.ones(rows, widths[0], dtype=dtype))
+        for descends in (False, True):
+            network.backward(kept, torch.ones_like(kept[-1]), descends)
+        Adam(network.parameters, network.gradient, limit=0.5).step(lr=0.1)
+    box = Box(-np.ones(2, np.float32), np.ones(2, np.float32))
+    for space, hidden in ((Discrete(3), HIDDEN[0]), (box, HIDDEN[-1])):
+        update_of_ppo(distributions.of(space), hidden)
+
+
+def update_of_ppo(distribution, hidden: int) -> None:
+    """Updates of two learners with two shards, in one process and as one of several."""
+    inputs, rows, count = 5, 131, 300
+    shape = (inputs, distribution.outputs, distribution.free, (hidden, hidden))
+    networks = ActorCritic(*shape, learners=2, seeds=range(2))
+    batch = {name: torch.ones(count) for name in ("log_prob", "advantage", "target", "value")}
+    batch["obs"] = torch.ones(count, inputs)
+    batch["action"] = torch.ones(count, *distribution.stored_shape, dtype=distribution.stored_dtype)
+    chosen = torch.arange(2 * 2 * rows).view(2, 2, rows) % count
+    for reduce in (None, lambda tensor: None):
+        update = CompiledUpdate(
+            *(networks, distribution, batch, torch.full((2,), 0.1), torch.zeros(2)),
+            **{"rows": rows, "threads": ONE_LANE.get("threads", 1), "shards": 2, "reduce": reduce},
+        )
+        update.update(chosen)
 
 
 def exercise(device: str, names: list[str], canaries: bool = False) -> int:
@@ -235,6 +294,27 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
         SystemExit: kernels were not launched, or something was written beside a tensor.
     """
     launched: dict[str, set[str]] = {}
+    exported: dict[str, set[str]] = {}
+
+    def noting_functions(load):
+        def library(text, *more):
+            found = load(text, *more)
+            if native.OPTIMISED not in more:  # a batch's, or the pool
+                return found
+            again, called = ctypes.CDLL(found._name), launched.setdefault(text, set())
+            exported[text] = functions(found._name)
+
+            class Noted(again._FuncPtr):
+                _flags_, _restype_ = again._FuncPtr._flags_, again._FuncPtr._restype_
+
+                def __call__(self, *arguments):
+                    called.add(self.__name__)
+                    return super().__call__(*arguments)
+
+            again._FuncPtr = Noted
+            return again
+
+        return library
 
     def noting(load):
         def lookup(text, *arguments, **options):
@@ -253,8 +333,9 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
 
         return lookup
 
-    loaders = launch.cpu, launch.cuda
+    loaders, load = (launch.cpu, launch.cuda), compile.library
     launch.cpu, launch.cuda = map(noting, loaders)
+    compile.library = noting_functions(load)
     try:
         for name in names:
             before, around = set(launched), Canaries()
@@ -268,12 +349,16 @@ def exercise(device: str, names: list[str], canaries: bool = False) -> int:
             if changed := around.changed():
                 sys.exit(f"sanitize: {name}: written: {'; '.join(changed)}")
             units = [text for text in launched if text not in before]
-            missing = {kernel for text in units for kernel in entry_points(text, device) - launched[text]}
+            called = set().union(*(launched[text] for text in exported))  # a source may be part of several units
+            missing = {one for text in units for one in exported.get(text, set()) - called}
+            kernels = [text for text in units if text not in exported]
+            missing |= {one for text in kernels for one in entry_points(text, device) - launched[text]}
             if missing or not units:
                 sys.exit(f"sanitize: {name}: never launched: {', '.join(sorted(missing)) or 'any kernel'}")
             print(f"{name}: {sum(len(launched[text]) for text in units)} kernels of {len(units)} units", flush=True)
     finally:
         launch.cpu, launch.cuda = loaders
+        compile.library = load
     return sum(map(len, launched.values()))
 
 

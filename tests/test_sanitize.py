@@ -38,6 +38,14 @@ def test_a_kernel_that_is_left_out_is_named(monkeypatch):
         sanitize.exercise("cpu", ["pendulum"])
 
 
+def test_what_agents_learn_by_is_missed_where_it_is_not_called(monkeypatch):
+    monkeypatch.setattr(sanitize, "HIDDEN", (16, 16))
+    monkeypatch.setattr(sanitize.Adam, "step", lambda adam, lr: None)
+    monkeypatch.setattr(sanitize, "update_of_ppo", lambda distribution, hidden: None)
+    with pytest.raises(SystemExit, match="agents: never launched: adam_limited$"):
+        sanitize.exercise("cpu", [sanitize.AGENTS])
+
+
 def test_kernels_are_looked_for_in_binaries_of_the_device_itself(monkeypatch):
     """Another architecture's would be compiled anew for each unit."""
     asked, entry_points = set(), compile.entry_points

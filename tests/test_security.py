@@ -145,7 +145,7 @@ def test_archives_of_arrays(tmp_path, code, kind):
     with pytest.raises(ValueError, match="Object arrays cannot be loaded when allow_pickle=False"):
         load(path)
     path.write_bytes(pickle.dumps(code))
-    with pytest.raises(ValueError, match="pickled|SHA-256"):
+    with pytest.raises(ValueError, match="not an archive of arrays of numbers$|SHA-256"):
         load(path)
 
 

@@ -44,6 +44,7 @@ class Adam:
         self._compiled = None
         if parameters.device.type == "cpu":
             (self._compiled,) = functions(SOURCE, parameters.dtype, adam_limited="ppppppiddddd")
+            self._places = [part.data_ptr() for part in (parameters, gradient, *self.state.values())]
 
     def step(self, lr: float) -> torch.Tensor:
         """One step, unless the gradient is not finite; its norm []."""
@@ -51,9 +52,8 @@ class Adam:
             self.average(self.gradient)
         if self._compiled is not None:
             norm = self.parameters.new_empty(())
-            tensors = self.parameters, self.gradient, *self.state.values(), norm
             numbers = self.limit, lr, BETA1, BETA2, self.epsilon
-            self._compiled(*(tensor.data_ptr() for tensor in tensors), self.parameters.numel(), *numbers)
+            self._compiled(*self._places, norm.data_ptr(), self.parameters.numel(), *numbers)
             return norm
         norm = torch.linalg.vector_norm(self.gradient)
         self.gradient.mul_((self.limit / (norm + 1e-6)).clamp_(max=1.0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch.nn.functional import mse_loss, smooth_l1_loss
+from torch.nn.functional import smooth_l1_loss
 
 from lockstep.agents.run import checkpoint, contract
 from lockstep.agents.run.config import setting
@@ -157,14 +157,9 @@ class Continuous(OffPolicy):
             if self.updates % every == 0:
                 for name, target in self.targets.items():
                     target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
-            told.append(torch.stack(figures))
+            told += figures
             norms.append(torch.stack(found).amax())  # NaN if one is
-        self._tell(torch.stack(told), torch.stack(norms))
-
-    def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
-        """Targets [k, 1]: reward + discount * value [k, 1] of next_obs, which may be anything where discount is 0."""
-        discount = rows["discount"].unsqueeze(1)
-        return rows["reward"].unsqueeze(1) + torch.where(discount > 0, discount * value, 0.0)
+        self._tell(torch.stack(told).view(count, -1), torch.stack(norms))
 
     def learn_values(
         self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
@@ -186,12 +181,13 @@ class Continuous(OffPolicy):
             critic = self.networks[name]
             kept = critic.activations(x)
             error = kept[-1] - target
-            critic.backward(kept, (error.clamp(-1.0, 1.0) if huber else 2 * error) / len(x))
+            critic.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(x)))
             norms.append(self.adams[name].step(self.config.lr))
             values.append(kept[-1])
             errors.append(error)
-        loss, errors = smooth_l1_loss if huber else mse_loss, torch.cat(errors)
-        return loss(errors, torch.zeros_like(errors)), torch.cat(values).mean(), norms
+        errors = torch.cat(errors)
+        loss = smooth_l1_loss(errors, torch.zeros_like(errors)) if huber else errors.square().mean()
+        return loss, torch.cat(values).mean(), norms
 
     def _tell(self, figures: torch.Tensor, norms: torch.Tensor):
         """Takes updates into the sums of figures and norm, their number, and that of gradients that are not finite."""

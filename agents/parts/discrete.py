@@ -16,6 +16,7 @@ from lockstep.agents.run.config import setting
 from .distributions import Categorical
 from .mlp import Network
 from .module import Greedy
+from .n_step import NStep
 from .off_policy import OffPolicy, OffPolicySettings
 from .replay import Replay
 
@@ -31,6 +32,7 @@ class ValueSettings(OffPolicySettings):
     anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
     epsilon_end: float = setting(0.04, "share of random actions at last", least=0, most=1)
     epsilon_steps: int = setting(15_000, "environment steps over which it falls linearly", least=0)
+    n_step: int = setting(1, "steps whose rewards a target adds up, fewer at an episode's end", least=1)
 
 
 class Values(OffPolicy):
@@ -69,8 +71,11 @@ class Values(OffPolicy):
         self.online = self._network(n)
         self.target = self.online.copy()
         self.adam = self.optimizer(self.online.parameters, self.online.gradient)
-        fields = {"obs": ((n,), torch.float32), "next_obs": ((n,), torch.float32), "action": ((), torch.int64)}
-        self.replay = self._replay(fields | {"reward": ((), torch.float32)})
+        self.require_capacity(config.n_step)
+        self.window = NStep(config.n_step, config.gamma, self.transitions.N, (n,), (), self.device)
+        fields = {"obs": (n,), "next_obs": (n,), "reward": (), "discount": ()}
+        fields = {name: (shape, torch.float32) for name, shape in fields.items()}
+        self.replay = self._replay(fields | {"action": ((), torch.int64)})
         self.begin_log()
 
     # ---- what a subclass gives --------------------------------------------------------------------------------------
@@ -88,12 +93,8 @@ class Values(OffPolicy):
         """The same as a module of torch; it may share the network's numbers."""
 
     def _replay(self, fields: Mapping[str, tuple]) -> Replay:
-        """The replay, of these fields and those that say what follows a row."""
-        return Replay(self.capacity, fields | {"terminated": ((), torch.bool)}, self.device)
-
-    def _store(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None) -> None:
-        """Puts the rows of a step into the replay, or those of them that are valid [N]."""
-        self.replay.add(rows, valid)
+        """The replay of these fields."""
+        return Replay(self.capacity, fields, self.device)
 
     def _drawn(self, obs: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
         """Actions [N] to explore with, by observations [N, n]."""
@@ -118,7 +119,9 @@ class Values(OffPolicy):
     def _rollout(self):
         for step in range(self.config.horizon):
             epsilon = self.epsilon(self.env_steps + step * self.config.num_envs)
-            self._store(*self.transitions.step(self._drawn(self.transitions.obs, epsilon, self.generator)))
+            rows, valid = self.transitions.step(self._drawn(self.transitions.obs, epsilon, self.generator))
+            rows, leaves = self.window(rows, self.transitions.ended, valid)
+            self.replay.add(rows | {"action": rows["action"].long()}, leaves)
 
     def _explored(self, action: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
         """The actions [N], each replaced by a uniform one with probability epsilon."""
@@ -170,7 +173,8 @@ class Values(OffPolicy):
     def state(self) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
         adam = {name: part.clone() for name, part in self.adam.state.items()}
-        return self.gathered() | self.weights() | {"target": self.target.parameters.clone(), "adam": adam}
+        own = {"window": self.window.state(), "target": self.target.parameters.clone(), "adam": adam}
+        return self.gathered() | self.weights() | own
 
     def load_state(self, state: Mapping) -> None:
         """Continues, bit for bit, from what `state` gave a run of the same configuration.
@@ -179,6 +183,7 @@ class Values(OffPolicy):
             ValueError: the environment has no state, or refuses it.
         """
         self.load_gathered(state)
+        self.window.load_state(state["window"])
         self.online.parameters.copy_(state["parameters"])
         self.target.parameters.copy_(state["target"])
         self.adam.load_state(state["adam"])

@@ -1,4 +1,4 @@
-// The gradient of mlp.py's networks on the CPU: linear layers of any widths with ReLU between.
+// A pass of mlp.py's networks on the CPU, and its gradient: linear layers of any widths with ReLU between.
 #include "native.cuh"
 
 typedef real Loose __attribute__((vector_size(LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
@@ -26,6 +26,17 @@ FN void pack(const real* b, i64 steps, i64 columns, real* panels) {
         if (count < width) memset(panels, 0, size_t(steps * width) * sizeof(real));
         for (i64 s = 0; s < steps; s++)
             for (i64 l = 0; l < count; l++) panels[s * width + l] = b[s * columns + u + l];
+    }
+}
+
+// The same of the transpose of b [columns, steps].
+FN void pack_transposed(const real* b, i64 steps, i64 columns, real* panels) {
+    for (i64 u = 0, width; u < columns; u += width, panels += steps * width) {
+        width = width_of_panel(columns - u);
+        const i64 count = columns - u < width ? columns - u : width;
+        if (count < width) memset(panels, 0, size_t(steps * width) * sizeof(real));
+        for (i64 l = 0; l < count; l++)
+            for (i64 s = 0; s < steps; s++) panels[s * width + l] = b[(u + l) * steps + s];
     }
 }
 
@@ -63,9 +74,26 @@ FN void product(const real* a, i64 a_row, i64 a_step, const real* panels, i64 ro
     }
 }
 
+// kept[0] [rows, widths[0]] are the inputs; kept[k] [rows, widths[k]] gets what layer k gives, NaN where its inputs have one. There
+// is room for the panels of a layer.
+extern "C" void mlp_forward(const i64* widths, i64 layers, const real* parameters, i64 rows, real* const* kept, real* panels) {
+    for (i64 k = 0; k < layers; k++) {
+        const i64 inputs = widths[k], outputs = widths[k + 1];
+        const real* const bias = parameters + outputs * inputs;
+        real* const out = kept[k + 1];
+        const bool rectified = k + 1 < layers;
+        pack_transposed(parameters, inputs, outputs, panels);
+        product(kept[k], inputs, 1, panels, rows, inputs, outputs, [&](i64 r, i64 u, i64 count, Vector sum) {
+            sum += vector_of(bias + u, count);
+            write(out + r * outputs + u, count, rectified ? (sum < Vector{} ? Vector{} : sum) : sum);
+        });
+        parameters = bias + outputs;
+    }
+}
+
 // kept[0] [rows, widths[0]] are the inputs, kept[k] [rows, widths[k]] what layer k gave; slope [rows, widths[layers]] is that of
-// the loss by the outputs. There is room for two layers' slopes and for the panels of a layer. Unless it is null,
-// by_first [rows, widths[0]] gets the slope by the inputs.
+// the loss by the outputs. There is room for two layers' slopes and for the panels of a layer. Unless they are
+// null, gradient gets that by the parameters, and by_first [rows, widths[0]] the slope by the inputs.
 extern "C" void mlp_backward(const i64* widths, i64 layers, const real* parameters, real* gradient, i64 rows,
                              const real* const* kept, const real* slope, real* slopes, real* panels, real* by_first) {
     i64 place = 0, widest = 0;
@@ -77,14 +105,16 @@ extern "C" void mlp_backward(const i64* widths, i64 layers, const real* paramete
         const i64 inputs = widths[k], outputs = widths[k + 1];
         place -= outputs * (inputs + 1);
         const real* const in = kept[k];
-        real *const weight = gradient + place, *const bias = weight + outputs * inputs;
-        pack(in, rows, inputs, panels);
-        product(slope, 1, outputs, panels, outputs, rows, inputs, [&](i64 r, i64 u, i64 count, Vector sum) {
-            write(weight + r * inputs + u, count, sum);
-        });
-        memset(bias, 0, size_t(outputs) * sizeof(real));
-        for (i64 r = 0; r < rows; r++)
-            for (i64 o = 0; o < outputs; o++) bias[o] += slope[r * outputs + o];
+        if (gradient) {
+            real *const weight = gradient + place, *const bias = weight + outputs * inputs;
+            pack(in, rows, inputs, panels);
+            product(slope, 1, outputs, panels, outputs, rows, inputs, [&](i64 r, i64 u, i64 count, Vector sum) {
+                write(weight + r * inputs + u, count, sum);
+            });
+            memset(bias, 0, size_t(outputs) * sizeof(real));
+            for (i64 r = 0; r < rows; r++)
+                for (i64 o = 0; o < outputs; o++) bias[o] += slope[r * outputs + o];
+        }
         if (k == 0 && !by_first) return;
         real* const by_inputs = k == 0 ? by_first : slopes + k % 2 * rows * widest;
         pack(parameters + place, outputs, inputs, panels);

@@ -20,6 +20,7 @@ from .native import functions
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
 LANES = 16  # a multiple of those of a vector
+TINY = 2**19  # multiplications of a layer, up to which torch spends more on the call than on a pass
 SMALL = 2**24  # multiplications of a layer, up to which several threads are not worth their waking
 
 
@@ -32,6 +33,10 @@ def seeds(seed: int, count: int) -> list[int]:
     """Seeds of the first numbers of so many networks, or parts of one."""
     draws = torch.Generator("cpu").manual_seed(seed)
     return torch.randint(2**31, (count,), generator=draws, dtype=torch.int64, device="cpu").tolist()
+
+
+def _addresses(tensors: Sequence[torch.Tensor]) -> ctypes.Array:
+    return (ctypes.c_void_p * len(tensors))(*[tensor.data_ptr() for tensor in tensors])
 
 
 class Network(Protocol):
@@ -107,8 +112,9 @@ class MLP:
                 part.copy_((2 * uniform - 1) / math.sqrt(weight.shape[1]))
         self._compiled = None
         if self.parameters.device.type == "cpu":
-            (self._compiled,) = functions(SOURCE, dtype, mlp_backward="pippippppp")
-            self._widths = torch.tensor(self.widths, device="cpu")
+            self._compiled = functions(SOURCE, dtype, mlp_forward="pipipp", mlp_backward="pippippppp")
+            self._widths, self._padded = torch.tensor(self.widths, device="cpu"), -(-max(widths) // LANES) * LANES
+            self._room = (-1, 0, 0)
 
     def _views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         parts = iter(flat.split([size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]))
@@ -127,12 +133,31 @@ class MLP:
         self.layers, self._slopes = self._views(parameters), self._views(gradient)
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
-        """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]."""
+        """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
+        if self._compiled is not None and x.shape[0] * self._padded**2 < TINY and x.dtype == self.parameters.dtype:
+            return self._passed(x)
         kept = [x]
         for number, (weight, bias) in enumerate(self.layers, start=1):
             x = torch.addmm(bias, x, weight.t())
             kept.append(x.relu_() if number < len(self.layers) else x)
         return kept
+
+    def _passed(self, x: torch.Tensor) -> list[torch.Tensor]:
+        rows, inputs = x.shape
+        if inputs != self.widths[0]:
+            raise ValueError(f"x must be [N, {self.widths[0]}], got {[rows, inputs]}")
+        kept = [x.contiguous(), *(x.new_empty(rows, width) for width in self.widths[1:])]
+        layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr()
+        self._compiled[0](*layers, rows, _addresses(kept), self._room_for(rows)[1])
+        return kept
+
+    def _room_for(self, rows: int) -> tuple[int, int]:
+        """Addresses of room for two layers' slopes of so many rows, and for the panels of a layer."""
+        if rows > self._room[0]:
+            sizes = 2 * rows * self._padded, max(rows, self._padded) * self._padded
+            self._scratch = [self.parameters.new_empty(size) for size in sizes]
+            self._room = rows, *(part.data_ptr() for part in self._scratch)
+        return self._room[1:]
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.activations(x)[-1]
@@ -149,17 +174,7 @@ class MLP:
         """
         rows = len(slope)
         if self._compiled is not None and small(rows, self.widths):
-            shape = (min(rows, len(kept[0])), self.widths[-1])
-            slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)
-            kept = [layer.contiguous() for layer in kept]
-            padded = -(-max(self.widths) // LANES) * LANES
-            slopes, panels = slope.new_empty(2 * rows * padded), slope.new_empty(max(rows, padded) * padded)
-            numbers = self.parameters.data_ptr(), self.gradient.data_ptr(), rows
-            inputs = (ctypes.c_void_p * len(kept))(*(layer.data_ptr() for layer in kept)), slope.data_ptr()
-            by_inputs = slope.new_empty(rows, self.widths[0]) if descends else None
-            room = slopes.data_ptr(), panels.data_ptr(), by_inputs.data_ptr() if descends else None
-            self._compiled(self._widths.data_ptr(), len(self.layers), *numbers, *inputs, *room)
-            return by_inputs
+            return self._descended(kept, slope, self.gradient.data_ptr(), descends)
         for number in reversed(range(len(self.layers))):
             weight, bias = self._slopes[number]
             before = kept[number][:rows]
@@ -170,6 +185,20 @@ class MLP:
             if number:
                 slope.mul_(before > 0)
         return slope if descends else None
+
+    def _descended(
+        self, kept: Sequence[torch.Tensor], slope: torch.Tensor, gradient: int | None, descends: bool
+    ) -> torch.Tensor | None:
+        """What `backward` does, in C++; gradient: the address that it is written to, or None for nowhere."""
+        rows = len(slope)
+        shape = (min(rows, len(kept[0])), self.widths[-1])
+        slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)
+        kept = [layer.contiguous() for layer in kept]
+        by_inputs = slope.new_empty(rows, self.widths[0]) if descends else None
+        layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr(), gradient, rows
+        room = *self._room_for(rows), by_inputs.data_ptr() if descends else None
+        self._compiled[1](*layers, _addresses(kept), slope.data_ptr(), *room)
+        return by_inputs
 
     def sequential(self) -> nn.Sequential:
         """The network as a module of torch that shares its numbers."""
@@ -182,6 +211,8 @@ class MLP:
             kept: the `activations` of N rows.
             slope: [N, m], derivatives of the loss by the outputs.
         """
+        if self._compiled is not None and small(len(slope), self.widths):
+            return self._descended(kept, slope, None, True)
         for number in reversed(range(len(self.layers))):
             slope = slope @ self.layers[number][0]
             if number:

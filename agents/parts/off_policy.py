@@ -165,6 +165,11 @@ class OffPolicy(ABC):
         for done in range(0, due, AT_ONCE):
             self._updates(min(AT_ONCE, due - done))
 
+    def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
+        """Targets [k, *]: reward + discount * value [k, *] of next_obs, which may be anything where discount is 0."""
+        discount = rows["discount"].unsqueeze(1)
+        return torch.addcmul(rows["reward"].unsqueeze(1), discount, value.masked_fill(discount == 0, 0.0))
+
     def statistics(self) -> dict[str, float]:
         """Episodes and COLUMNS since the last call, means over updates; waits for the device.
 

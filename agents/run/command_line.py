@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import os
 import shlex
@@ -18,6 +19,7 @@ from lockstep.reading import nearest
 from . import checkpoint, config, evaluation, training
 from .algorithm import Algorithm
 from .environment import options_of
+from .host import OnHost
 
 WRONG = (ValueError, MemoryError, FloatingPointError, OSError, ImportError)  # whose message says all
 
@@ -138,11 +140,11 @@ def main(name: str) -> None:
 def _tell(run: Algorithm, environment: str, episodes: int, options: Mapping) -> None:
     """Scores of what was trained, in the original, beside a random policy."""
     torch.manual_seed(run.config.seed)  # of the sampled policy
+    device = run.ranks.device
+    greedy, sampled = OnHost(run.act, device), OnHost(functools.partial(run.act, greedy=False), device)
     rows = {
-        "greedy": lambda: evaluation.in_original(environment, run.act, episodes, **options),
-        "sampled": lambda: evaluation.in_original(
-            environment, lambda obs: run.act(obs, greedy=False), episodes, **options
-        ),
+        "greedy": lambda: evaluation.in_original(environment, greedy, episodes, **options),
+        "sampled": lambda: evaluation.in_original(environment, sampled, episodes, **options),
         "random": lambda: evaluation.random_policy(environment, episodes, **options),
     }
     member = " of member 0" if getattr(run.config, "population", 1) > 1 else ""

@@ -51,6 +51,15 @@ def in_original(
             original.close()
 
 
+def games(environment: str, count: int, **options) -> list["Single | Parallel"]:
+    """So many originals that are stepped alike, whatever their interface; of each, `original` is to be closed."""
+    return [_game(original) for original in _originals(environment, count, options)]
+
+
+def _game(original) -> "Single | Parallel":
+    return Parallel(original) if hasattr(original, "possible_agents") else Single(original)
+
+
 def _originals(environment: str, count: int, options: Mapping) -> list:
     numbered = "index" in inspect.signature(envs.original(environment).make).parameters and "index" not in options
     return [envs.make_original(environment, **options, **{"index": i} if numbered else {}) for i in range(count)]
@@ -69,7 +78,7 @@ def play(originals: Sequence, act: Act, first_seed: int = FIRST_SEED) -> Episode
         ValueError: as `in_original`.
     """
     first_seed = integer("first_seed", first_seed, 0, 2**31 - 1)
-    games = [Parallel(original) if hasattr(original, "possible_agents") else Single(original) for original in originals]
+    games = [_game(original) for original in originals]
     obs = [game.reset(first_seed + i) for i, game in enumerate(games)]
     returns, lengths, running = [0.0] * len(games), [0] * len(games), list(range(len(games)))
     while running:
@@ -154,7 +163,7 @@ def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[
 def random_policy(environment: str, episodes: int = EPISODES, first_seed: int = FIRST_SEED, **options) -> Episodes:
     """`in_original` under actions drawn uniformly from the space; `first_seed` seeds them as well."""
     original = envs.make_original(environment, **options)
-    game = Parallel(original) if hasattr(original, "possible_agents") else Single(original)
+    game = _game(original)
     space, agents, rng = game.space, [len(game.agents)] if game.agents else [], np.random.default_rng(first_seed)
     original.close()
 

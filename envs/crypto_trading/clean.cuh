@@ -67,12 +67,12 @@ FN void set_orders(const State& s, const Place& at, const Action& action, double
     if (P::orders_is_target_weight) {
         total = 0;
         EACH_ASSET
-        for (int i = 0; i < N; i++) total += (asked(action, i) + 1.0) * 0.5;
+        for (int i = 0; i < N; i++) total += (asked(action, at, i) + 1.0) * 0.5;
         total = higher(1.0, total);
     }
     EACH_ASSET
     for (int i = 0; i < N; i++) {
-        const double u = asked(action, i);
+        const double u = asked(action, at, i);
         if (P::orders_is_units) q.order[i] = u * at.tables.scale[s.integers[FIRST] * N + i];
         else if (P::orders_is_notional) q.order[i] = u * costs.order_share() * worth / q.fill[i];
         else q.order[i] = (u + 1.0) * 0.5 / total * worth / q.fill[i] - double(q.held[i]);

@@ -19,6 +19,7 @@ def tables(
     windows: np.ndarray | None,
     lanes: Mapping[str, np.ndarray],
     rules: np.ndarray,
+    replay: np.ndarray | None,
     num_envs: int,
 ) -> dict[str, np.ndarray]:
     """All tables; one row of zeros where no step reads one.
@@ -26,12 +27,14 @@ def tables(
     Args:
         windows: [B, 2] or [1, 2] bars of the environments' windows; None: the market's segments.
         lanes: numbers [B] of each environment by name.
-        rules: as `rules_of` gives them.
+        rules, replay: as `rules_of` and `replay_of` give them.
 
     Raises:
-        ValueError: windows, numbers or rules of another batch size.
+        ValueError: windows, numbers, rules or actions of another batch size.
     """
     X = observed(params, market)[::-1]
+    if replay is not None and len(replay) > 1:
+        replay = rows("replay", replay, num_envs)
     by_window = market.segments if windows is None else rows("window", windows, num_envs)
     opens = params.fill == "next_open"
     fee_buy, fee_sell = fees(params, market)
@@ -50,6 +53,7 @@ def tables(
         "places": np.append(0, np.cumsum(admissible(params, market))).astype(np.int64),
         "rule": rows("rule", rules, num_envs) if len(rules) != 1 or rules.any() else rules,
         "signal": signs(market) if rules.any() else NONE[0].astype(np.int32),
+        "replay": NONE.astype(np.float32) if replay is None else replay,
     }
 
 
@@ -100,6 +104,30 @@ def rules_of(market: Market, given: str | Sequence[str]) -> np.ndarray:
     """Numbers [B] or [1] int32 of rules by name; ValueError where one is unknown, or the market lacks its signal."""
     names = [given] if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) else given
     return np.array([ruled.NAMES.index(ruled.check(name, market)) for name in names], np.int32)
+
+
+def replay_of(params: Params, market: Market, bars: int, given) -> np.ndarray | None:
+    """Actions [B, K, N] or [1, K, N] float32 of the K steps of an episode on so many bars; None where none are given.
+
+    Raises:
+        ValueError: another shape, fewer steps, or a number outside the box; names the first.
+    """
+    if given is None:
+        return None
+    steps, form = params.steps(bars), f"numbers [K, {market.assets}] or [B, K, {market.assets}]"
+    try:
+        found = np.asarray(given, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"replay={given!r:.60} must be {form}") from error
+    found = found[None] if found.ndim == 2 else found
+    if found.ndim != 3 or not len(found) or found.shape[2] != market.assets or found.shape[1] < steps:
+        raise ValueError(f"replay has shape {np.shape(given)}, must be {form}, K at least {steps}, an episode's steps")
+    found = found[:, :steps]
+    outside = ~(np.abs(found) <= 1)
+    if outside.any():
+        place = tuple(np.argwhere(outside)[0].tolist())
+        raise ValueError(f"replay[{', '.join(map(str, place))}]={found[place]} must be from -1 to 1")
+    return np.ascontiguousarray(found)
 
 
 def lanes_of(params: Params, market: Market, given: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:

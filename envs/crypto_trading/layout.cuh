@@ -13,7 +13,7 @@ constexpr bool FAIR = !P::published_benchmark, STOPS = P::stop > 0, NEXT_OPEN = 
 constexpr bool IMPACTS = P::impact > 0;
 
 enum : int {
-    N = NUMBERS, L = P::lookback, F = P::columns,
+    N = NUMBERS, L = P::lookback, F = P::columns, ROWS = P::rows,
     // The state, as port.py lists its fields.
     HOLDINGS = 0, UNITS = N, AVERAGE = 2 * N, PEAK = CLEAN ? 3 * N : 2 * N, STATE_LENGTH = PEAK + (STOPS ? N : 0),
     CASH = 0, VALUE = 1, BENCHMARK = 2, RUNNING = 3, DOUBLES_LENGTH = P::terminal_sum ? 4 : 3,
@@ -41,6 +41,7 @@ struct Tables {
     const i64* places;        // [S + 1] starts of an episode in the segments before
     const int* rule;          // [B] number of a rule in `ruled.NAMES`
     const int* signal;        // [T] planted sign, 1 or -1
+    const float* replay;      // [REPLAYED, N] or [B, REPLAYED, N] actions that are replayed
 };
 
 // A loop over assets, written out, so that the environments around it can share vectors.
@@ -50,10 +51,16 @@ struct Tables {
 #define EACH_ASSET _Pragma("GCC unroll 32")
 #endif
 
-#if NUMBERS == 1
-FN double asked(const Action& action, int) { return double(action); }
+// The action of an asset, given or, of the REPLAYED steps of an episode, replayed.
+#if REPLAYED
+FN double asked(const Action&, const Place& at, int i) {
+    const i64 t = at.t < REPLAYED ? at.t : REPLAYED - 1, first = REPLAYED_EACH ? i64(at.environment) * REPLAYED : 0;
+    return double(at.tables.replay[(first + t) * N + i]);
+}
+#elif NUMBERS == 1
+FN double asked(const Action& action, const Place&, int) { return double(action); }
 #else
-FN double asked(const Action& action, int i) { return double(action[i]); }
+FN double asked(const Action& action, const Place&, int i) { return double(action[i]); }
 #endif
 
 FN double lower(double a, double b) { return a < b ? a : b; }

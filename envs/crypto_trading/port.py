@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from ..batch import Field, Port, World
 from ..checks import choice
 from . import kernel_tables
+from .batch import Accounts
 from .features import prepared
 from .layout import state_shapes
 from .original.environment import market_of
@@ -32,10 +33,11 @@ class Sized(Params):
     assets: int = 10  # N
     columns: int = 70  # F
     bars: int = 2_000  # of the longest window
+    rows: int = 2_000  # T, of the market
     indexed: bool = False  # observations end with the bar in place of its features
 
 
-SIZES = ("assets", "columns", "bars", "indexed")
+SIZES = ("assets", "columns", "bars", "rows", "indexed")
 
 
 def state(params: Sized) -> tuple[Field, ...]:
@@ -45,9 +47,10 @@ def state(params: Sized) -> tuple[Field, ...]:
     left_out += ["average"] if params.published else []
     shapes = state_shapes(params, params.assets)
     kinds = dict.fromkeys(REALS, "real") | dict.fromkeys(DOUBLES, "float64") | dict.fromkeys(WHOLE, "int32")
-    signed = DOUBLES  # cash as well, by the last bit of a purchase that takes all
+    limits = dict.fromkeys(DOUBLES, (-np.inf, np.inf))  # cash as well, by the last bit of a purchase that takes all
+    limits |= {"first": (0, params.rows - 1), "last": (1, params.rows)}
     return tuple(
-        Field(name, shapes[name][0], kind, low=-np.inf if name in signed else 0)
+        Field(name, shapes[name][0], kind, *limits.get(name, (0, np.inf)))
         for name, kind in kinds.items()
         if name not in left_out
     )
@@ -78,6 +81,8 @@ def world(
     market: str = "given",
     scenario_seed: int = 0,
     rule: str | Sequence[str] = "none",
+    replay: np.ndarray | None = None,
+    horizon: int = 0,
 ) -> World:
     """The market that a batch trades on.
 
@@ -94,6 +99,9 @@ def world(
         market: "given", or "bootstrap" for one of as many bars in blocks of its returns (`scenario.bootstrap`).
         scenario_seed: of these blocks.
         rule: one of `ruled.NAMES`, or one for each environment; its orders stand for the actions. "none" has none.
+        replay: actions [K, N], or [B, K, N] of each environment, in place of those that a step is given; every episode
+            begins with the first. K is at least an episode's steps.
+        horizon: steps of an agent's iteration, for whose rows num_envs="auto" leaves memory (`batch.fitting`).
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
@@ -111,22 +119,31 @@ def world(
     windows = None if window is None else kernel_tables.windows_of(asked, found, window)
     words = check(asked, found) if windows is None else ""
     longest = np.diff(found.segments if windows is None else windows).max()
-    sizes = {"assets": found.assets, "columns": found.features.shape[1], "indexed": observe == "index"}
-    sizes["bars"] = asked.episode_window if asked.starts == "random" else int(longest)
+    bars = asked.episode_window if asked.starts == "random" else int(longest)
+    replayed = kernel_tables.replay_of(asked, found, bars, replay)
+    if replayed is not None and rules.any():
+        raise ValueError("replay must be None where a rule orders: either stands for the actions")
+    sizes = {"assets": found.assets, "columns": found.features.shape[1], "rows": found.bars}
+    sizes |= {"indexed": observe == "index", "bars": bars}
     chosen = dataclasses.replace(asked, **sizes)
     if words:
         warnings.warn(words, stacklevel=2)
     return World(
         chosen,
-        tables=lambda dtype, num_envs: kernel_tables.tables(chosen, found, windows, lanes, rules, num_envs),
-        defines=defines(chosen, found, windows is None, lanes, rules),
+        tables=lambda dtype, num_envs: kernel_tables.tables(chosen, found, windows, lanes, rules, replayed, num_envs),
+        defines=defines(chosen, found, windows is None, lanes, rules, replayed),
         metrics=METRICS,
         shown={"market": found},
     )
 
 
 def defines(
-    params: Sized, market: Market, in_turn: bool, lanes: Mapping[str, np.ndarray], rules: np.ndarray
+    params: Sized,
+    market: Market,
+    in_turn: bool,
+    lanes: Mapping[str, np.ndarray],
+    rules: np.ndarray,
+    replay: np.ndarray | None,
 ) -> dict[str, object]:
     """Compile-time choices besides the parameters, and those that count in double in every batch."""
     exact = {
@@ -137,12 +154,13 @@ def defines(
         "FLOAT32": int(params.float32_holdings),
         "INDEXED": int(params.indexed),
         "TAIL": 0 if params.indexed else params.lookback * params.columns,
-        "ROWS": market.bars,
         "WINDOW": params.episode_window,
         "SEGMENTS": len(market.segments),
         "WINDOWS_IN_TURN": int(in_turn),
         "PER_LANE": int(bool(lanes)),
         "RULED": int(rules.any()),
+        "REPLAYED": 0 if replay is None else replay.shape[1],
+        "REPLAYED_EACH": int(replay is not None and len(replay) > 1),
         "LOTS": int(not params.published and bool((market.qty_step > 0).any())),
         "SLIPS": int(params.slippage > 0 or params.impact > 0 or bool((lanes.get("slippage", 0) > np.zeros(1)).any())),
     }
@@ -175,5 +193,6 @@ PORT = Port(
     horizon=horizon,
     world=world,
     metrics=METRICS,
+    batched=Accounts,
     builds=builds,
 )

@@ -59,7 +59,7 @@ FN void step_published(State& s, const Action& action, const Place& at, Outcome&
     EACH_ASSET
     for (int i = 0; i < N; i++) {
         const double minimum = at.tables.minimum[i], scale = at.tables.scale[s.integers[FIRST] * N + i];
-        const float u = float(asked(action, i)), most = 1000.0f, clipped = u < -most ? -most : u > most ? most : u;
+        const float u = float(asked(action, at, i)), most = 1000.0f, clipped = u < -most ? -most : u > most ? most : u;
         order[i] = FLOAT32 && TWO ? Units(clipped * float(scale)) : Units(double(TWO ? clipped : u) * scale);
         price[i] = at.tables.price[row * N + i];
         held[i] = Units(s[HOLDINGS + i]);

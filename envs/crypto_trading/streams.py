@@ -30,8 +30,9 @@ def start_place(seed: int, index: int, episode: int, places: int) -> int:
     return word * places >> 32
 
 
-def random_rule(seed: int, lane: int, bar: int, assets: int) -> np.ndarray:
-    """Actions [N] of the rule `random` at a bar t of the window: asset i takes word i mod 4 of the block
-    (lane, i div 4, t, RANDOM_RULE), float32 in [-1, 1)."""
-    blocks = philox((lane, np.arange(-(-assets // 4)), bar, RANDOM_RULE), seed)
-    return uniform(blocks.T.ravel()[:assets], -1.0, 1.0)
+def random_rule(seed: int, lane, bar, assets: int) -> np.ndarray:
+    """Actions [..., N] of the rule `random` in lanes and at bars t of the window, numbers or arrays that broadcast:
+    asset i takes word i mod 4 of the block (lane, i div 4, t, RANDOM_RULE), float32 in [-1, 1)."""
+    lane, bar = (np.asarray(number)[..., None] for number in (lane, bar))
+    words = np.moveaxis(philox((lane, np.arange(-(-assets // 4)), bar, RANDOM_RULE), seed), 0, -1)
+    return uniform(words.reshape(*words.shape[:-2], -1)[..., :assets], -1.0, 1.0)

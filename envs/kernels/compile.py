@@ -28,9 +28,19 @@ from lockstep.extras import extra
 
 ENVS = Path(__file__).resolve().parent.parent
 KERNELS = ENVS / "kernels"
+
+
+def _optimisation(given: str) -> list[str]:
+    """Flags of $LOCKSTEP_CXXFLAGS; ValueError where it cannot be cut into words."""
+    try:
+        return shlex.split(given)
+    except ValueError as error:
+        raise ValueError(f"LOCKSTEP_CXXFLAGS={given!r} are no flags: {error}") from error
+
+
 FLAGS = (
     "-std=c++17",
-    *shlex.split(os.environ.get("LOCKSTEP_CXXFLAGS", "-O3")),  # no bit of an environment depends on them
+    *_optimisation(os.environ.get("LOCKSTEP_CXXFLAGS", "-O3")),  # no bit of an environment depends on them
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",

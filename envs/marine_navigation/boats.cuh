@@ -46,7 +46,9 @@ FN void current(const Scratch& s, real x, real y, real& u, real& v) {
 }
 
 struct Boat {
-    real x, y, heading, cosine, sine;
+    real x, y, heading;             // where the control step began, and from `arrive` on where it has led
+    real moved_x, moved_y, turned;  // since it began: small numbers, so that sums of substeps round little
+    real cosine, sine;
     real u, v, r;          // through the water, in body axes, and yaw rate; of the kinematic boat own speed, nothing, turn rate
     real push, twist;      // N, N m; of the kinematic boat acceleration, nothing
     real vx, vy, turning;  // as reported
@@ -75,7 +77,7 @@ FN Boat boat_of(const Scratch& s, int i) {
         b.twist = 0;
         b.r = s.order[2 * i + 1];
     }
-    b.vx = b.vy = b.turning = b.cosine = b.sine = b.far = 0;
+    b.moved_x = b.moved_y = b.turned = b.vx = b.vy = b.turning = b.cosine = b.sine = b.far = 0;
     return b;
 }
 
@@ -99,6 +101,12 @@ FN real within_a_turn(real heading) {
     return lifted >= turn ? lifted - turn : lifted;
 }
 
+// An angle of less than a turn either way, of one of less than two.
+FN real unwound(real turned) {
+    const real turn = real(2 * PI);
+    return turned >= turn ? turned - turn : turned <= -turn ? turned + turn : turned;
+}
+
 FN void set_ground(Boat& b, real u, real v) {
     b.vx = b.cosine * b.u - b.sine * b.v + u;
     b.vy = b.sine * b.u + b.cosine * b.v + v;
@@ -109,13 +117,13 @@ FN void set_ground(Boat& b, real u, real v) {
 FN void substep(Boat& b, real u, real v) {
     constexpr real dt = P::dt;
     set_ground(b, u, v);
-    b.x += b.vx * dt;
-    b.y += b.vy * dt;
+    b.moved_x += b.vx * dt;
+    b.moved_y += b.vy * dt;
     const real turn = b.r * dt;
     real s, c;
     if (TURNS_WIDE) sincos_wide(turn, s, c);
     else sincos_narrow(turn, s, c);
-    b.heading = within_a_turn(b.heading + turn);
+    b.turned = unwound(b.turned + turn);
     const real cosine = b.cosine * c - b.sine * s, sine = b.sine * c + b.cosine * s;
     b.cosine = cosine;
     b.sine = sine;
@@ -138,6 +146,9 @@ FN void substep(Boat& b, real u, real v) {
 
 // After the last substep, in a current (u, v) at the boat.
 FN void arrive(Boat& b, real u, real v) {
+    b.x += b.moved_x;
+    b.y += b.moved_y;
+    b.heading = within_a_turn(b.heading + b.turned);
     sincos_wide(b.heading, b.sine, b.cosine);
     if (!P::velocity_lag) set_ground(b, u, v);
     b.far -= goal_distance(b);
@@ -180,10 +191,10 @@ static STAGE void sail(Scratch& s, u64 playing) {
         real u = 0, v = 0;
         cast_off(b);
         for (int k = 0; k < P::substeps; k++) {
-            if (C) current(s, b.x, b.y, u, v);
+            if (C) current(s, b.x + b.moved_x, b.y + b.moved_y, u, v);
             substep(b, u, v);
         }
-        if (C && !P::velocity_lag) current(s, b.x, b.y, u, v);
+        if (C && !P::velocity_lag) current(s, b.x + b.moved_x, b.y + b.moved_y, u, v);
         arrive(b, u, v);
         put(s, i, b);
     }
@@ -195,33 +206,37 @@ static STAGE void sail(Scratch& s, u64 playing) {
 enum : int { WIDTH = padded_to(TOGETHER * A, 16) };
 
 struct Fleet {  // boats of several environments, a row for each number
-    alignas(64) real row[16][WIDTH], u[WIDTH], v[WIDTH];     // u, v: the current at each
+    alignas(64) real row[19][WIDTH], x[WIDTH], y[WIDTH], u[WIDTH], v[WIDTH];  // x, y: where each is; u, v: the current there
     alignas(64) real core[C ? C : 1][3][WIDTH];              // x, y, strength of the cores of each one's environment
 
     FN Boat at(int i) const {
-        return {row[0][i], row[1][i], row[2][i], row[3][i], row[4][i], row[5][i], row[6][i], row[7][i],
-                row[8][i], row[9][i], row[10][i], row[11][i], row[12][i], row[13][i], row[14][i], row[15][i]};
+        return {row[0][i], row[1][i], row[2][i], row[3][i], row[4][i], row[5][i], row[6][i], row[7][i], row[8][i], row[9][i],
+                row[10][i], row[11][i], row[12][i], row[13][i], row[14][i], row[15][i], row[16][i], row[17][i], row[18][i]};
     }
     FN void set(int i, const Boat& b) {
-        row[0][i] = b.x, row[1][i] = b.y, row[2][i] = b.heading, row[3][i] = b.cosine, row[4][i] = b.sine;
-        row[5][i] = b.u, row[6][i] = b.v, row[7][i] = b.r, row[8][i] = b.push, row[9][i] = b.twist;
-        row[10][i] = b.vx, row[11][i] = b.vy, row[12][i] = b.turning;
-        row[13][i] = b.goal_x, row[14][i] = b.goal_y, row[15][i] = b.far;
+        row[0][i] = b.x, row[1][i] = b.y, row[2][i] = b.heading, row[3][i] = b.moved_x, row[4][i] = b.moved_y;
+        row[5][i] = b.turned, row[6][i] = b.cosine, row[7][i] = b.sine, row[8][i] = b.u, row[9][i] = b.v;
+        row[10][i] = b.r, row[11][i] = b.push, row[12][i] = b.twist, row[13][i] = b.vx, row[14][i] = b.vy;
+        row[15][i] = b.turning, row[16][i] = b.goal_x, row[17][i] = b.goal_y, row[18][i] = b.far;
     }
 };
 
 FN void set_currents(Fleet& fleet) {
+    for (int n = 0; n < WIDTH; n++) {
+        const Boat b = fleet.at(n);
+        fleet.x[n] = b.x + b.moved_x;
+        fleet.y[n] = b.y + b.moved_y;
+        fleet.u[n] = fleet.v[n] = 0;
+    }
     if (P::vortex_shadowing) {
-        for (int n = 0; n < boarded * A; n++)
-            current(*aboard[n / A].s, fleet.row[0][n], fleet.row[1][n], fleet.u[n], fleet.v[n]);
+        for (int n = 0; n < boarded * A; n++) current(*aboard[n / A].s, fleet.x[n], fleet.y[n], fleet.u[n], fleet.v[n]);
         return;
     }
-    for (int n = 0; n < WIDTH; n++) fleet.u[n] = fleet.v[n] = 0;
     for (int k = 0; k < C; k++) {
         VECTORISE
         for (int n = 0; n < WIDTH; n++) {
             const real core[4] = {fleet.core[k][0][n], fleet.core[k][1][n], 1, fleet.core[k][2][n]};
-            add_core(core, fleet.row[0][n], fleet.row[1][n], fleet.u[n], fleet.v[n]);
+            add_core(core, fleet.x[n], fleet.y[n], fleet.u[n], fleet.v[n]);
         }
     }
 }

@@ -2,15 +2,20 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from ..batch import BatchedEnv
+from ..batch import BatchedEnv, Port
+from ..checks import available_memory, choice, find_device, integer
 from .kernel_tables import ANSWER, PROBLEM
-from .oracles import Oracle
+from .oracles import Oracle, make_oracle
 from .oracles.attention.problems import Answers
 from .windows import ACTIONS
+
+SHARE = 0.8  # of what is free, which num_envs="auto" fills; the rest is for whatever else there is
+FEW = 64  # environments, by which the bytes of one are found
 
 
 class Problems(NamedTuple):
@@ -28,7 +33,7 @@ class Problems(NamedTuple):
 
 
 class RoutingBatch(BatchedEnv):
-    """B environments; `world` lists the options.
+    """B environments, "auto" for as many as fit (`fitting`); `world` lists the options.
 
     Info of a step besides that of every batch, [B] each: accepted, failed bool, and int32 answered (who was asked),
     shift_min (accepted), cost_ticks, vehicles; walk [B, W], nodes padded with 0.
@@ -36,6 +41,12 @@ class RoutingBatch(BatchedEnv):
     Attributes:
         problems, answers: what passes to and from an oracle that is no part of the kernel; else without rows.
     """
+
+    def __init__(self, port: Port, folder: Path, num_envs: int | str, device="cpu", **options):
+        if isinstance(num_envs, str):
+            choice("num_envs", num_envs, ("auto",))
+            num_envs = fitting(port, folder, device, **options)
+        super().__init__(port, folder, num_envs, device, **options)
 
     @property
     def traveller(self) -> torch.Tensor:
@@ -107,6 +118,30 @@ class RoutingBatch(BatchedEnv):
         problem, answer = ([self._buffers.tables[name] for name in names] for names in (PROBLEM, ANSWER))
         self.problems = Problems(*problem[:-1], problem[-1].view(torch.bool))
         self.answers = Answers(*answer[:-1], answer[-1].view(torch.bool))
+
+
+def fitting(port: Port, folder: Path, device, **options) -> int:
+    """The largest power of two of environments that fill at most SHARE of the free memory.
+
+    The keys of a learned oracle are counted in; what an oracle needs that is a function, is not known.
+
+    Raises:
+        MemoryError: not one of each group fits.
+    """
+    free, groups = available_memory(find_device(device)), integer("groups", options.get("groups", 1), 1, 2**20)
+    one, two = (RoutingBatch(port, folder, FEW * groups * twice, device, **options) for twice in (1, 2))
+    given = one.oracle
+    oracle = None if callable(given) else make_oracle(given, one.params, one.scenario.travel)
+    keys = getattr(oracle, "bytes_of_problem", 0) * len(one.problems.nodes)
+    small, large = (sum(env.memory().values()) for env in (one, two))
+    each, rest = (large - small + keys) / one.num_envs, 2 * small - large
+    count = min(int((SHARE * free - rest) / each), 2**31 - 1) if SHARE * free > rest else 0
+    if count < groups:
+        raise MemoryError(
+            f"num_envs='auto' finds {free:,} bytes free on {one.device}, where {groups} environments need "
+            f"{int((rest + groups * each) / SHARE):,}"
+        )
+    return 2 ** (count.bit_length() - 1)
 
 
 def on_host(oracle: Oracle) -> Callable[[RoutingBatch], None]:

@@ -103,6 +103,7 @@ def dqn(job: Job, env, seed: int):
     return DQN(
         **of_replay(job, env, seed),
         learning_rate=rate,
+        n_steps=ours["n_step"],
         target_update_interval=ours["target_every"],
         exploration_fraction=ours["epsilon_steps"] / ours["total_steps"],
         exploration_initial_eps=ours["epsilon_start"],

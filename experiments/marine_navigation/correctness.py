@@ -22,9 +22,9 @@ from lockstep.experiments.verdicts import equal
 
 OUT_OF_REACH = {"sonar": {"hit robot"}}  # of a version with one robot
 STAGES = ("robots", "cores", "obstacles")  # of a reset, in the order of counts
-NEAR, MULTIPLYING = 10, 4  # one case in so many may be too near to a threshold, one may multiply a rounding
+NEAR, MULTIPLYING = 10, 20  # one case in so many may be too near to a threshold, one may multiply a rounding
 ROUNDING = 2.0**-19  # m, of float32 at the far side of the map
-SHAKEN = 20  # the part of a tolerance that one rounding may take up, of those of x and y that ten substeps make
+SHAKEN = 4  # the part of a tolerance that one rounding may take up: of x, of y, of the heading, of what is seen
 
 
 def walks(name: str, settings: Settings) -> list["Voyages"]:

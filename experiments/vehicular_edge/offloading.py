@@ -53,8 +53,9 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
         agent = asked.agent
-        for trained_on in agent.trained_on:
-            found.append(Group("original", asked.maps[0], AGENT, agent.scenarios, devices[-1], trained_on=trained_on))
+        for traffic, trained_on in itertools.product(asked.maps[: agent.maps], agent.trained_on):
+            if trained_on == "many" or traffic == asked.maps[0]:
+                found.append(Group("original", traffic, AGENT, agent.scenarios, devices[-1], trained_on=trained_on))
     return list(dict.fromkeys(found))
 
 
@@ -75,8 +76,8 @@ def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Ep
         trained_beside_others,
     )
 
-    sizes = asked.total_steps, asked.pool, group.scenarios
-    runs = [Run(group.traffic, group.trained_on, seed, group.device, *sizes) for seed in range(asked.seeds)]
+    same = asked.plain()["ppo"], asked.pool, group.scenarios
+    runs = [Run(group.traffic, group.trained_on, seed, group.device, *same) for seed in range(asked.seeds)]
     parallel = group.device == "cpu" and min(len(runs), originals.cores()) > 1
     found = originals.workers().imap(trained_beside_others, runs) if parallel else map(trained, runs)
     for seed, played in enumerate(found):

@@ -1,5 +1,9 @@
-"""An agent beside the policies: trained on one scenario or on many, then played on seen and unseen ones."""
+"""An agent beside the policies: trained on one scenario or on many, then played on seen and unseen ones.
 
+It decides client by client, with one network for all of them (`envs/vehicular_edge/turns.py`).
+"""
+
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +11,9 @@ import torch
 
 from lockstep import envs
 from lockstep.agents import ppo
-from lockstep.envs.vehicular_edge.params import AGENTS
+from lockstep.envs.vehicular_edge.policies import view_of_original
+from lockstep.envs.vehicular_edge.slot.tables import tables
+from lockstep.envs.vehicular_edge.turns import TurnByTurn, Turns
 from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 
@@ -18,7 +24,7 @@ class Run(NamedTuple):
     trained_on: str  # one | many scenarios
     seed: int
     device: str
-    total_steps: int  # of training
+    settings: Mapping  # of training, which differ from those of CleanRL; steps are turns
     pool: int  # scenarios that "many" are
     scenarios: int  # to play on, of those it has seen and of others
 
@@ -29,9 +35,10 @@ def trained(run_of: Run) -> list[tuple[str, int, Episode]]:
     Each is played twice: "ppo" draws actions as in training, "ppo_mean" takes the likeliest.
     """
     pool = [drawn(run_of.traffic, index) for index in range(run_of.pool if run_of.trained_on == "many" else 1)]
-    chosen = ppo.config_of("vehicular_edge", total_steps=run_of.total_steps, seed=run_of.seed)
-    env = envs.make("vehicular_edge", chosen.num_envs, device=run_of.device, scenarios=pool, seed=run_of.seed)
-    agent = ppo.train(env, chosen, run_of.device)
+    chosen = ppo.config_of("vehicular_edge", "cleanrl", seed=run_of.seed, **run_of.settings)
+    options = {"device": run_of.device, "scenarios": pool, "seed": run_of.seed, "check_actions": False}
+    env = envs.make("vehicular_edge", chosen.num_envs, **options)
+    agent = ppo.train(TurnByTurn(env), chosen, run_of.device)
     unseen = range(UNSEEN, UNSEEN + run_of.scenarios)
     return [
         (policy, index, played(agent, run_of.traffic, index, policy == "ppo_mean"))
@@ -50,11 +57,15 @@ def trained_beside_others(run_of: Run) -> list[tuple[str, int, Episode]]:
 def played(agent: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
     """An episode of the original under the agent."""
     env = environment_of(Job(traffic, index, "ppo", 0))
+    packed = tables(np, env.scenarios)
     torch.manual_seed(index)
 
-    def act(observations: dict, _) -> tuple:
-        seen = torch.from_numpy(np.stack([observations[name] for name in AGENTS]))[None]
-        actions = agent.act(seen, greedy=greedy)[0].cpu().numpy()
-        return env.step({name: row.clip(0.0, 1.0) for name, row in zip(AGENTS, actions, strict=True)})
+    def act(*_) -> tuple:
+        turns = Turns(view_of_original(env, packed), agent.device)
+        while not turns.over:
+            seen, mask = turns.observe()
+            turns.choose(agent.act(seen, greedy=greedy, mask=mask))
+        action = turns.action()
+        return env.step_decoded(action["target"][0].cpu().numpy(), action["share"][0].cpu().numpy())
 
     return run(env, act, traffic)

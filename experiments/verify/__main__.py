@@ -41,7 +41,10 @@ def parser() -> argparse.ArgumentParser:
         help=f"package.module:function, of the number of environments, and perhaps `seed`; or {kinds}",
     )
     arguments.add_argument(
-        "--original", required=True, metavar="ID", help="of Gymnasium, or package.module:function that makes one"
+        "--original",
+        required=True,
+        metavar="ID",
+        help="of Gymnasium, or package.module:function that makes one, or a ParallelEnv of PettingZoo",
     )
     function = {"metavar": "MODULE:FUNCTION"}
     arguments.add_argument("--recover", **function, help="from observations [m, n] to states [m, k] of the original")

@@ -39,7 +39,7 @@ class Batch:
 
     def step(self, action: torch.Tensor) -> tuple:
         """Observations, reward [B] float32, terminated, truncated [B] bool, and infos with `final_obs` [B, n]."""
-        observation, reward, terminated, truncated, last, given = self.subject.step(action.numpy())
+        observation, reward, terminated, truncated, last, given, _ = self.subject.step(action.numpy())
         live = ~self.resetting
         terminated, truncated = terminated & live, truncated & live
         shown = np.ones_like(live) if self.resets_next else given

@@ -13,6 +13,7 @@ from lockstep.experiments.verify.episodes import NEXT_STEP, Cases, Episodes, apa
 from lockstep.experiments.verify.lives import Lives
 from lockstep.experiments.verify.originals import Original, Outcome, Played
 from lockstep.experiments.verify.shown import Shown
+from lockstep.experiments.verify.subjects import ACTED, GIVEN, TERMINATED, TRUNCATED
 from lockstep.extras import extra
 
 with extra("paper", of="lockstep.experiments.verify"):
@@ -62,8 +63,8 @@ class Row:
 class Compared:
     """Cases beside the original's steps from the same states.
 
-    observation: [m, n] errors, 0 where it is not known. reward: [m] errors. rounded: [m] bool, cases in which the
-    original itself does as the port did from a state that is NEAR.
+    observation: [m, n] errors, 0 where it is not known. reward: [m, A] errors. rounded: [m] bool, cases in which the
+    original itself does as the port did from a state that is NEAR. agents: names of several, else ().
     """
 
     seen: str  # OUTSIDE | INJECTED
@@ -72,17 +73,24 @@ class Compared:
     observation: np.ndarray
     reward: np.ndarray
     rounded: np.ndarray
+    agents: tuple[str, ...]
 
 
 def compared(seen: str, original: Original, states: np.ndarray, cases: Cases, tolerance: float) -> Compared:
     """One step of the original from each state [m, k]; what is beyond tolerance is looked at again for rounding."""
     theirs = original.steps(states, cases.actions)
     observation = np.where(cases.known[:, None], apart(cases.after, theirs.observation), 0.0)
-    reward, rounded = apart(cases.reward, theirs.reward), np.zeros(len(cases), bool)
-    doubted = (observation.max(axis=1) > tolerance) | (reward > tolerance) | (cases.terminated != theirs.terminated)
+    reward, rounded = apart(cases.agents[:, GIVEN], theirs.agents[:, GIVEN]), np.zeros(len(cases), bool)
+    doubted = (observation.max(axis=1) > tolerance) | ~fits(cases.agents, theirs.agents, tolerance)
     for n in np.flatnonzero(doubted)[:DOUBTED]:
         rounded[n] = decided_by_rounding(original, states[n], cases.taken(np.array([n])), tolerance)
-    return Compared(seen, cases, theirs, observation, reward, rounded)
+    return Compared(seen, cases, theirs, observation, reward, rounded, original.agents)
+
+
+def fits(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> np.ndarray:
+    """Tells [m] where agents [m, 4, A] are given the same rewards, and the same of them terminate."""
+    rewards = (apart(ours[:, GIVEN], theirs[:, GIVEN]) <= tolerance).all(axis=1)
+    return rewards & (ours[:, TERMINATED] == theirs[:, TERMINATED]).all(axis=1)
 
 
 def decided_by_rounding(original: Original, state: np.ndarray, case: Cases, tolerance: float) -> bool:
@@ -90,19 +98,20 @@ def decided_by_rounding(original: Original, state: np.ndarray, case: Cases, tole
     moves = np.diag(NEAR * np.maximum(np.abs(state), 1))
     near = np.concatenate([state + moves, state - moves])
     theirs = original.steps(near, np.repeat(case.actions, len(near), axis=0))
-    fits = (apart(case.reward, theirs.reward) <= tolerance) & (case.terminated == theirs.terminated)
+    alike = fits(case.agents, theirs.agents, tolerance)
     if case.known[0]:
-        fits &= apart(case.after, theirs.observation).max(axis=1) <= tolerance
-    return bool(fits.any())
+        alike &= apart(case.after, theirs.observation).max(axis=1) <= tolerance
+    return bool(alike.any())
 
 
 def steps(found: Compared, shown: Shown, tolerance: float, limit: int | None) -> Iterator[Row]:
     """Rows on observations within episodes, rewards, and termination other than at the time limit."""
     cases, every = found.cases, np.ones(len(found.cases), bool)
     yield floats("transitions", found, ~cases.ended, found.observation, shown, tolerance)
-    yield floats("rewards", found, every, found.reward[:, None], Shown(("reward",)), tolerance)
+    names = Shown(tuple(f"reward of {agent}" for agent in found.agents) or ("reward",))
+    yield floats("rewards", found, every, found.reward, names, tolerance)
     early = ~(at_limit(cases, limit) & found.theirs.terminated)
-    yield flags("terminated", found, early, cases.terminated, found.theirs.terminated)
+    yield flags("terminated", found, early, *(one.agents[:, TERMINATED] > 0 for one in (cases, found.theirs)))
 
 
 def at_limit(cases: Cases, limit: int | None) -> np.ndarray:
@@ -123,14 +132,14 @@ def floats(name: str, found: Compared, which: np.ndarray, errors: np.ndarray, sh
 
 
 def flags(name: str, found: Compared, which: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> Row:
-    """A row on the flags [m] of some cases [m] bool."""
-    differing = which & (ours != theirs) & ~found.rounded
+    """A row on the flags [m, A] of some cases [m] bool."""
+    differing = which & (ours != theirs).any(axis=1) & ~found.rounded
     row = Row(name, found.seen, int(which.sum()), DIFFERS if differing.any() else SAME, allowed=0)
     row.words = "; ".join(filter(None, [f"true in {int(theirs[which].sum())}", rounding(found, which)]))
     row.differing = int(differing.sum())
     if row.differing:
         n = int(differing.argmax())
-        row.example = example(found, n, **{name: theirs[n]})
+        row.example = example(found, n, **{name: of_each(found, theirs[n])})
     return row
 
 
@@ -145,11 +154,18 @@ def example(found: Compared, n: int, **flags: bool) -> dict:
     known = {"observation": "before"} if found.seen == OUTSIDE else {"state": "before"}
     names = {"seed": "seed", "environment": "environment", "step": "step"} | known | {"action": "actions"}
     place = {key: getattr(cases, name)[n] for key, name in names.items()} | {"elapsed": cases.elapsed[n] - 1}
-    port = {"observation": cases.after[n] if cases.known[n] else None, "reward": cases.reward[n]}
-    port |= {"terminated": cases.terminated[n], "truncated": cases.truncated[n]}
-    original = {"observation": theirs.observation[n].astype(np.float32), "reward": theirs.reward[n]}
-    original |= {"terminated": theirs.terminated[n]} | flags
-    return plain(place | {"port": port, "original": original})
+    port, original = ({"observation": after} for after in (cases.after[n], theirs.observation[n].astype(np.float32)))
+    for side, agents in ((port, cases.agents[n]), (original, theirs.agents[n])):
+        side["reward"] = of_each(found, agents[GIVEN])
+        side |= {"terminated": of_each(found, agents[TERMINATED] > 0)}
+    port |= {"truncated": of_each(found, cases.agents[n, TRUNCATED] > 0)}
+    port |= {} if cases.known[n] else {"observation": None}
+    return plain(place | {"port": port, "original": original | flags})
+
+
+def of_each(found: Compared, values: np.ndarray) -> object:
+    """Values [A] by the agents' names, or the only one."""
+    return dict(zip(found.agents, values.tolist(), strict=True)) if found.agents else values.item()
 
 
 def plain(value: object) -> object:
@@ -186,7 +202,7 @@ def truncation(found: Compared, number: int, limit: int | None) -> Iterator[Row]
     """
     cases, expected = found.cases, found.theirs.truncated | at_limit(found.cases, limit)
     both = expected & found.theirs.terminated & ~found.rounded
-    row = flags("truncated", found, ~(expected & found.theirs.terminated), cases.truncated, expected)
+    row = flags("truncated", found, ~(expected & found.theirs.terminated), *truncated(found, limit))
     row.cases = number
     yield row
     if limit is None:
@@ -201,6 +217,13 @@ def truncation(found: Compared, number: int, limit: int | None) -> Iterator[Row]
     row = Row(name, OUTSIDE, of_them, DIFFERS if wrong.any() else SAME, words, allowed=0, differing=int(wrong.sum()))
     row.example = example(found, int(wrong.argmax()), truncated=True) if wrong.any() else None
     yield row
+
+
+def truncated(found: Compared, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The agents [m, A] that were truncated, and those that should have been: at the limit all that acted."""
+    ours, theirs = (one.agents > 0 for one in (found.cases, found.theirs))
+    late = at_limit(found.cases, limit)[:, None] & theirs[:, ACTED]
+    return ours[:, TRUNCATED], theirs[:, TRUNCATED] | late
 
 
 # ---- episodes -----------------------------------------------------------------------------------------------------
@@ -346,7 +369,7 @@ def batch_size(narrow: Lives, wide: Lives | None) -> Row:
     B = narrow.reward.shape[1]
     if wide is None:
         return Row("batch size", OUTSIDE, 0, UNSEEN, "the batch has one size")
-    parts = {name: one[:, :B] for name, one in vars(wide).items() if name != "seed"}
+    parts = {name: one if one is None else one[:, :B] for name, one in vars(wide).items() if name != "seed"}
     place, sizes = first_difference(narrow, Lives(wide.seed, **parts)), f"{B} and {wide.reward.shape[1]}"
     words = f"lives depend on it: those in batches of {sizes} part" if place else f"equal lives in batches of {sizes}"
     return Row("batch size", OUTSIDE, narrow.reward.size, TOLD, f"{words} in call {place[0]}" if place else words)

@@ -5,18 +5,27 @@ Axes: T calls, B environments, k numbers of a state.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.experiments import UserError
 from lockstep.experiments.verify import checks, lives
 from lockstep.experiments.verify.checks import DIFFERS, INJECTED, OUTSIDE, UNSEEN, Row
-from lockstep.experiments.verify.episodes import DISABLED, NEXT_STEP, SAME_STEP, Cases, Episodes, joined, mode_of
+from lockstep.experiments.verify.episodes import (
+    DISABLED,
+    NEXT_STEP,
+    SAME_STEP,
+    Cases,
+    Episodes,
+    joined,
+    mode_of,
+    of_those,
+)
 from lockstep.experiments.verify.lives import Lives, Record, Run
 from lockstep.experiments.verify.originals import HORIZON, Original, Played
 from lockstep.experiments.verify.shown import Shown
-from lockstep.experiments.verify.subjects import Subject, kind_of
+from lockstep.experiments.verify.subjects import TRUNCATED, Subject, kind_of
 
 EPISODES = 256  # of the original under random actions
 FIRST_STATES = 10_000  # of the original at most
@@ -51,6 +60,7 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
     subject = Subject(name, asked.num_envs)  # first, since a mistake in it should not be told late
     injected = bool(asked.inject) or (shown.states is not None and kind_of(name) is not None)
     played = original.play(EPISODES, asked.seed, read=injected)
+    original.limit = original.limit or played.limit
     runs = planned(subject, original, asked, played)
     record = lives.record(name, list(runs.values()), asked.inject)
     found = {key: one for key, one in zip(runs, record.lives, strict=True) if one is not None}
@@ -59,7 +69,19 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
         raise UserError(
             f"{name}: an observation has {numbers} numbers, of --original {original.name!r} it has {theirs}"
         )
+    ours, theirs = ((one.shape[-1] if one is not None else 0) for one in (found["living"].agents, played.playing))
+    if ours != theirs:
+        raise UserError(
+            f"{name}: its rewards are of {told(ours)}, those of --original {original.name!r} of {told(theirs)}"
+        )
+    if original.agents and not shown.names:
+        each = range(numbers // len(original.agents))
+        shown = replace(shown, names=tuple(f"{agent}, {n}" for agent in original.agents for n in each))
     return list(rows(original, shown, asked, played, found, record.mode)), record
+
+
+def told(agents: int) -> str:
+    return f"{agents} agents" if agents else "one agent"
 
 
 def planned(subject: Subject, original: Original, asked: Asked, played: Played) -> dict[str, Run]:
@@ -82,8 +104,9 @@ def planned(subject: Subject, original: Original, asked: Asked, played: Played) 
         runs["policy"] = Run(seed + 1, actions, asked.policy, follows(limit, wider, seed))
     if played.states is not None and (number := min(asked.transitions, len(played.states)) // B):
         few = spread(len(played.states), number * B)
-        states, actions = (one[few].reshape(number, B, *one.shape[1:]) for one in (played.states, played.actions))
-        runs["put"] = Run(seed, actions, states=states)
+        parts = {"actions": played.actions, "states": played.states, "playing": played.playing}
+        there = {key: one[few].reshape(number, B, *one.shape[1:]) for key, one in parts.items() if one is not None}
+        runs["put"] = Run(seed, **there)
     return runs
 
 
@@ -187,14 +210,19 @@ def of_injected(
     (T, B), m = seen.reward.shape, seen.reward.size
     states = played.states[spread(len(played.states), m)]
     given = (seen.given & (mode != NEXT_STEP)).reshape(m)
+    agents = seen.of_agents.reshape(m, *seen.of_agents.shape[2:])
     after = np.where(given[:, None], seen.last.reshape(m, -1), seen.observation[1:].reshape(m, -1))
     flags = [getattr(seen, name).reshape(m) for name in ("terminated", "truncated")]
     known = given | ~(flags[0] | flags[1]) | (mode == NEXT_STEP)
     t, i = np.indices((T, B)).reshape(2, m)
     actions, reward = seen.actions.reshape(m, *seen.actions.shape[2:]), seen.reward.reshape(m).astype(float)
-    cases = Cases(seen.seed + t, t, i, states, actions, after, known, reward, *flags, np.ones(m, int))
+    cases = Cases(
+        seen.seed + t, t, i, states, actions, of_those(agents, after), known, reward, *flags, np.ones(m, int), agents
+    )
     if not original.repeats(states, actions):
         yield from (Row(name, INJECTED, 0, UNSEEN, RANDOM) for name in ("transitions", "rewards", "terminated"))
         return
     found = checks.compared(INJECTED, original, states, cases, asked.tolerance)
     yield from checks.steps(found, shown, asked.tolerance, None)
+    if found.theirs.agents[:, TRUNCATED].any():  # by the original itself, whose state has a clock
+        yield checks.flags("truncated", found, np.ones(m, bool), *checks.truncated(found, None))

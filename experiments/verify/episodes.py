@@ -10,6 +10,7 @@ import numpy as np
 
 from lockstep.experiments.verify.lives import Lives
 from lockstep.experiments.verify.originals import Original
+from lockstep.experiments.verify.subjects import ACTED
 
 SAME_STEP, NEXT_STEP, DISABLED = "SameStep", "NextStep", "Disabled"
 LOOKED_AT = 500  # ends, and as many other steps, by which the mode is found out
@@ -31,6 +32,7 @@ class Cases:
     terminated: np.ndarray
     truncated: np.ndarray
     elapsed: np.ndarray  # steps of the episode, with this one
+    agents: np.ndarray  # [m, 4, A], as in Step
 
     def __len__(self) -> int:
         return len(self.step)
@@ -82,8 +84,9 @@ class Episodes:
             after = np.where((ended & given).reshape(m, *[1] * (after.ndim - 1)), lives.last[t, i], after)
             known = ~ended | given
         flags = lives.reward[t, i].astype(float), lives.terminated[t, i], lives.truncated[t, i], self.elapsed[t, i]
-        seen = flat(lives.observation[t, i]), lives.actions[t, i], flat(after), known
-        return Cases(np.full(m, lives.seed), t, i, *seen, *flags)
+        agents = lives.of_agents[t, i]
+        seen = flat(lives.observation[t, i]), lives.actions[t, i], of_those(agents, flat(after)), known
+        return Cases(np.full(m, lives.seed), t, i, *seen, *flags, agents)
 
     def firsts(self) -> np.ndarray:
         """All first observations [m, n]."""
@@ -99,6 +102,12 @@ class Episodes:
 
 def flat(observations: np.ndarray) -> np.ndarray:
     return observations.reshape(len(observations), -1)
+
+
+def of_those(agents: np.ndarray, observations: np.ndarray) -> np.ndarray:
+    """The observations [m, n] of those who acted in a step [m, 4, A], and 0 of the other agents."""
+    m, _, A = agents.shape
+    return np.where(agents[:, ACTED, :, None] > 0, observations.reshape(m, A, -1), 0).reshape(m, -1)
 
 
 def apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -123,7 +132,8 @@ def mode_of(lives: Lives, original: Original, states, tolerance: float) -> str |
         few = np.linspace(0, len(t) - 1, min(len(t), LOOKED_AT)).astype(int)
         t, i = t[few] + later, i[few]
         expected = original.steps(states(flat(lives.observation[t, i])), lives.actions[t, i])
-        return apart(flat(lives.observation[t + 1, i]), expected.observation).max(axis=1)
+        found = of_those(expected.agents, flat(lives.observation[t + 1, i]))
+        return apart(found, expected.observation).max(axis=1)
 
     ends, going = np.zeros_like(ended), np.zeros_like(ended)
     ends[:-1] = ended[:-1]

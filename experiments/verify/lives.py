@@ -18,7 +18,7 @@ from lockstep.experiments import ROOT, UserError, peer_workers
 from lockstep.experiments.verify import subjects
 from lockstep.experiments.verify.subjects import Subject
 
-PARTS = ("actions", "follows", "states")  # of a run, that are arrays
+PARTS = ("actions", "follows", "states", "playing")  # of a run, that are arrays
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Run:
     actions: [T, B, ...].
     policy: package.module:function, from observations [B, ...] to actions [B, ...], that acts where `follows` [T, B].
     states: [T, B, k]; each step is then one from these, after a reset of its own.
+    playing: [T, B, A] bool, of several agents those that act in these states.
     """
 
     seed: int
@@ -36,6 +37,7 @@ class Run:
     policy: str | None = None
     follows: np.ndarray | None = None
     states: np.ndarray | None = None
+    playing: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,15 @@ class Lives:
     truncated: np.ndarray
     last: np.ndarray  # [T, B, ...]: the observation that an episode ended with, where `given` [T, B]
     given: np.ndarray
+    agents: np.ndarray | None = None  # [T, B, 4, A] of several, as in Step
+
+    @property
+    def of_agents(self) -> np.ndarray:
+        """`agents`, or as if the environment had one."""
+        if self.agents is not None:
+            return self.agents
+        one = self.reward, self.terminated, self.truncated, np.ones_like(self.terminated)
+        return np.stack(one, axis=2).astype(float)[..., None]
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ def lived(subject: Subject, run: Run) -> Lives | None:
     for t, actions in enumerate(run.actions):
         if run.states is not None:
             subject.reset(run.seed + t)
-            subject.put(run.states[t])
+            subject.put(run.states[t], None if run.playing is None else run.playing[t])
         if policy is not None and run.follows[t].any():
             chosen = np.asarray(policy(seen[-1])).astype(actions.dtype).reshape(actions.shape)
             actions = np.where(run.follows[t].reshape(-1, *[1] * (actions.ndim - 1)), chosen, actions)
@@ -117,7 +128,9 @@ def lived(subject: Subject, run: Run) -> Lives | None:
         seen.append(step.observation)
         taken.append(actions)
         steps.append(step[1:])
-    return Lives(run.seed, np.array(seen), np.array(taken), *map(np.array, zip(*steps, strict=True)))
+    *parts, agents = zip(*steps, strict=True)
+    parts.append(None if agents[0] is None else agents)
+    return Lives(run.seed, np.array(seen), np.array(taken), *(None if one is None else np.array(one) for one in parts))
 
 
 def checked(subject: Subject, observation: np.ndarray) -> np.ndarray:

@@ -103,7 +103,7 @@ def main() -> None:
             while True:
                 asked, value = pipe.recv()
                 found = [subject.reset(value)] if asked == "reset" else subject.step(unpacked(value))
-                pipe.send([packed(np.asarray(one)) for one in found])
+                pipe.send([packed(np.asarray(one)) for one in found if one is not None])
         except UserError as error:
             sys.exit(f"error: {error}")
 

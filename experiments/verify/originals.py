@@ -26,6 +26,7 @@ class Outcome(NamedTuple):
     reward: np.ndarray  # [m]
     terminated: np.ndarray  # [m] bool
     truncated: np.ndarray
+    agents: np.ndarray  # [m, 4, A], as in subjects.Step
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,51 @@ class Played:
     returns: np.ndarray
     states: np.ndarray | None  # [m, k] before each step; None where they were not read
     actions: np.ndarray  # [m, ...]
+    playing: np.ndarray | None  # [m, A] of several agents those that acted; None of one
+    limit: int | None  # after which the environment itself truncated some episodes, and none was longer
+
+
+class Team(gymnasium.Env):
+    """A parallel environment of PettingZoo as one, in which all agents [A] act and see at once.
+
+    An agent that plays no longer sees and is given 0. Infos have `agents` [4, A], as in `subjects.Step`.
+    """
+
+    def __init__(self, env, name: str):
+        self.env, self.agents = env, tuple(env.possible_agents)
+        self.action_space = together([env.action_space(agent) for agent in self.agents], name)
+        shapes = {env.observation_space(agent).shape for agent in self.agents}
+        if len(shapes) != 1 or None in shapes:
+            raise UserError(f"--original {name!r}: agents must see equally many numbers each")
+        self.shape = (len(self.agents), *shapes.pop())
+        self.observation_space = Box(-np.inf, np.inf, self.shape)
+
+    @property
+    def unwrapped(self):
+        return self.env.unwrapped
+
+    @property
+    def playing(self) -> np.ndarray:
+        return np.array([agent in self.env.agents for agent in self.agents])
+
+    def reset(self, *, seed=None, options=None):
+        return self._seen(self.env.reset(seed=seed)[0]), {}
+
+    def step(self, action: np.ndarray):
+        acted, chosen = self.playing, zip(self.agents, action, strict=True)
+        given = {agent: one if one.ndim else one.item() for agent, one in chosen if agent in self.env.agents}
+        observation, *parts, _ = self.env.step(given)
+        rows = [[float(part.get(agent, 0)) for agent in self.agents] for part in parts]
+        agents = np.where(acted, np.array([*rows, acted], dtype=float), 0.0)
+        reward, terminated, truncated = (one[0] for one in subjects.of_episode(agents[None]))
+        return self._seen(observation, acted), reward, terminated, truncated, {"agents": agents}
+
+    def _seen(self, observation: dict, acted: np.ndarray | None = None) -> np.ndarray:
+        rows = np.zeros(self.shape)
+        for i, agent in enumerate(self.agents):
+            if agent in observation and (acted is None or acted[i]):
+                rows[i] = observation[agent]
+        return rows
 
 
 class Original:
@@ -43,7 +89,7 @@ class Original:
 
     Its time limit is told apart (`limit`, None without one): Gymnasium's outermost wrappers are taken off. A state is
     put and read by `set_state(state)` and `get_state()` of the environment within all wrappers where it has these, else
-    by its attribute `state`.
+    by its attribute `state`. A parallel environment of PettingZoo has `agents`, their names; () otherwise.
 
     Raises:
         UserError: there is none such, its actions or observations are of a kind that is not compared.
@@ -52,13 +98,16 @@ class Original:
     def __init__(self, name: str):
         self.name, self.limit, self.over = name, None, True
         env = subjects.function("--original", name)() if ":" in name else made(name)
+        if ("pettingzoo", "ParallelEnv") in subjects.bases(env):
+            env = Team(env, name)
         if not isinstance(env, gymnasium.Env):
-            raise UserError(f"--original {name!r} must make a gymnasium.Env, it makes a {type(env).__qualname__}")
+            kinds = "a gymnasium.Env or a ParallelEnv of PettingZoo"
+            raise UserError(f"--original {name!r} must make {kinds}, it makes a {type(env).__qualname__}")
         while isinstance(env, TimeLimit | OrderEnforcing | PassiveEnvChecker):
             if isinstance(env, TimeLimit):
                 self.limit = env._max_episode_steps
             env = env.env
-        self.env, self.space = env, env.action_space
+        self.env, self.space, self.agents = env, env.action_space, env.agents if isinstance(env, Team) else ()
         if not isinstance(self.space, Discrete | MultiDiscrete | MultiBinary | Box):
             raise UserError(f"--original {name!r}: actions must be numbers, not {type(self.space).__name__}")
         if not isinstance(env.observation_space, Box | Discrete | MultiDiscrete | MultiBinary):
@@ -71,7 +120,9 @@ class Original:
         if self.over:
             self.reset()
         inside = self.env.unwrapped
-        return (hasattr(inside, "set_state") and hasattr(inside, "get_state")) or hasattr(inside, "state")
+        if hasattr(inside, "set_state") and hasattr(inside, "get_state"):
+            return True
+        return hasattr(inside, "state") and not callable(inside.state)  # which PettingZoo's is
 
     def actions(self, steps: int, num_envs: int, seed: int) -> np.ndarray:
         """Random ones [steps, num_envs, ...]; those of an environment are the same in any batch."""
@@ -94,12 +145,16 @@ class Original:
 
     def read(self) -> np.ndarray:
         inside = self.env.unwrapped
-        return np.array(inside.get_state() if hasattr(inside, "get_state") else inside.state, dtype=np.float64)
+        state = inside.get_state() if hasattr(inside, "get_state") else inside.state
+        try:
+            return np.array(state, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"--original {self.name!r}: its state must be numbers [k]: {error}") from error
 
     def step(self, action: np.ndarray) -> tuple:
-        observation, reward, terminated, truncated, _ = self.env.step(action if action.ndim else action.item())
-        self.over = bool(terminated or truncated)
-        return flat(observation), float(reward), bool(terminated), bool(truncated)
+        observation, reward, terminated, truncated, info = self.env.step(action if action.ndim else action.item())
+        self.over, one = bool(terminated or truncated), (float(reward), bool(terminated), bool(truncated))
+        return flat(observation), *one, info["agents"] if self.agents else np.array([*one, True], dtype=float)[:, None]
 
     def steps(self, states: np.ndarray, actions: np.ndarray) -> Outcome:
         """One step from each state [m, k]."""
@@ -120,21 +175,26 @@ class Original:
 
     def play(self, episodes: int, seed: int, read: bool = False) -> Played:
         """Whole episodes under random actions, without a time limit up to HORIZON steps. read: states as well."""
-        lengths, returns, states, actions = [], [], [], []
+        lengths, returns, states, actions, playing, cut = [], [], [], [], [], []
         random, longest = np.random.default_rng([seed, 2]), self.limit or HORIZON
         for number in range(episodes):
             self.reset(seed if number == 0 else None)
             total, begun = 0.0, len(actions)
             for action in drawn(self.space, random, longest):
                 states += [self.read()] if read else []
+                playing += [self.env.playing] if self.agents else []
                 actions.append(action)
-                total += self.step(action)[1]
+                _, reward, _, truncated, _ = self.step(action)
+                total += reward
                 if self.over:
                     break
             lengths.append(len(actions) - begun)
+            cut += [lengths[-1]] if truncated else []
             returns.append(total)
         known = np.array(states) if read else None
-        return Played(np.array(lengths), np.array(returns), known, np.array(actions))
+        limit = cut[0] if len(cut) > 1 and {*cut} == {max(lengths)} else None
+        acted = np.array(playing) if self.agents else None
+        return Played(np.array(lengths), np.array(returns), known, np.array(actions), acted, limit)
 
 
 def made(identity: str) -> gymnasium.Env:
@@ -142,6 +202,22 @@ def made(identity: str) -> gymnasium.Env:
         return gymnasium.make(identity, disable_env_checker=True)
     except gymnasium.error.Error as error:
         raise UserError(f"--original {identity!r}: {' '.join(str(error).split())}") from error
+
+
+def together(spaces: list, name: str):
+    """The space of actions [A, ...] of agents that have these."""
+    first, number = spaces[0], len(spaces)
+    if all(isinstance(one, Box) and (one.shape, one.dtype) == (first.shape, first.dtype) for one in spaces):
+        bounds = (np.stack([getattr(one, end) for one in spaces]) for end in ("low", "high"))
+        return Box(*bounds, dtype=first.dtype)
+    if all(one == first for one in spaces):
+        if isinstance(first, Discrete):
+            return MultiDiscrete(np.full(number, first.n), start=np.full(number, first.start))
+        if isinstance(first, MultiDiscrete):
+            return MultiDiscrete(np.stack([first.nvec] * number), start=np.stack([first.start] * number))
+        if isinstance(first, MultiBinary):
+            return MultiBinary((number, *first.shape))
+    raise UserError(f"--original {name!r}: agents must have equal actions, of numbers, but for their bounds")
 
 
 def flat(observation: np.ndarray) -> np.ndarray:
@@ -166,7 +242,7 @@ def _(space: Discrete, random: np.random.Generator, number: int) -> np.ndarray:
 
 @drawn.register
 def _(space: MultiDiscrete, random: np.random.Generator, number: int) -> np.ndarray:
-    return random.integers(0, space.nvec, (number, *space.shape))
+    return space.start + random.integers(0, space.nvec, (number, *space.shape))
 
 
 @drawn.register

@@ -27,12 +27,18 @@ class Step(NamedTuple):
     truncated: np.ndarray  # [B] bool
     last: np.ndarray  # [B, ...]
     given: np.ndarray  # [B] bool: where `last` is an observation
+    agents: np.ndarray | None = None  # [B, 4, A] of several: rewards, terminated, truncated, and who acted
 
 
 class Vector:
     """A `gymnasium.vector.VectorEnv`, on NumPy arrays or torch tensors; `mode` is what it declares, or None.
 
-    One that never resets itself, and says so, is told by a mask which environments to reset.
+    One that never resets itself, and says so, is told by a mask which environments to reset. Where rewards are [B, A],
+    those of several agents, an episode ends with its last agent, and has the mean of their rewards; one that plays no
+    longer sees and is given 0.
+
+    Attributes:
+        playing: [B, A] bool of several agents, those that act in the next step; None where all do.
     """
 
     def __init__(self, env):
@@ -41,7 +47,8 @@ class Vector:
         self.mode = getattr(mode, "value", mode)
 
     def reset(self, seed: int | None) -> np.ndarray:
-        observation, _ = self.env.reset(seed=seed)
+        observation, info = self.env.reset(seed=seed)
+        self.playing = on_host(info["active"]) if "active" in info else None
         self.device = getattr(observation, "device", None) if hasattr(observation, "detach") else None
         return on_host(observation)
 
@@ -52,17 +59,47 @@ class Vector:
             actions = torch.from_numpy(actions).to(self.device)
         *found, info = self.env.step(actions)
         observation, reward, terminated, truncated = map(on_host, found)
+        agents = None
+        if reward.ndim == 2:
+            agents = self._agents(observation, reward, terminated, truncated, info)
+            reward, terminated, truncated = of_episode(agents)
         ended, last = terminated | truncated, np.zeros_like(observation)
         if self.mode == "Disabled":
             last[:] = observation
             if ended.any():
-                observation = on_host(self.env.reset(options={"reset_mask": ended.copy()})[0])
-            return Step(observation, reward, terminated, truncated, last, ended)
+                observation, info = self.env.reset(options={"reset_mask": ended.copy()})
+                observation = on_host(observation)
+                self.playing = on_host(info["active"]) if "active" in info else self.playing
+            return Step(observation, reward, terminated, truncated, last, ended, agents)
         key = next((key for key in ("final_obs", "final_observation") if key in info), None)
         given = ended & on_host(info.get(f"_{key}", ended)) if key else np.zeros_like(ended)
         for i in np.flatnonzero(given):
             last[i] = on_host(info[key][i])
-        return Step(observation, reward, terminated, truncated, last, given)
+        return Step(observation, reward, terminated, truncated, last, given, agents)
+
+    def _agents(self, observation, reward, terminated, truncated, info) -> np.ndarray:
+        """What a step gave to each agent, as in Step; also notes who plays on, and clears what others see."""
+        if observation.shape[:2] != reward.shape:
+            shapes = f"rewards {list(reward.shape)} and observations {list(observation.shape)}"
+            raise UserError(f"FACTORY gives {shapes}; of several agents they must be [B, A] and [B, A, ...]")
+        playing = np.ones_like(terminated) if self.playing is None else self.playing
+        agents = np.where(playing[:, None], np.stack([reward, terminated, truncated, playing], axis=1), 0.0)
+        _, *flags = of_episode(agents)
+        over = (flags[0] | flags[1])[:, None]
+        observation[~(playing | over)] = 0
+        on = on_host(info["active"]) if "active" in info else playing & ~(terminated | truncated)
+        self.playing = on | (over & ~on.any(axis=1, keepdims=True))
+        return agents
+
+
+GIVEN, TERMINATED, TRUNCATED, ACTED = range(4)  # of `Step.agents`
+
+
+def of_episode(agents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Reward, terminated and truncated [B] of episodes, which are over when every agent that acted has a flag."""
+    flags = agents[:, [TERMINATED, TRUNCATED]] > 0
+    over = flags.any(axis=(1, 2)) & (flags.any(axis=1) | (agents[:, ACTED] == 0)).all(axis=1)
+    return agents[:, GIVEN].mean(axis=1), *(over[:, None] & flags.any(axis=2)).T
 
 
 class Gymnax:
@@ -158,24 +195,50 @@ class SB3:
         return Step(observation, reward, ended & ~cut, ended & cut, last, given)
 
 
+class Puffer:
+    """A `PufferEnv` of PufferLib, which resets in the ending step and tells nobody what it ended with.
+
+    Each of its agents is an environment.
+    """
+
+    mode = "SameStep"
+
+    def __init__(self, env):
+        self.env, self.num_envs = env, env.num_agents
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        return on_host(self.env.reset(seed)[0])
+
+    def step(self, actions: np.ndarray) -> Step:
+        observation, reward, *flags = map(on_host, self.env.step(actions)[:4])
+        terminated, truncated = (flag.astype(bool) for flag in flags)
+        return Step(observation, reward, terminated, truncated, np.zeros_like(observation), np.zeros_like(terminated))
+
+
 def on_host(value) -> np.ndarray:
     """A copy as a NumPy array, since many libraries step in place."""
     return np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
 
 
-def adapted(env: object, num_envs: int, name: str) -> Vector | Gymnax | TorchRL | SB3:
+def bases(env: object) -> set[tuple[str, str]]:
+    """The classes that an object has, each as its library and its name."""
+    return {(base.__module__.partition(".")[0], base.__name__) for base in type(env).__mro__}
+
+
+def adapted(env: object, num_envs: int, name: str) -> Vector | Gymnax | TorchRL | SB3 | Puffer:
     """The adapter of what a factory has made; UserError where there is none for it."""
     one, params = env if isinstance(env, tuple) and len(env) == 2 else (env, None)
-    bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(one).__mro__}
-    if ("gymnax", "Environment") in bases:
+    if ("gymnax", "Environment") in bases(one):
         return Gymnax(one, one.default_params if params is None else params, num_envs)
     known = {("gymnasium", "VectorEnv"): Vector, ("torchrl", "EnvBase"): TorchRL, ("stable_baselines3", "VecEnv"): SB3}
+    known |= {("pufferlib", "PufferEnv"): Puffer}
     for base, adapter in known.items():
-        if base in bases:
+        if base in bases(one):
             return adapter(env)
     raise UserError(
         f"{name} makes a {type(env).__module__}.{type(env).__qualname__}; it must be a VectorEnv of Gymnasium, "
-        "an EnvBase of TorchRL, a VecEnv of Stable-Baselines3, or an environment of gymnax, alone or with parameters"
+        "an EnvBase of TorchRL, a VecEnv of Stable-Baselines3, a PufferEnv of PufferLib, "
+        "or an environment of gymnax, alone or with parameters"
     )
 
 
@@ -218,6 +281,14 @@ def of_sb3(identity: str, num_envs: int):
     return make_vec_env(identity, n_envs=num_envs)
 
 
+def of_pufferlib(identity: str, num_envs: int):
+    if identity != "CartPole-v1":
+        raise ValueError(f"PufferLib has no {identity}, of these tasks CartPole-v1 alone")
+    from pufferlib.ocean.cartpole.cartpole import Cartpole
+
+    return Cartpole(num_envs=num_envs)
+
+
 def put_each(env, states: np.ndarray) -> None:
     """Into environments that hold Gymnasium's own, one by one, or into a class that holds an array [k, B]."""
     if hasattr(env, "envs"):
@@ -243,6 +314,7 @@ KINDS = {
     "lockstep": Kind(of_lockstep, "torch", ("lockstep", "torch", "numpy"), put_in_port),
     "envpool": Kind(of_envpool, "envpool", ("envpool", "gymnasium", "numpy")),
     "gymnax": Kind(of_gymnax, "gymnax", ("gymnax", "jax", "jaxlib", "numpy")),
+    "pufferlib": Kind(of_pufferlib, "pufferlib", ("pufferlib", "gymnasium", "numpy")),
     "torchrl": Kind(of_torchrl, "torchrl", ("torchrl", "tensordict", "gymnasium", "torch", "numpy")),
     "sb3": Kind(of_sb3, "stable_baselines3", ("stable-baselines3", "gymnasium", "numpy"), put_each),
 }
@@ -355,9 +427,10 @@ class Subject:
     def step(self, actions: np.ndarray) -> Step:
         return self.inner.step(actions)
 
-    def put(self, states: np.ndarray) -> None:
-        """A batch that was just reset into states [B, k]."""
+    def put(self, states: np.ndarray, playing: np.ndarray | None = None) -> None:
+        """A batch that was just reset into states [B, k], in which of several agents those act."""
         self.inject(self.inner.env, states) if self.inject else self.inner.put(states)
+        self.inner.playing = playing
 
     def close(self) -> None:
         if close := getattr(getattr(self.inner, "env", None), "close", None):

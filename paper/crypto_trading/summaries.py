@@ -8,12 +8,12 @@ from lockstep.experiments.bench.statistics import resampled
 from lockstep.paper import quantities
 from lockstep.paper.typeset import MINUS
 
-RULES = {  # label, colour and line, in the order of drawing
-    "random": ("random", "#CC79A7", "-"),
-    "cash": ("cash", "#8a8a8a", "-"),
-    "hold": ("hold", "#0072B2", "-"),
-    "equal_weight": ("equal weight, rebalanced", "#009E73", "--"),
-    "reference": ("reference, sees the planted sign", "#D55E00", "-"),
+RULES = {  # label, colour, line and its width, in the order of drawing; what lies on one line is seen all the same
+    "hold": ("hold", "#56B4E9", "-", 2.6),
+    "equal_weight": ("equal weight, rebalanced", "#009E73", "--", 1.2),
+    "random": ("random", "#CC79A7", "-", 1.1),
+    "cash": ("cash", "#8a8a8a", "-", 1.1),
+    "reference": ("reference, sees the planted sign", "#D55E00", "-", 1.1),
 }
 SETTING = ["set", "market", "hold_limit", "rule"]
 MEANS = ["growth", "sharpe", "holder_sharpe", "drawdown", "turnover", "fees", "invested"]
@@ -26,9 +26,9 @@ def newest(datasets: list) -> list:
     return quantities.of(datasets, {"experiment": "baselines"})[:1]
 
 
-def look(rule: str) -> tuple[str, str, str]:
-    """Label, colour and line of a rule; an unknown one in grey under its own name."""
-    return RULES.get(rule, (rule.replace("_", " "), "#777777", "-"))
+def look(rule: str) -> tuple[str, str, str, float]:
+    """Label, colour, line and width of a rule; an unknown one in grey under its own name."""
+    return RULES.get(rule, (rule.replace("_", " "), "#777777", "-", 1.1))
 
 
 def order(rule: str) -> int:

@@ -15,7 +15,7 @@ from lockstep.experiments import command
 from lockstep.paper.animation import Animation
 from lockstep.paper.marine_navigation.scenes import Trajectory, animate
 
-SETTING, SEED = (5, 6, 6, 40.0), 3  # robots, cores, obstacles, least distance in m; of the published draws
+SETTING, SEED = (5, 6, 6, 40.0), 6  # robots, cores, obstacles, least distance in m; of the published draws
 EVERY = 2  # steps from one picture to the next
 
 

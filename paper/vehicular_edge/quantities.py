@@ -1,8 +1,12 @@
-"""Quantities of the operations of a step."""
+"""Quantities of the operations of a step, and of what agents reach beside policies without learning."""
+
+from collections.abc import Iterator
+
+import pandas as pd
 
 from lockstep.paper import typeset
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
-from lockstep.paper.vehicular_edge import summaries
+from lockstep.paper.vehicular_edge import policies, summaries
 
 
 @quantity(with_interval(typeset.short_time))
@@ -24,3 +28,36 @@ def operation_share(datasets, select, against):
         shares = matching(summaries.operations(dataset), select)["share"].dropna().astype(float)
         if len(shares):
             yield dataset, float(shares.max()), NAN, NAN
+
+
+@quantity(alone(lambda value: f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")))
+def lead_in_return(datasets, select, against):
+    """Mean return of an agent on unseen scenarios less the largest of policies without learning; the least of maps."""
+    for dataset in of(datasets, select):
+        leads = [agent["return"] - others["return"].max() for agent, others in beside(dataset, select)]
+        if leads:
+            yield dataset, min(leads), NAN, NAN
+
+
+@quantity(alone(lambda value: f"{100 * value:+.1f} points".replace("-", "\N{MINUS SIGN}")))
+def lead_on_time(datasets, select, against):
+    """Its share of tasks on time less the largest of those that cost no more, at any penalty weight; likewise."""
+    for dataset in of(datasets, select):
+        leads = [
+            agent["on_time"] - others["on_time"].where(others["cost"] <= agent["cost"], 0.0).max()
+            for agent, others in beside(dataset, select, weights=True)
+        ]
+        if leads:
+            yield dataset, min(leads), NAN, NAN
+
+
+def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.Series, pd.DataFrame]]:
+    """Means of the agent that a selector names, and of the policies without learning, map by map; the original's.
+
+    weights: search under other prices of cost than the reward's counts among them.
+    """
+    found = policies.summary(dataset).assign(environment=dataset.provenance["environment"])
+    found = found[(found["form"] == "original") & (found["seen"] == 0)]
+    others = found[found["trained_on"].isna() & (weights | (found["penalty_weight"] == 1.0))]
+    for _, agent in matching(found, select).iterrows():
+        yield agent, others[others["traffic"] == agent["traffic"]]

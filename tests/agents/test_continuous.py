@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box
 
 from lockstep import agents
+from lockstep.agents import recipes
 from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import config_of, replaced
@@ -320,3 +321,12 @@ def test_it_swings_the_pendulum_up(kind, seed):
     run = training.train(kind, "pendulum", settings)
     assert run.env_steps == dataclasses.asdict(settings)["total_steps"]
     assert training.evaluation.in_original("pendulum", run.act).returns.mean() > -200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(recipes.load("mountain_car_continuous").keys() & set(NAMES)))
+def test_it_drives_up_the_mountain(name):
+    """Gymnasium's threshold, reached by the recipe: 90 over 100 episodes that no training saw."""
+    kind = agents.algorithm(name)
+    run = training.train(kind, "mountain_car_continuous", config_of(kind, "mountain_car_continuous", threads=1))
+    assert training.evaluation.in_original("mountain_car_continuous", run.act).returns.mean() > 90

@@ -53,7 +53,7 @@ def stored(run) -> dict[str, torch.Tensor]:
 
 def terminated(rows: dict[str, torch.Tensor]) -> torch.Tensor:
     """Those after which nothing follows."""
-    return rows["terminated"] if "terminated" in rows else rows["discount"] == 0
+    return rows["discount"] == 0
 
 
 def mutant(module: types.ModuleType, name: str, old: str, new: str) -> type:
@@ -146,6 +146,15 @@ def test_agents_that_do_not_act_are_left_out(kind):
     figures = run.statistics()
     assert (figures["episodes"], figures["episode_length"]) == (2 * 3 * 2, 4.0)
     assert math.isfinite(figures["loss"])
+
+
+def test_returns_of_several_steps_are_those_of_one_episode(kind):
+    """A clock that gives 1: 1.9 of two steps, and from the last step 1, before the final observation 5."""
+    rows = stored(iterated(kind(Clock(8), config(kind, gamma=0.9, n_step=2)), 10))
+    obs = rows["obs"][:, 0]
+    torch.testing.assert_close(rows["reward"], torch.where(obs == 4, 1.0, 1.9))
+    torch.testing.assert_close(rows["next_obs"][:, 0], (obs + 2).clamp(max=5))
+    torch.testing.assert_close(rows["discount"], torch.where(obs == 4, 0.9, 0.81))
 
 
 # ---- what is learnt --------------------------------------------------------------------------------------------------
@@ -247,7 +256,7 @@ def test_the_learning_rate_falls_to_0(kind):
 # ---- that a run can go on --------------------------------------------------------------------------------------------
 
 GO_ON = {"num_envs": 16, "total_steps": 16 * 60, "capacity": 500, "learning_starts": 64, "epsilon_steps": 400}
-GO_ON |= {"target_every": 48}
+GO_ON |= {"target_every": 48, "n_step": 3}
 
 
 def test_a_run_that_was_interrupted_is_the_same_to_the_last_bit(kind):

@@ -24,12 +24,12 @@ def changed(**changes) -> Config:
 
 def with_values(kind: type[DQN], online: tuple, target: tuple, **row) -> DQN:
     """A run whose networks have these values of two actions everywhere, with a replay of one row over and over."""
-    config = dataclasses.asdict(changed(gamma=0.9, max_grad_norm=1e9, capacity=8)) | row.pop("config", {})
+    config = dataclasses.asdict(changed(gamma=0.9, max_grad_norm=1e9, capacity=16)) | row.pop("config", {})
     run = kind(Clock(8), kind.Config(**config))
     for network, values in ((run.online, online), (run.target, target)):
         network.parameters.zero_()
         network.layers[-1][1].copy_(torch.tensor(values))
-    row = {"obs": [1.0], "next_obs": [2.0], "action": 0, "reward": 0.5, "terminated": False} | row
+    row = {"obs": [1.0], "next_obs": [2.0], "action": 0, "reward": 0.5, "discount": 0.9} | row
     run.replay.add({name: torch.tensor([value] * 8) for name, value in row.items()})
     return run
 
@@ -43,10 +43,10 @@ TARGETS = [  # double, terminated; loss |1 - target| - 1/2, or half its square, 
 
 
 def requires_targets(kind: type[DQN], double: bool, terminated: bool, loss: float, slope: float) -> None:
-    run = with_values(kind, (1.0, 2.0), (10.0, 5.0), terminated=terminated, config={"double": double})
+    run = with_values(kind, (1.0, 2.0), (10.0, 5.0), discount=0.9 * (not terminated), config={"double": double})
     run._updates(3)
     figures = run.statistics()  # of three updates, whose steps of Adam change little
-    run = with_values(kind, (1.0, 2.0), (10.0, 5.0), terminated=terminated, config={"double": double})
+    run = with_values(kind, (1.0, 2.0), (10.0, 5.0), discount=0.9 * (not terminated), config={"double": double})
     run._updates(1)
     first = run.statistics()
     assert first["loss"] == pytest.approx(loss, abs=1e-5)
@@ -62,7 +62,7 @@ def test_targets_by_hand(double, terminated, loss, slope):
 
 
 LEARNING = {
-    "value after the end": ('.masked_fill_(rows["terminated"].unsqueeze(1), 0.0)', "", TARGETS[2]),
+    "value after the end": ("self.bootstrapped(rows,", "(0.5 + 0.9 *", TARGETS[2]),
     "no target network": ('self.target(rows["next', 'self.online(rows["next', TARGETS[0]),
     "chosen by the target network": ("kept[-1][k:].argmax", "target.argmax", TARGETS[1]),
     "squared error": ("error.clamp(-1.0, 1.0)", "error", TARGETS[0]),
@@ -105,7 +105,7 @@ def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam(doub
 
     following = run.target(rows["next_obs"])
     best = (values(rows["next_obs"]) if double else following).argmax(dim=1, keepdim=True)
-    target = rows["reward"] + 0.9 * following.gather(1, best)[:, 0] * ~rows["terminated"]
+    target = rows["reward"] + rows["discount"] * following.gather(1, best)[:, 0]
     loss = smooth_l1_loss(values(rows["obs"]).gather(1, rows["action"].unsqueeze(1))[:, 0], target.detach())
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(layers, config.max_grad_norm)
@@ -148,9 +148,9 @@ def test_updates_are_those_of_stable_baselines3():
     generator.set_state(run.generator.get_state())
     rows = {name: part.split(32) for name, part in run.replay.sample(3 * 32, generator).items()}
     batches = (
-        ReplayBufferSamples(obs, action[:, None], next_obs, terminated[:, None].float(), reward[:, None])
-        for obs, action, next_obs, terminated, reward in zip(
-            *(rows[name] for name in ("obs", "action", "next_obs", "terminated", "reward")), strict=True
+        ReplayBufferSamples(obs, action[:, None], next_obs, (discount == 0)[:, None].float(), reward[:, None])
+        for obs, action, next_obs, discount, reward in zip(
+            *(rows[name] for name in ("obs", "action", "next_obs", "discount", "reward")), strict=True
         )
     )
     peer._setup_learn(1)

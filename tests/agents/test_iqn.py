@@ -34,7 +34,7 @@ def test_targets_by_hand_of_terminated_and_of_truncated_rows(max_per_quantile):
     run = made(features=2, hidden=(2,), max_per_quantile=max_per_quantile)
     make_known(run.target)
     run.online.parameters.fill_(99.0)
-    rows = {"next_obs": normal(64, 3), "reward": torch.full((64,), 0.5), "terminated": torch.arange(64) % 2 == 0}
+    rows = {"next_obs": normal(64, 3), "reward": torch.full((64,), 0.5), "discount": torch.tensor([0.0, 0.9] * 32)}
     quantiles = (1 - (math.pi * torch.rand(64, 8, generator=copied(run.generator))).cos()).tolist()
     with torch.no_grad():
         found = run._targets(rows)
@@ -59,7 +59,7 @@ def test_an_update_has_the_gradient_of_automatic_differentiation():
     following = reference([part for layer in run.target.layers for part in layer], rows["next_obs"], fractions[0], 0)
     best = following.mean(dim=1).argmax(dim=1)
     following = torch.stack([following[row, :, action] for row, action in enumerate(best.tolist())])
-    target = rows["reward"].unsqueeze(1) + 0.9 * following * ~rows["terminated"].unsqueeze(1)
+    target = rows["reward"].unsqueeze(1) + rows["discount"].unsqueeze(1) * following
     found = reference(leaves, rows["obs"], fractions[1], 0)
     predicted = torch.stack([found[row, :, action] for row, action in enumerate(rows["action"].tolist())])
     pairs = torch.broadcast_tensors(predicted.unsqueeze(2), target.unsqueeze(1))

@@ -1,5 +1,6 @@
 """A cluster for all tests of this folder, which `make test-cluster` runs; make test leaves them out."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,11 @@ def cluster():
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # one that root's munged takes for safe
     try:
-        with slurm.Cluster(folder).running() as running:
+        with contextlib.ExitStack() as ends:
+            try:
+                running = ends.enter_context(slurm.Cluster(folder).running())
+            except slurm.NotStarted as reason:
+                pytest.fail(str(reason), pytrace=False)
             yield running
     finally:
         shutil.rmtree(folder)

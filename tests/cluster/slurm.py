@@ -37,6 +37,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
+MinJobAge=7200
 KillWait=5
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
@@ -64,6 +65,10 @@ def missing() -> str | None:
     return None
 
 
+class NotStarted(Exception):
+    """The cluster has not come up; says why."""
+
+
 def until(condition: Callable[[], object], seconds: float, what: str):
     """The first answer of a condition that is true; fails after so many seconds."""
     end = time.monotonic() + seconds
@@ -89,11 +94,14 @@ def free_ports(number: int) -> list[int]:
 def configured(texts: dict[str, str]) -> Iterator[None]:
     """Files of /etc/slurm for as long as the block lasts; those that were there come back, after a kill next time."""
     kept = {name: CONFIGURATION / f"{name}.before-the-test" for name in texts}
-    for name, text in texts.items():
-        file = CONFIGURATION / name
-        if file.exists() and not kept[name].exists():
-            file.rename(kept[name])
-        file.write_text(text)
+    try:
+        for name, text in texts.items():
+            file = CONFIGURATION / name
+            if file.exists() and not kept[name].exists():
+                file.rename(kept[name])
+            file.write_text(text)
+    except OSError as error:
+        raise NotStarted(f"no Slurm comes up here, {error.filename} cannot be written: {error.strerror}") from error
     try:
         yield
     finally:
@@ -132,15 +140,24 @@ class Cluster:
         settings = SETTINGS.format(host=host, ports=free_ports(3), folder=self.folder, cpus=cpus)
         with configured({"slurm.conf": settings, "gres.conf": GPU}):
             try:
-                self.start("munged")
-                until((self.folder / "munge.socket").exists, 10, "munged's socket")
-                self.start("slurmctld", *NODES)
-                until(lambda: self.states() == {"idle"}, 30, "two idle nodes")
+                self.come_up()
                 yield self
             finally:
-                if subprocess.run(["scancel", "--me"]).returncode == 0:
+                if "slurmctld" in self.daemons and subprocess.run(["scancel", "--me"]).returncode == 0:
                     until(lambda: not output("squeue", "--me", "--noheader"), 30, "no job is left")
                 self.stop(*NODES, "slurmctld", "munged")
+
+    def come_up(self) -> None:
+        """Start all daemons; NotStarted, with the last word of each, where they do not come to work together."""
+        try:
+            self.start("munged")
+            until((self.folder / "munge.socket").exists, 10, "munged's socket")
+            self.start("slurmctld", *NODES)
+            until(lambda: self.states() == {"idle"}, 30, "two idle nodes")
+        except AssertionError as error:
+            words = {name: (self.folder / f"{name}.said").read_text().splitlines()[-1:] for name in self.daemons}
+            said = "; ".join(f"{name}: {' '.join(last) or 'nothing'}" for name, last in words.items())
+            raise NotStarted(f"no Slurm comes up here, {error}; {said}") from error
 
     def start(self, *names: str) -> None:
         for name in names:

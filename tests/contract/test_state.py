@@ -1,5 +1,6 @@
 """The state of a batch: out, into another batch, and on bit for bit; in parts; and what no batch takes."""
 
+import contextlib
 import itertools
 import math
 
@@ -220,6 +221,19 @@ def test_a_field_takes_the_values_that_it_is_declared_for(name):
                 assert env.fields()[key].double().flatten()[0] == pytest.approx(limit, rel=1e-7)
         if field.dtype == "int32":
             refused(env, {key: rows + 0.5}, f"{key} must be integers, got float64")
+
+
+def test_a_batch_steps_on_from_a_field_at_its_limit(name):
+    """Its kernel reads no row of a table that is not there; a batch may refuse more than its fields do."""
+    env = played(name)
+    state = env.state()
+    for key, field in env.port.fields(env.params).items():
+        shape = env.fields()[key].shape
+        for limit in (max(field.low, -(2**31)), min(field.high, 2**31 - 1)) if field.dtype == "int32" else ():
+            env.set_state(state)
+            with contextlib.suppress(ValueError):
+                env.set_state({key: np.full(shape, limit, np.int64)})
+            random_step(env)
 
 
 def table(env) -> list[tuple]:

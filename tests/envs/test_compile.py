@@ -199,6 +199,11 @@ def test_a_command_that_is_no_compiler_is_named(tmp_path, command, sentence):
     assert re.search(sentence, python(code, LOCKSTEP_CACHE=str(tmp_path), CXX=command).stderr)
 
 
+def test_flags_that_are_none_are_named():
+    said = python("from lockstep import envs", LOCKSTEP_CXXFLAGS="-O2 '").stderr
+    assert said.endswith('ValueError: LOCKSTEP_CXXFLAGS="-O2 \'" are no flags: No closing quotation\n')
+
+
 def test_without_a_home_directory_the_cache_has_to_be_named(monkeypatch):
     for name in ("LOCKSTEP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)

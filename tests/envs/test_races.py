@@ -162,14 +162,17 @@ def test_no_kernel_has_a_race(name, number, order):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
-def test_every_barrier_is_missed_where_it_is_left_out(name):
-    missed, there, every = set(), set(), set()
+def test_every_barrier_of_every_kernel_is_missed_where_it_is_left_out(name, monkeypatch):
+    monkeypatch.setattr(gpu, "launched", {})
+    missed, there, every, kernels = set(), set(), set(), set()
     for run in FORMS[name]:
         gpu.reached()
-        places = gpu.barriers(run())
-        came = gpu.reached()
+        text = run()
+        places, came = gpu.barriers(text), gpu.reached()
+        kernels |= set(gpu.compiled(text, True).kernels)
         there |= {places[number] for number in came}
         every |= {*places.values()}
         missed |= {places[number] for number in came if places[number] not in missed and races(run, left_out=number)}
+    assert kernels == set().union(*gpu.launched.values())
     assert there - missed == set(TO_SPARE[name])
     assert [place for place in every - there if not place.startswith(SHARED)] == []  # some form comes to each

@@ -156,6 +156,30 @@ class GoesOn(NextStep):
         return outcome
 
 
+class PufferEnv:
+    """The class of PufferLib that its environments have, as far as it counts here."""
+
+    __module__ = "pufferlib.pufferlib"
+
+
+class InPlace(PufferEnv):
+    """In PufferLib's way: buffers that each step writes, flags of bytes, and the next episode in the ending step."""
+
+    def __init__(self, num_envs: int):
+        self.batch, self.num_agents = SameStep(num_envs), num_envs
+        self.buffers = [np.zeros((num_envs, 4), np.float32), np.zeros(num_envs, np.float32)]
+        self.buffers += [np.zeros(num_envs, np.uint8) for _ in range(2)]
+
+    def reset(self, seed=None):
+        self.buffers[0][:] = self.batch.reset(seed=seed)[0]
+        return self.buffers[0], []
+
+    def step(self, actions):
+        for buffer, found in zip(self.buffers, self.batch.step(actions), strict=False):
+            buffer[:] = found
+        return *self.buffers, [{"episode_length": 9.0}]
+
+
 class Undeclared(NextStep):
     metadata = {"render_modes": []}
 

@@ -7,6 +7,7 @@ import torch
 from gymnasium.spaces import Box
 
 from lockstep import envs
+from lockstep.agents.run.host import OnHost
 from lockstep.experiments import command, config, shares, transfer
 from lockstep.experiments import run as command_line
 from lockstep.experiments.bench import timing
@@ -45,6 +46,10 @@ ON_CPU = {
     Loop("real", "gymnasium-vector", "cpu", "none", 64): ["loop", "policy", "step"],
     Loop("resident", "port-cpu", "cpu", "none", 64): ["loop", "policy", "step"],
 }
+ROWS = {
+    Loop("rows", "original", "cpu", "none", 4): ["loop", "policy", "step"],
+    Loop("real", "original", "cpu", "none", 4): ["loop", "policy", "step"],
+}
 ON_CUDA = {
     **{Loop("note", "copy", "cuda", memory, 64): ["up", "down"] for memory in ("pageable", "pinned")},
     **{
@@ -82,6 +87,32 @@ def test_every_part_on_the_cpu_has_its_rows(settings, group):
     check_rows(rows, group, ON_CPU[group])
     # [64, 4] float32 are 1024 bytes.
     assert {row["bytes"] for row in rows} == ({1024} if group.source == "copy" else {None})
+
+
+def test_originals_are_stepped_row_by_row_and_together():
+    settings = Settings({"seed": 0, "transfer": {"num_envs": [64], "blocks": BLOCKS, "originals": [4]}})
+    assert transfer.groups("cartpole", settings, ["cpu"]) == [*ON_CPU, *ROWS]
+    found = transfer.groups("cartpole", settings, ["cuda"])
+    memories = [("rows", "pageable"), ("real", "pageable"), ("real", "pinned")]
+    assert [(group.loop, group.memory) for group in found if group.source == "original"] == memories
+
+
+@pytest.mark.parametrize("group", ROWS, ids=lambda group: group.label)
+@pytest.mark.usefixtures("short_blocks")
+def test_originals_have_their_rows(settings, group):
+    check_rows(transfer.measure("cartpole", group, settings), group, ROWS[group])
+
+
+@pytest.mark.parametrize("environment", ["cartpole", "marine_navigation"])
+def test_the_first_of_two_originals_sees_what_it_sees_alone(environment):
+    opened, choose = transfer.OPENED["original"], transfer.policy(environment, "cpu", 0)
+    with opened(environment, 2, 3) as both, opened(environment, 1, 3) as alone:
+        first = alone.observation.clone()
+        for _ in range(3):
+            both.step(choose(both.observation))
+            alone.step(choose(alone.observation))
+        torch.testing.assert_close(alone.observation[0], both.observation[0], rtol=0, atol=1e-4)
+        assert not torch.equal(alone.observation, first) and not torch.equal(both.observation[0], both.observation[1])
 
 
 @pytest.mark.gpu
@@ -159,9 +190,18 @@ def clock(monkeypatch):
     return clock
 
 
-def test_parts_of_a_real_loop_are_what_the_clocks_say(clock):
+def copying(choose, device: str, pinned: bool) -> OnHost:
+    """One that copies as to another device, though it is the CPU's memory."""
+    hosted = OnHost(choose, device, pinned)
+    hosted.copies = True
+    return hosted
+
+
+def test_parts_of_a_real_loop_are_what_the_clocks_say(clock, monkeypatch):
     """30 s up, 40 s of policy, 10 s down, 20 s of step: one whole of 100 s."""
     batch = torch.zeros(3, 4)
+
+    monkeypatch.setattr(transfer, "OnHost", copying)
 
     class Slow(transfer.Source):
         @property

@@ -23,7 +23,7 @@ from lockstep.experiments.verify.episodes import DISABLED, NEXT_STEP, SAME_STEP,
 from lockstep.experiments.verify.lives import Lives, Run
 from lockstep.experiments.verify.originals import Original
 from lockstep.experiments.verify.shown import Shown
-from tests.experiments import faulty_ports
+from tests.experiments import faulty_ports, teams
 
 PORTS = "tests.experiments.faulty_ports"
 CARTPOLE = "CartPole-v1"
@@ -124,6 +124,7 @@ def test_peers_are_played_in_their_own_python(factory, differs):
 DIFFERENCES = {
     "Strong": {"transitions", "last observation"},
     "Forgetful": {"last observation"},
+    "InPlace": {"last observation"},
     "Early": {"last observation"},
     "NotANumber": {"last observation"},
     "NothingForTheLastStep": {"rewards"},
@@ -205,6 +206,63 @@ def test_one_step_is_beyond_by_what_a_hundredth_of_the_force_does():
     assert found["x_dot"] == pytest.approx(upright, rel=0.05)
 
 
+# ---- several agents ------------------------------------------------------------------------------------------------
+
+TEAMS = "tests.experiments.teams"
+OF_TEAMS = {
+    "Port": set(),
+    "Active": set(),
+    "NextStep": set(),
+    "Swapped": {"rewards"},
+    # Seen from outside, the one that should have fallen counts as gone.
+    "Steady": {"transitions", "rewards", "terminated", "last observation", "truncated"},
+    "Patient": {"truncated", "time limit", "episodes under random actions"},
+    "Hasty": {"transitions", "rewards", "terminated", "last observation"},
+}
+
+
+@functools.cache
+def of_team(name):
+    asked = Asked(num_envs=32, transitions=3000, inject=f"{TEAMS}:put")
+    return compared(f"{TEAMS}:{name}", f"{TEAMS}:Original", asked, Shown(states=teams.states))
+
+
+@pytest.mark.parametrize("name", OF_TEAMS)
+def test_a_port_of_several_agents_is_compared_agent_by_agent(name):
+    """Also where an agent leaves before the others, and whatever a port shows of it then."""
+    rows = of_team(name)
+    assert with_verdict(rows, DIFFERS) == OF_TEAMS[name]
+    assert with_verdict(rows, UNSEEN) <= {"terminated at the time limit"}
+    assert {property for property, seen in rows if seen == INJECTED} == {*SINGLE, "truncated"}
+    assert rows["time limit", OUTSIDE].words.endswith(f"the original after {teams.LIMIT}")
+    assert rows["autoreset", OUTSIDE].words.startswith(NEXT_STEP if name == "NextStep" else SAME_STEP)
+
+
+SINGLE = {"transitions", "rewards", "terminated"}
+
+
+def test_an_example_of_several_agents_names_them():
+    """The one that fell 10 % further out goes on in the port."""
+    row = of_team("Steady")["terminated", INJECTED]
+    (x, *_), step = row.example["state"], teams.STEP * (row.example["action"][0] - 1)
+    assert 1 < abs(x + step) < 1.1
+    assert row.example["port"]["terminated"]["left"] is False and row.example["original"]["terminated"]["left"] is True
+    reward = row.example["original"]["reward"]
+    assert reward.keys() == {*teams.AGENTS} and reward["left"] == pytest.approx(x + step)
+
+
+def test_an_agent_that_has_left_sees_and_is_given_nothing():
+    """Two agents of which one falls in its first step, and what its port still shows of it."""
+    port = subjects.Vector(teams.Port(1))
+    port.reset(seed=0)
+    teams.put(port.env, np.array([[0.9, 0.0, 1, 1, 0]]))
+    first, second = port.step(np.array([[2, 1]])), port.step(np.array([[2, 2]]))
+    assert first.agents[0].tolist() == [[pytest.approx(1.1), 0], [1, 0], [0, 0], [1, 1]]
+    assert second.agents[0].tolist() == [[0, pytest.approx(0.2)], [0, 0], [0, 0], [0, 1]]
+    assert second.observation[0].tolist() == [[0, 0], pytest.approx([0.2, 1.1])]
+    assert second.reward[0] == pytest.approx(0.1) and not second.terminated[0]
+
+
 # ---- episodes, by hand --------------------------------------------------------------------------------------------
 
 
@@ -264,7 +322,8 @@ def test_rounding_is_let_decide_where_the_original_does_too():
         theirs = original.steps(states, np.array([0]))
         assert theirs.terminated.tolist() == [True]
         one, no = np.zeros(1, int), np.zeros(1, bool)
-        case = episodes.Cases(one, one, one, states, one, theirs.observation, ~no, theirs.reward, no, no, one)
+        agents = theirs.agents * np.array([1, 0, 1, 1])[:, None]  # the port's does not terminate
+        case = episodes.Cases(one, one, one, states, one, theirs.observation, ~no, theirs.reward, no, no, one, agents)
         found = checks.compared(OUTSIDE, original, states, case, 1e-5)
         flag = {row.property: row for row in checks.steps(found, Shown(), 1e-5, None)}["terminated"]
         assert flag.verdict == verdict
@@ -383,6 +442,16 @@ def test_an_original_may_be_a_function_and_a_batch_of_one_size(monkeypatch, caps
         ),
         ([f"{PORTS}:Undeclared", "--original", f"{PORTS}:original"], "it is not seen how FACTORY resets ended"),
         ([f"{PORTS}:NextStep", "--original", f"{PORTS}:Half"], f"{PORTS}:NextStep: an observation has 4 numbers"),
+        ([f"{TEAMS}:OneReward", "--original", f"{TEAMS}:Original"], f"{TEAMS}:OneReward: its rewards are of one agent"),
+        (
+            [f"{TEAMS}:Flat", "--original", f"{TEAMS}:Original"],
+            "FACTORY gives rewards [16, 2] and observations [16, 4]",
+        ),
+        (
+            [f"{TEAMS}:Port", "--original", f"{TEAMS}:in_turn"],
+            f"--original '{TEAMS}:in_turn' must make a gymnasium.Env",
+        ),
+        ([f"{TEAMS}:Port", "--original", f"{TEAMS}:Unequal"], f"--original '{TEAMS}:Unequal': agents must have equal"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(monkeypatch, capsys, words, sentence):

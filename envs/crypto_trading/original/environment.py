@@ -186,6 +186,7 @@ def market_of(given, market: str = "given", seed: int = 0) -> Market:
     drawn = choice("market", market, ("given", "bootstrap")) == "bootstrap"
     if seed and not drawn:
         raise ValueError(f"scenario_seed={seed!r} must be 0 where market='given', which draws nothing")
+    seed = integer("scenario_seed", seed, 0, 2**64 - 1)
     found = _given(given)
     return bootstrap(found, seed) if drawn else found
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,10 @@ def save(path, market: Market):
     """Writes a market's bars and `meta.json` beside them; neither features nor signal nor segments.
 
     Raises:
-        ValueError: another suffix than .csv and .parquet, what `Market.check` refuses, a price that is not positive, or
-            another table that the folder holds; names it.
+        ValueError: another suffix than .csv and .parquet, what `Market.check` refuses, a price that is not positive,
+            another table that the folder holds, or a file that cannot be written; names it.
         ImportError: pyarrow is not installed.
     """
-    from .rows import market_rows, write_table
-
     path = Path(path)
     market.check(str(path))
     for name in BARS[:4]:
@@ -31,6 +30,15 @@ def save(path, market: Market):
     other = _table_of(meta)
     if other not in (None, path.name) and (path.parent / other).exists():
         raise ValueError(f"{path}: {META} beside it is of {other!r}, must be of one table: take a folder of its own")
+    try:
+        _write(path, market)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _write(path: Path, market: Market):
+    from .rows import market_rows, write_table
+
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(path, market_rows(market))
     symbols = {
@@ -46,7 +54,7 @@ def save(path, market: Market):
         "table": path.name,
         "sha256": _sha256(path),
     }
-    meta.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (path.parent / META).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def load(path, max_gap: int = 12) -> Market:
@@ -61,6 +69,8 @@ def load(path, max_gap: int = 12) -> Market:
     """
     from .rows import assembled, read_table, rows_of
 
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path={path!r:.60} must be that of a table of bars, .csv or .parquet")
     path = Path(path)
     content, table = _meta(path), read_table(path)
     found = _sha256(path)

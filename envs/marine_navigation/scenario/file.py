@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -139,7 +140,10 @@ def _load_many(path: Path) -> list[Scenario]:
         with np.load(path, allow_pickle=False) as stored:
             arrays = dict(stored)
     except Exception as error:  # a broken archive fails in as many ways as zip files, compression and NumPy have
-        raise ValueError(f"{path}: not an archive of arrays of numbers: {error}") from error
+        if isinstance(error, OSError) and error.strerror:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        reason = f": {error}" if zipfile.is_zipfile(path) else ""  # of others NumPy says how to run code in them
+        raise ValueError(f"{path}: not an archive of arrays of numbers{reason}") from error
     sizes = {f"n_{kind}" for kind in KINDS}
     for key, array in arrays.items():
         if key not in KNOWN and key not in sizes:

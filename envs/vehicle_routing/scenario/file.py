@@ -17,9 +17,12 @@ DRAWN, FIXED = ("trip", "trip_count"), ("instance", "service", "demand")
 
 
 def save(path, scenario: Scenario):
-    """Writes both files of `path`, a path without suffix or with either."""
+    """Writes both files of `path`, a path without suffix or with either.
+
+    Raises:
+        ValueError: they cannot be written, or do not hold such a scenario; names it.
+    """
     text, binary = _both(path)
-    text.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(scenario, name) for name in ("zone_xy", "travel", "threshold", "type")}
     arrays["depot"] = np.int32(scenario.depot)
     if scenario.fixed:
@@ -30,12 +33,16 @@ def save(path, scenario: Scenario):
         for name, plain in (("service", 0), ("demand", 1)):
             if (getattr(scenario, name) != plain).any():
                 raise ValueError(f"{path}: {name} of trips that are not fixed must be {plain} in a file")
-    np.savez(binary, **arrays)
     header = {"version": VERSION, "seed": scenario.seed, "units": UNITS}
     header["params"] = {"mode": scenario.mode} | {short: getattr(scenario, name) for short, name in HEADER.items()}
-    header["sha256_npz"] = _sha256(binary.read_bytes())
-    header["sha256"] = _sha256(json.dumps(header, sort_keys=True).encode())
-    text.write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+    try:
+        text.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(binary, **arrays)
+        header["sha256_npz"] = _sha256(binary.read_bytes())
+        header["sha256"] = _sha256(json.dumps(header, sort_keys=True).encode())
+        text.write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{error.filename or binary} cannot be written: {error.strerror}") from error
 
 
 def load(path, closure: bool = False) -> Scenario:
@@ -101,8 +108,13 @@ def _scenario(arrays: dict, header: dict, text: Path, binary: Path) -> Scenario:
     )  # fmt: skip
 
 
-def _both(path) -> tuple[Path, Path]:
-    path = Path(path)
+def _both(given) -> tuple[Path, Path]:
+    try:
+        path = Path(given)
+    except TypeError:
+        path = Path()
+    if not path.name:
+        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz")
     stem = path.with_suffix("") if path.suffix in (".npz", ".json") else path
     return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".npz")
 

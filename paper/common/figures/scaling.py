@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from lockstep import paper
 from lockstep.experiments.sizes import HORIZON, of_port
@@ -131,6 +132,9 @@ def memory(panel: Axes, found: pd.DataFrame, over: str, options: list[str]) -> N
         if len(largest):
             panel.plot(largest.index, largest, color=colour, marker=marker, markersize=3, label=label)
     log_axes(panel, over, "bytes")
+    low, high = panel.get_ylim()
+    if high < 10 * low:  # one power of ten in sight, or none
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ticks(panel, found[over])
 
 

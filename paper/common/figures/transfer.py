@@ -18,7 +18,7 @@ INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline
 
 @figure(
     "Shares of a step's time (at a bar's end): a, step and copies timed apart, as in the source document; b, the "
-    "parts of a loop with a policy; c, the port where the policy is.",
+    "parts of a loop with a policy; c, the port where the policy is; d, b for one original after the other.",
     "Stacked horizontal bars, a row of panels per machine and device of the policy, one panel per batch size: the "
     "shares of copies up, copies down, policy and step. The table of transfers holds the times.",
     on_gpu=". Red: the document's 57.4\N{NO-BREAK SPACE}%; diamond: its own ratio, of copies to the step, if below one",

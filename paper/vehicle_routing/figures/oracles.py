@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from lockstep.experiments.experiment import MEASURED
 from lockstep.paper import quantities
@@ -31,9 +31,10 @@ def routing_gap(datasets: list) -> Figure:
             label, colour, marker = summaries.look(oracle)
             panel.vlines(rows["requests"], rows["gap_low"], rows["gap_high"], color=colour, linewidth=0.9)
             style = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.2}
+            if colour in {line.get_color() for line in panel.lines}:  # another number of seconds
+                style |= {"markerfacecolor": PAGE, "linestyle": "--"}
             panel.plot(rows["requests"], rows["gap"], label=label, **style)
-        panel.set(xlabel="requests so far", ylabel="cost over PyVRP's")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set(xlabel="requests so far", ylabel="cost over PyVRP's", xticks=sorted(found["requests"].unique()))
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=f"{SPACE}%"))
     legend(drawing, axes, ncols=2)
     return drawing
@@ -53,13 +54,14 @@ def routing_neighbours(datasets: list) -> Figure:
         frame = run.frame[(run.frame["part"] == "neighbours") & (run.frame["status"] == MEASURED)]
         frame = frame.assign(change=(frame["among_others_min"] - frame["cost_min"]).abs())
         sizes, last = sorted(frame["batch"].unique()), frame["change"].max()
-        for (weights, statistics, batch), rows in frame.groupby(["oracle", "batch_statistics", "batch"], sort=False):
+        several = frame["oracle"].nunique() > 1
+        for (weights, statistics, batch), rows in frame.groupby(["oracle", "batch_statistics", "batch"]):
             label, colour = STATISTICS[bool(statistics)]
             change, share = np.sort(rows["change"]), np.arange(1, len(rows) + 1) / len(rows)
             style = {"color": colour, "alpha": 0.4 + 0.6 * (sizes.index(batch) + 1) / len(sizes)}
             panel.step([0, *change, last], [0, *share, 1], where="post", **style)
-            about = f"{weights}, {label}, batches of {count(batch)}"
-            panel.plot(change[-1], 1, "o", markerfacecolor=PAGE, label=about, **style)
+            about = [weights] * several + [label, f"batches of {count(batch)}"]
+            panel.plot(change[-1], 1, "o", markerfacecolor=PAGE, label=", ".join(about), **style)
         panel.set(xlabel="change of cost, min", ylabel="problems", ylim=(-0.03, 1.06))
         panel.yaxis.set_major_formatter(PercentFormatter(1, symbol=f"{SPACE}%"))
     legend(drawing, axes, ncols=2)

@@ -46,8 +46,10 @@ def test_the_gradient_written_out_is_that_of_automatic_differentiation(widths, r
     obs, slope = normal(rows + 5, widths[0], **kind).requires_grad_(), normal(rows, widths[-1], seed=3, **kind)
     leaves = leaves_of(network)
     expected = forward(leaves, obs)
-    kept = network.activations(obs.detach())
-    torch.testing.assert_close(kept[-1], expected.detach(), **CLOSE[dtype])
+    for limit in (0, mlp.TINY, 2**40):  # in torch, and in C++
+        monkeypatch.setattr(mlp, "TINY", limit)
+        kept = network.activations(obs.detach())
+        torch.testing.assert_close(kept[-1], expected.detach(), **CLOSE[dtype])
     expected[:rows].backward(slope)
     for limit, descends in itertools.product(
         (mlp.SMALL, 0), (False, True)
@@ -71,6 +73,25 @@ def test_derivatives_by_the_inputs_are_those_of_automatic_differentiation(widths
     kept, before = network.activations(x.detach()), slope.clone()
     torch.testing.assert_close(network.slope_of_inputs(kept, slope), expected, **CLOSE[torch.float64])
     assert torch.equal(slope, before)
+
+
+def test_of_no_rows_there_are_none():
+    assert [part.shape for part in MLP([3, 5, 2], torch.device("cpu")).activations(torch.empty(0, 3))] == [
+        (0, 3),
+        (0, 5),
+        (0, 2),
+    ]
+
+
+def test_an_input_that_is_no_number_is_no_number_in_the_end():
+    x = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    found = MLP([3, 5, 2], torch.device("cpu"))(x)
+    assert found[0].isnan().all() and found[1].isfinite().all()
+
+
+def test_inputs_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"x must be \[N, 3\], got \[2, 4\]"):
+        MLP([3, 5, 2], torch.device("cpu"))(torch.zeros(2, 4))
 
 
 def test_one_thread_does_what_is_small():

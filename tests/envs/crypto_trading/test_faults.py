@@ -9,7 +9,7 @@ from tests.envs.faults import every
 RUNGS = {
     **{case: (parity.walked, case, "float64", False, 90) for case in parity.CASES},
     "stepped": (parity.walked, "clean", "float64", True, 60),
-    "alone": (port.test_an_environment_of_a_batch_is_bit_for_bit_the_one_alone, "windows", 7),
+    "alone": (port.test_every_environment_of_a_batch_is_bit_for_bit_the_one_alone, "windows", 7, 1),
     "drawn": (port.test_random_starts_are_the_places_of_the_stream,),
     "rows": (port.test_an_observation_ends_with_the_features_of_its_bars_or_with_its_bar,),
     "own": (port.test_numbers_of_an_environment_stand_for_parameters_of_a_batch,),

@@ -165,6 +165,8 @@ def test_a_wrong_meta_file_is_named(tmp_path, meta, message):
 
 
 def test_files_that_are_none_are_named(tmp_path):
+    with pytest.raises(ValueError, match="path=5 must be that of a table of bars, .csv or .parquet"):
+        load(5)
     with pytest.raises(ValueError, match="bars.csv is missing, must lie beside meta.json"):
         load(tmp_path / "bars.csv")
     path = written(tmp_path)
@@ -210,6 +212,12 @@ def test_a_market_that_could_not_be_read_again_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"bars.csv: volume\[0, 0\] is nan, must be finite"):
         save(tmp_path / "bars.csv", dataclasses.replace(TINY, volume=np.full((5, 2), np.nan)))
     assert not (tmp_path / "bars.csv").exists()
+
+
+def test_a_place_that_holds_no_file_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file/bars.csv cannot be written: "):
+        save(tmp_path / "file" / "bars.csv", generate("tiny", bars=5, assets=2))
 
 
 def test_a_folder_has_one_table(tmp_path):

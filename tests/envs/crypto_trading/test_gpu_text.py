@@ -16,6 +16,7 @@ CASES = {
     "clean": {"stop": 0.04, "slippage": 1e-3, "starts": "random", "episode_bars": 9},
     "cappuccino": {"preset": "cappuccino", "window": [3, 20], "reachable": "error"},
     "open": {"fill": "next_open", "impact": 0.1, "orders": "target_weight", "observe": "index"},
+    "replayed": {"replay": np.random.default_rng(1).uniform(-1, 1, (70, 49, 3))},
     "ruled": {"rule": ["hold", "equal_weight", "cash", "reference", "none"] * 14, "scenario": PLANTED},
 }
 

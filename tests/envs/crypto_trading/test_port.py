@@ -43,17 +43,20 @@ def lived(env, actions: np.ndarray, lanes=None) -> list[torch.Tensor]:
     return found + [field[lanes].clone() for field in env.fields().values()]
 
 
-@pytest.mark.parametrize("num_envs", [7, 256, pytest.param(4096, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("num_envs", "part"), [(7, 1), pytest.param(256, 1, marks=SLOW), pytest.param(4096, 256, marks=SLOW)]
+)
 @pytest.mark.parametrize("life", LIVES)
-def test_an_environment_of_a_batch_is_bit_for_bit_the_one_alone(life, num_envs):
+def test_every_environment_of_a_batch_is_bit_for_bit_the_one_alone(life, num_envs, part):
+    """Or, of a large batch, the one of a smaller."""
     options = LIVES[life]
     own = windows(num_envs) if options.get("starts") != "random" else None
     actions = np.random.default_rng(2).uniform(-1, 1, (45, num_envs, 3)).astype(np.float32)
-    lanes = np.union1d(np.arange(0, num_envs, -(-num_envs // 16)), num_envs - 1)  # of 7 all
-    whole = lived(batch(num_envs, window=own, **options), actions, lanes)
-    for k, lane in enumerate(lanes):
-        alone = batch(1, window=None if own is None else own[lane], first_index=lane, **options)
-        assert equal(lived(alone, actions[:, [lane]]), [part[k : k + 1] for part in whole])
+    whole = lived(batch(num_envs, window=own, **options), actions)
+    for first in range(0, num_envs, part):
+        rows = slice(first, first + part)
+        alone = batch(part, window=None if own is None else own[rows], first_index=first, **options)
+        assert equal(lived(alone, actions[:, rows]), [array[rows] for array in whole])
 
 
 def test_environments_in_another_order_live_the_same():
@@ -188,6 +191,7 @@ def test_the_generated_market_is_the_default():
         ({"assets": 3}, "assets=3 must be left out: it follows from scenario and observe"),
         ({"preset": "finrl-crypto", "write_back": True}, "write_back=True must be False here: a batch does not write"),
         ({"observe": "bars"}, "observe='bars' must be one of"),
+        ({"market": "bootstrap", "scenario_seed": -1}, "^scenario_seed=-1 must be an integer from 0 to"),
         ({"window": [0, 1]}, r"window\[0\]: window \[0, 1\) has 1 bars, must have at least 2"),
         ({"window": [[0, 30], [10, 11]]}, r"window\[1\]: window \[10, 11\) has 1 bars"),
         ({"window": [0, 91]}, "window: end=91 must be an integer from 1 to 90"),
@@ -233,3 +237,10 @@ def test_a_total_loss_is_that_of_the_original(dtype):
             assert (info["final_obs"] if flags[1] else obs)[0].tolist() == pytest.approx(seen.tolist(), rel=1e-6)
             assert info["turnover"].item() == pytest.approx(told["turnover"], rel=1e-6)
             assert [terminated.item(), truncated.item()] == flags
+
+
+def test_a_window_that_the_market_does_not_have_is_no_state():
+    env = batch(5, scenario=generate("tiny"))
+    for field, value, allowed in (("first", 400, "0 .. 399"), ("last", 401, "1 .. 400"), ("last", 0, "1 .. 400")):
+        with pytest.raises(ValueError, match=f"set_state: {field}={value} of environment 0 must be in {allowed}"):
+            env.set_state({field: value})

@@ -55,7 +55,7 @@ MUTANTS = {
         "b.push = (left + right + x[THRUST + 2 * i] + x[THRUST + 2 * i + 1]) * real(0.5);", "jump",
     ),
     "velocity refreshed at the end": (BOATS, "if (!P::velocity_lag) set_ground", "set_ground", "lag"),
-    "headings without end": (BOATS, "b.heading = within_a_turn(b.heading + turn)", "b.heading += turn", "turn"),
+    "headings without end": (BOATS, "within_a_turn(b.heading + b.turned)", "b.heading + b.turned", "turn"),
     "a sonar's first current left out": (BOATS, "without_current && !SONAR", "without_current", "begin"),
     "accelerations and turns exchanged": (KERNEL, "real(own / 3 - 1)", "real(own % 3 - 1)", "nine actions"),
     # scenarios

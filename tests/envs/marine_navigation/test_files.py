@@ -270,7 +270,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
 
     table = [
         (lambda: load(tmp_path / "none.json"), "none.json cannot be read: No such file"),
-        (lambda: load(tmp_path / "none.npz"), "none.npz: not an archive"),
+        (lambda: load(tmp_path / "none.npz"), "none.npz cannot be read: No such file"),
         (lambda: load(tmp_path / "text.json"), "text.json: not JSON"),
         (lambda: load(tmp_path / "text.npz"), "text.npz: not an archive of arrays of numbers"),
         (lambda: load(tmp_path / "one.yaml"), "one.yaml: the suffix must be .json or .npz"),
@@ -310,3 +310,5 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     for call, said in table:
         with pytest.raises(ValueError, match=re.escape(said)):
             call()
+    with pytest.raises(ValueError, match=r"text\.npz: not an archive of arrays of numbers$"):
+        load(tmp_path / "text.npz")

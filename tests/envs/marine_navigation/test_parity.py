@@ -5,6 +5,7 @@ counted and not compared.
 """
 
 import functools
+import itertools
 import math
 from collections import Counter
 
@@ -261,6 +262,27 @@ def test_a_step_from_any_state_is_the_originals(n, form, preset, dtype):
     if form["version"] == "thruster":
         expected |= {"head-on", "crossing", "thrust at its limit"}
     assert expected <= {name for name, count in met.items() if count}
+
+
+@pytest.mark.parametrize("version", ["kinematic", "thruster"])
+def test_in_float32_a_place_is_rounded_once_a_step(version):
+    """Not once a substep, which a beam that grazes an obstacle would multiply."""
+    chosen = {"version": version, "robots": 1, "cores": 0, "obstacles": 0}
+    env, one = envs.make("marine_navigation", 1, **chosen), original.make(**chosen)
+    motion = {"water_velocity": [[1.2, -0.7]], "yaw_rate": [0.9]} if version == "thruster" else {"speed": [1.9]}
+    for x, theta in itertools.product((40.3, 45.7, 33.1), (4.4, 5.1, 5.7)):
+        put = {"pose": [[x, 54.2, theta]], "goal": [[5.0, 5.0]], **motion}
+        put = {name: np.float32(rows) for name, rows in put.items()}
+        for form in (env, one):
+            form.reset()
+        env.set_state({name: torch.from_numpy(rows[None]) for name, rows in put.items()})
+        original.set_state(one, {name: rows.astype(float) for name, rows in put.items()})
+        action = np.array([0.9, -0.4], np.float32) if version == "thruster" else np.int32(8)
+        env.step(torch.from_numpy(np.asarray(action))[None, None])
+        one.step({"robot_0": action})
+        apart = np.abs(fields(env)["pose"][0, 0] - original.get_state(one)["pose"][0])
+        half = np.spacing(np.float32([x, 54.2, theta])) / 2
+        assert (apart < 1.2 * half).all(), (x, theta, apart / half)
 
 
 SINGLE = [(switch, version) for switch in SWITCHES for version in OF_VERSIONS.get(switch, ["thruster", "kinematic"])]

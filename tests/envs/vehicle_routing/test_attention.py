@@ -290,6 +290,16 @@ def test_in_a_batch_costs_and_walks_are_those_of_the_original(way):
         assert all(info["walk"][b, : len(row["walk"])].tolist() == row["walk"].tolist() for b, row in enumerate(told))
 
 
+def test_on_a_cpu_requests_that_nobody_has_asked_yet_are_not_encoded():
+    oracle, encoded = make_oracle("am", Params(), city().travel), []
+    oracle.network.register_forward_pre_hook(lambda _, given: encoded.append(tuple(given[0].zone.shape)))
+    env = envs.make("vehicle_routing", 2, oracle=oracle.phase)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(torch.full((2,), 12, dtype=torch.int32))
+    assert encoded == [(2, 3), (2, 5), (2, 7)]  # the depot, and two nodes of each request so far
+
+
 class Seen(TorchDispatchMode):
     """Names of torch's operations."""
 
@@ -363,16 +373,49 @@ def test_weights_of_another_city_size_mode_or_hash_are_refused(saved):
         weights.load("smal", Params(), city().travel)
 
 
-def test_weights_that_are_no_arrays_are_refused_by_name(saved):
-    known = json.loads(saved.with_suffix(".json").read_text())
-    np.savez(saved, x=np.array([{}], dtype=object))
-    known["sha256"] = hashlib.sha256(saved.read_bytes()).hexdigest()
-    saved.with_suffix(".json").write_text(json.dumps(known))
-    with pytest.raises(ValueError, match=f"{saved.name} does not hold arrays of numbers"):
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (lambda file: np.savez(file, x=np.array([{}], dtype=object)), "own.npz is not an archive of arrays of numbers"),
+        (lambda file: np.save(file, np.ones(3)), "own.npz is not an archive of arrays of numbers"),
+        (lambda file: file.write(b"PK"), "own.npz is not an archive of arrays of numbers"),
+        (
+            lambda file: stored(file, np.full((3, 16), np.nan)),
+            "context of own.npz must be finite floating-point numbers",
+        ),
+        (lambda file: stored(file, np.ones((3, 16), complex)), "context of own.npz must be finite floating-point"),
+        (lambda file: stored(file, np.ones((2, 16))), r"context has shape \(2, 16\), expected \(3, 16\)"),
+    ],
+)
+def test_weights_that_are_no_arrays_of_numbers_are_refused_by_name(saved, written, sentence):
+    with saved.open("wb") as file:
+        written(file)
+    restated(saved, sha256=hashlib.sha256(saved.read_bytes()).hexdigest())
+    with pytest.raises(ValueError, match=sentence):
         weights.load(str(saved), Params(), city().travel)
-    saved.with_suffix(".json").write_text(json.dumps({"shape": known["shape"]}))
-    with pytest.raises(ValueError, match=f"{saved.stem}.json is not what training writes"):
+
+
+def test_weights_whose_json_has_no_shape_or_hash_are_refused_by_name(saved):
+    shape = json.loads(saved.with_suffix(".json").read_text())["shape"]
+    for wrong in ({"heads": 0}, {"heads": "2"}, {"heads": 3}, {"norm": "none"}, {"raw": 2}):
+        restated(saved, shape=shape | wrong)
+        with pytest.raises(ValueError, match=f"own.json is not what training writes.*{next(iter(wrong))}="):
+            weights.load(str(saved), Params(), city().travel)
+    saved.with_suffix(".json").write_text(json.dumps({"shape": shape}))
+    with pytest.raises(ValueError, match="own.json is not what training writes"):
         weights.load(str(saved), Params(), city().travel)
+
+
+def stored(file, context):
+    """Writes weights whose array `context` is another."""
+    arrays = network(Params(), city().travel).state_dict()
+    np.savez(file, **{name: array.numpy() for name, array in arrays.items()} | {"context": context})
+
+
+def restated(path, **facts):
+    """Writes other facts of weights into their JSON."""
+    known = path.with_suffix(".json")
+    known.write_text(json.dumps(json.loads(known.read_text()) | facts))
 
 
 def test_the_learned_oracle_is_best_known_in_its_city_and_insertion_elsewhere():

@@ -55,6 +55,17 @@ def test_service_of_drawn_trips_has_no_place_in_a_file(tmp_path):
         save(tmp_path / "a", given)
 
 
+def test_a_path_that_is_none_and_a_place_that_holds_no_file_are_named(tmp_path):
+    for path in (5, None, b"a", ""):
+        with pytest.raises(ValueError, match=re.escape(f"path={path!r} must be that of a scenario file")):
+            load(path)
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "file").touch()
+    for path, place in (("folder", "folder.npz"), ("file/a", "file")):
+        with pytest.raises(ValueError, match=f"{place} cannot be written: "):
+            save(tmp_path / path, scene())
+
+
 def test_a_file_that_was_changed_is_refused(tmp_path):
     save(tmp_path / "a", scene())
     text, binary = tmp_path / "a.json", tmp_path / "a.npz"

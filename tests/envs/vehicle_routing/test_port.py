@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from lockstep import envs
+from lockstep.envs.vehicle_routing import batch as batches
 from lockstep.envs.vehicle_routing.scenario import city, save
 from tests.envs.vehicle_routing.worlds import RIDE, TRIANGLE, batch, scene
 
@@ -338,3 +340,21 @@ def test_indices_of_a_state_from_outside_are_made_to_be_some():
         for _ in range(3):
             obs, *_ = env.step(torch.tensor(rng.integers(-5, 99, 6), dtype=torch.int32))
             assert obs.isfinite().all()
+
+
+@pytest.mark.parametrize(("word", "keys"), [("insertion", 0), ("am", 61 * 4 * 64 * 4)])  # nodes, parts, d, bytes
+def test_auto_takes_the_largest_power_of_two_that_fills_four_fifths_of_the_memory(monkeypatch, word, keys):
+    free = 20_000_000
+    monkeypatch.setattr(batches, "available_memory", lambda device: free)
+    found = envs.make("vehicle_routing", "auto", oracle=word)
+    twice = envs.make("vehicle_routing", 2 * found.num_envs, oracle=word)
+    needed = [sum(env.memory().values()) + keys * env.num_envs for env in (found, twice)]
+    assert found.num_envs.bit_count() == 1 and needed[0] <= 0.8 * free < needed[1]
+
+
+def test_auto_is_the_only_word_and_says_where_nothing_fits(monkeypatch):
+    with pytest.raises(ValueError, match="num_envs='all' must be one of 'auto'"):
+        envs.make("vehicle_routing", "all")
+    monkeypatch.setattr(batches, "available_memory", lambda device: 1000)
+    with pytest.raises(MemoryError, match="num_envs='auto' finds 1,000 bytes free on cpu, where 1 environments need "):
+        envs.make("vehicle_routing", "auto", oracle="insertion")

@@ -5,7 +5,8 @@ import pytest
 from lockstep import paper
 from lockstep.experiments.marine_navigation import navigation, policies
 from lockstep.paper import figures, tables
-from lockstep.paper.marine_navigation import summaries
+from lockstep.paper.marine_navigation import quantities, summaries
+from lockstep.paper.report import Report
 from lockstep.paper.typeset import DASH, SPACE, TIMES
 from tests.paper import handwritten
 from tests.paper.reading import find, seen
@@ -152,6 +153,24 @@ def test_copies_of_a_loop_are_those_counted(tmp_path):
     rows.append(row | {"part": "copies", "wall_s": "", "copies": 200})
     handwritten.write(tmp_path, None, "transfer", rows, handwritten.BIG, environment=NAME)
     assert find(paper.load(tmp_path), "step_copies", experiment="transfer", loop="real")[0].shown == "2"
+
+
+def test_a_rate_over_the_published_time_of_a_step_is_called_arithmetic(tmp_path):
+    """A thousand steps per CPU-second for 500,000: 8 to 11 ms are eight to eleven times and thousands of times that."""
+    rows = [
+        row | {"environment": NAME}
+        for row in (*handwritten.rates("original", 1_000, 1), *handwritten.rates("port-cpu", 500_000, 1024))
+    ]
+    handwritten.write(tmp_path, None, "throughput", rows, handwritten.HERE, environment=NAME)
+    report = Report(tmp_path)
+    (found,) = find(report.datasets, "over_published_step", rung="port-cpu", environment=NAME)
+    assert (found.value, found.low, found.high) == (4_000, 4_000, 5_500)
+    said = quantities.per_core(report, "here")
+    assert f"500{TIMES} the original, whose step takes 1.00{SPACE}ms" in said
+    assert (
+        f"8.00{TIMES} to 11.0{TIMES} the time" in said and f"4,000{TIMES} to 5,500{TIMES}, which is arithmetic" in said
+    )
+    assert quantities.per_core(report, "another") == ""
 
 
 def test_sizes_are_drawn_over_environments_and_robots_with_their_resets(datasets):

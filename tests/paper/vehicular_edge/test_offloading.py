@@ -4,7 +4,7 @@ import pytest
 
 from lockstep import paper
 from lockstep.experiments.vehicular_edge.offloading import COLUMNS
-from lockstep.paper import figures, tables
+from lockstep.paper import figures, quantities, tables
 from lockstep.paper.vehicular_edge import policies
 from tests.paper import handwritten
 from tests.paper.reading import seen
@@ -60,6 +60,17 @@ def test_means_are_over_episodes_and_have_an_interval_from_five_on(played):
     assert found.loc["backpressure", 1.0, 0].isna()["cost_low"]
     assert found.loc["backpressure", 0.1, 0]["on_time"] == pytest.approx(0.8)
     assert found.loc["backpressure", 1.0, 0]["delay_p95_s"] == float("inf")
+
+
+def test_an_agent_leads_by_its_distance_to_the_best_of_those_that_do_not_learn(played):
+    """Of greedy (50 * 0.5) and backpressure (50 * 0.75) in return; on time of greedy alone, which costs no more."""
+    asked = {"select": {"experiment": "offloading", "environment": NAME, "policy": "ppo", "trained_on": "one"}}
+    (of_return,) = quantities.find(played, asked | {"quantity": "lead_in_return"})
+    assert of_return.value == pytest.approx(50 * 0.2 - 50 * 0.75)
+    assert of_return.shown == "\N{MINUS SIGN}27.50"
+    (on_time,) = quantities.find(played, asked | {"quantity": "lead_on_time"})
+    assert on_time.value == pytest.approx(0.2 - 0.5)
+    assert on_time.shown == "\N{MINUS SIGN}30.0 points"
 
 
 def test_policies_stand_in_their_order(played):

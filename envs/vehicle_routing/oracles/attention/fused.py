@@ -86,7 +86,8 @@ def decode(
         return torch.zeros(shape, dtype=dtype, device=device)
 
     answers = Answers(made(W), made(W, length, dtype=torch.int16), made(W), made(W, dtype=torch.bool))
-    kept = Trace(made(W, length, -(-size_of(N) // 32)), made(W, length, 3, dtype=keys.dtype)) if trace else None
+    size = size_of(N if device.type == "cuda" else max(N, params.nodes))  # a CPU has room: one unit for all of a day
+    kept = Trace(made(W, length, -(-size // 32)), made(W, length, 3, dtype=keys.dtype)) if trace else None
     given = {name: column.contiguous() for name, column in nodes._asdict().items()} | answers._asdict()
     given |= {"travel": travel, "keys": keys.contiguous(), "context": network.context.detach().contiguous()}
     given |= {"nodes": N, "zones": len(travel), "samples": samples, "places": length}
@@ -98,7 +99,7 @@ def decode(
         given["first"] = first.to(torch.int32).contiguous()
     if kept:
         given |= vars(kept)
-    text = unit(params, network.shape, size_of(N), str(keys.dtype).removeprefix("torch."))
+    text = unit(params, network.shape, size, str(keys.dtype).removeprefix("torch."))
     threads = min(launch.Form.default_threads(W, LANES), torch.get_num_threads())
     batch, _, run = launcher(text, W, device, threads)
     structs.fill(batch, **dict.fromkeys(OPTIONAL, 0) | given)

@@ -13,18 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ....checks import choice, integer
 from ...params import TICKS, Params
 from ...scenario.scenario import box, scaled
 from .problems import Nodes
 
 CLIP = 10.0  # of the logits
 TIME_MIN = 40.0  # by which travel times are scaled
+OF_HEAD = 8  # numbers, or a multiple, as decode.cuh sums them
 PARTS = 4  # of what a walk reads of a node: key, value, key of the pointer, query
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes and forms of a network."""
+    """Sizes and forms of a network.
+
+    Raises:
+        ValueError: a size or form that is none; names it.
+    """
 
     width: int = 128  # d
     layers: int = 3
@@ -35,6 +41,16 @@ class Shape:
     pairs: bool = True  # a node is told of its partner's features
     legs: bool = True  # logits are told of the leg, the wait and the slack
     raw: bool = False  # features in minutes and requests
+
+    def __post_init__(self):
+        for size in ("width", "layers", "heads", "ff"):
+            integer(size, getattr(self, size), 1, 2**16)
+        if self.width % (OF_HEAD * self.heads):
+            raise ValueError(f"width={self.width} must be a multiple of {OF_HEAD} for each of heads={self.heads}")
+        choice("norm", self.norm, ("layer", "batch"))
+        choice("features", self.features, ("row", "plane"))
+        for form in ("pairs", "legs", "raw"):
+            choice(form, getattr(self, form), (False, True))
 
 
 class Norm(nn.Module):
@@ -128,12 +144,13 @@ class Network(nn.Module):
         h = h * there.unsqueeze(-1)
         mean = h.sum(1, keepdim=True) / there.sum(1)[:, None, None]
         d, heads = self.shape.width, self.shape.heads
-        key, value = self.keys_values(h).split(d, -1)
-        # Logits are q' K with q' = out(glimpse): `out` goes into K, once for a node instead of once for a selection.
-        pointer = self.pointer(h) @ self.out.weight
-        return torch.cat(
-            [key / math.sqrt(d // heads), value, pointer / math.sqrt(d), self.here(h) + self.graph(mean)], -1
-        )
+        key, value = self.keys_values.weight.split(d)
+        # Logits are q' K with q' = out(glimpse): `out` goes into K, once for all nodes instead of once for a selection.
+        pointer = self.out.weight.T @ self.pointer.weight
+        weight = torch.cat([key / math.sqrt(d // heads), value, pointer / math.sqrt(d), self.here.weight])
+        keys = F.linear(h, weight)
+        keys[..., 3 * d :] += self.graph(mean)
+        return keys
 
 
 def zone_features(shape: Shape, travel: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ... import streams
@@ -74,32 +75,37 @@ class Attention(Oracle):
         if ride and self.params.paired:
             earliest = earliest.copy()
             earliest[:, 1::2] = np.maximum(earliest[:, 1::2], earliest[:, 2::2] - ride)
-        last = np.flatnonzero(mask.any(axis=0))[-1] + 1  # what is behind, no problem has
-        columns = (column[:, :last] for column in (nodes, earliest, latest, demand, service, mask))
-        cost, walk, vehicles, ok = (
-            part.cpu().numpy() for part in self.answers(Nodes.of(*columns, device=self.table.device))
-        )
-        width = self.places(nodes.shape[1])
-        return cost, np.pad(walk, ((0, 0), (0, width - walk.shape[1]))), vehicles, ok
+        found = Nodes.of(nodes, earliest, latest, demand, service, mask, device=self.table.device)
+        return tuple(part.cpu().numpy() for part in self.answers(found, used(mask)))
 
-    def answers(self, nodes: Nodes) -> Answers:
+    def answers(self, nodes: Nodes, used: int | None = None) -> Answers:
         """Answers to problems, on their device; in the form "fused" nothing waits for it.
 
         Args:
             nodes: pickups open no sooner than `max_ride` before their drop-offs.
+            used: nodes behind which no problem has any, so that they cost nothing; None: all.
         """
-        device = nodes.zone.device
+        device, length = nodes.zone.device, self.places(nodes.zone.shape[1])
+        nodes = Nodes(*(column[:, :used] for column in nodes))
         if self.table.device != device:
             self.network, self.table = self.network.to(device), self.table.to(device)
         uniform = self.uniform(self.places(nodes.zone.shape[1]))
         given = (self.network, self.table, nodes, self.keys(nodes), self.samples, uniform, self.firsts(nodes))
-        return best(fused.decode(*given)[0] if self.form == "fused" else decode.decode(*given), self.samples)
+        found = best(fused.decode(*given)[0] if self.form == "fused" else decode.decode(*given), self.samples)
+        return found._replace(walk=F.pad(found.walk, (0, length - found.walk.shape[1])))
 
     def phase(self, env):
         """Answers a batch's `problems` in place: what `lockstep.make` takes as oracle."""
-        nodes, *others = env.problems
-        for target, values in zip(env.answers, self.answers(Nodes(nodes, *others)), strict=True):
+        nodes = Nodes(*env.problems)
+        known = used(nodes.there.numpy()) if nodes.there.device.type == "cpu" else None  # for a GPU one would wait
+        for target, values in zip(env.answers, self.answers(nodes, known), strict=True):
             target.copy_(values)
+
+    @property
+    def bytes_of_problem(self) -> int:
+        """Bytes of the keys of a problem of a day, and of its walks."""
+        p, numbers = self.params, 4 * self.network.shape.width
+        return p.nodes * numbers * self.network.context.itemsize + self.samples * (2 * p.walk_length + 9)
 
     def places(self, nodes: int) -> int:
         """Length of the walks of problems of so many nodes."""
@@ -132,11 +138,11 @@ class AttentionSamples(Attention):
         self.numbers: dict[tuple, Tensor] = {}  # that have been drawn, by places and device
 
     def uniform(self, places: int) -> Tensor:
-        key = places, self.table.device
+        key = max(places, self.params.walk_length), self.table.device
         if key not in self.numbers:
-            words = streams.words(0, 0, np.arange(self.samples)[:, None], np.arange(places), streams.SAMPLES)
+            words = streams.words(0, 0, np.arange(self.samples)[:, None], np.arange(key[0]), streams.SAMPLES)
             self.numbers[key] = torch.from_numpy(streams.unit(words)).to(self.table.device)
-        return self.numbers[key]
+        return self.numbers[key][:, :places]
 
 
 class AttentionFirsts(Attention):
@@ -211,6 +217,11 @@ class Choice:
         leg = walker.problem.leg(walker.at, node)
         start, slack = (walker.start(node), walker.due[node] - walker.clock - leg) if node else (walker.clock + leg, 0)
         return [number / (TIME_MIN * TICKS) for number in (leg, start - walker.clock, slack)]
+
+
+def used(there: np.ndarray) -> int:
+    """Number of nodes behind which no problem of `there` [B, N] has any."""
+    return int(np.flatnonzero(there.any(axis=0))[-1]) + 1
 
 
 @contextlib.contextmanager

@@ -109,9 +109,9 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
         network = Network(shape, params, travel)
     try:
         with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name].astype(np.float32) for name in stored.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"weights={word!r}: {path.name} does not hold arrays of numbers: {error}") from None
+            arrays = dict(stored)
+    except (TypeError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"weights={word!r}: {path.name} is not an archive of arrays of numbers: {error}") from None
     expected = {name: tuple(array.shape) for name, array in network.state_dict().items()}
     found = {name: array.shape for name, array in arrays.items()}
     if found != expected:
@@ -119,5 +119,8 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
         raise ValueError(
             f"weights={word!r}: {wrong[0]} has shape {found.get(wrong[0])}, expected {expected.get(wrong[0])}"
         )
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    for name, array in arrays.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(f"weights={word!r}: {name} of {path.name} must be finite floating-point numbers")
+    network.load_state_dict({name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()})
     return network.eval()
