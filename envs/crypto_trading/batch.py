@@ -17,6 +17,8 @@ class Accounts(BatchedEnv):
             if num_envs != "auto":
                 raise ValueError(f"num_envs={num_envs!r} must be an integer or 'auto'")
             num_envs = fitting(port, folder, device, **options)
+        elif options.get("horizon", 0) != 0:
+            raise ValueError(f"horizon={options['horizon']!r} must be left out: it is for num_envs='auto'")
         super().__init__(port, folder, num_envs, device, **options)
 
 

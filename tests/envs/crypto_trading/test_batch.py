@@ -46,6 +46,8 @@ def test_what_auto_cannot_be_is_refused(free):
         envs.make("crypto_trading", "many")
     with pytest.raises(ValueError, match="horizon=-1 must be an integer from 0"):
         auto(horizon=-1)
+    with pytest.raises(ValueError, match="horizon=64 must be left out: it is for num_envs='auto'"):
+        envs.make("crypto_trading", 4, horizon=64)
     free(10_000)
     with pytest.raises(
         MemoryError, match=r"num_envs='auto' counts in 256 environments, of .* 0.00 GiB are free on cpu"
