@@ -14,7 +14,7 @@ from .oracles import Oracle, make_oracle
 from .oracles.attention.problems import Answers
 from .windows import ACTIONS
 
-SHARE = 0.8  # of what is free, which num_envs="auto" fills; the rest is for whatever else there is
+SHARE = 0.8  # of what is free, which num_envs="auto" fills
 FEW = 64  # environments, by which the bytes of one are found
 
 
@@ -121,9 +121,10 @@ class RoutingBatch(BatchedEnv):
 
 
 def fitting(port: Port, folder: Path, device, **options) -> int:
-    """The largest power of two of environments that fill at most SHARE of the free memory.
+    """The environments that fill at most SHARE of the free memory, of each group the largest power of two.
 
-    The keys of a learned oracle are counted in; what an oracle needs that is a function, is not known.
+    The keys of a learned oracle are counted in; the activations of its encoder come out of the rest, and so must what
+    an oracle needs that is given as a function.
 
     Raises:
         MemoryError: not one of each group fits.
@@ -138,10 +139,10 @@ def fitting(port: Port, folder: Path, device, **options) -> int:
     count = min(int((SHARE * free - rest) / each), 2**31 - 1) if SHARE * free > rest else 0
     if count < groups:
         raise MemoryError(
-            f"num_envs='auto' finds {free:,} bytes free on {one.device}, where {groups} environments need "
+            f"num_envs='auto' finds {free:,} bytes free on {one.device}, where one environment of each group needs "
             f"{int((rest + groups * each) / SHARE):,}"
         )
-    return 2 ** (count.bit_length() - 1)
+    return groups * 2 ** ((count // groups).bit_length() - 1)
 
 
 def on_host(oracle: Oracle) -> Callable[[RoutingBatch], None]:

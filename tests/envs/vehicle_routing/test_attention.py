@@ -300,6 +300,20 @@ def test_on_a_cpu_requests_that_nobody_has_asked_yet_are_not_encoded():
     assert encoded == [(2, 3), (2, 5), (2, 7)]  # the depot, and two nodes of each request so far
 
 
+@pytest.mark.parametrize("word", ["am", "am-sample:3", "am-pomo:3"])
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_nodes_that_no_problem_has_change_no_answer(word, chunk):
+    oracle = make_oracle(word, Params(), city().travel)
+    oracle.chunk = chunk
+    env = envs.make("vehicle_routing", 5, oracle=oracle.phase)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(torch.full((5,), 12, dtype=torch.int32))
+    nodes = Nodes(*env.problems)
+    for cut, whole in zip(oracle.answers(nodes, 7), oracle.answers(nodes), strict=True):
+        assert torch.equal(cut, whole)
+
+
 class Seen(TorchDispatchMode):
     """Names of torch's operations."""
 
@@ -379,6 +393,7 @@ def test_weights_of_another_city_size_mode_or_hash_are_refused(saved):
         (lambda file: np.savez(file, x=np.array([{}], dtype=object)), "own.npz is not an archive of arrays of numbers"),
         (lambda file: np.save(file, np.ones(3)), "own.npz is not an archive of arrays of numbers"),
         (lambda file: file.write(b"PK"), "own.npz is not an archive of arrays of numbers"),
+        (lambda file: None, "own.npz is not an archive of arrays of numbers"),
         (
             lambda file: stored(file, np.full((3, 16), np.nan)),
             "context of own.npz must be finite floating-point numbers",

@@ -350,11 +350,12 @@ def test_auto_takes_the_largest_power_of_two_that_fills_four_fifths_of_the_memor
     twice = envs.make("vehicle_routing", 2 * found.num_envs, oracle=word)
     needed = [sum(env.memory().values()) + keys * env.num_envs for env in (found, twice)]
     assert found.num_envs.bit_count() == 1 and needed[0] <= 0.8 * free < needed[1]
+    assert (envs.make("vehicle_routing", "auto", oracle=word, groups=3, seed=[1, 2, 3]).num_envs // 3).bit_count() == 1
 
 
 def test_auto_is_the_only_word_and_says_where_nothing_fits(monkeypatch):
     with pytest.raises(ValueError, match="num_envs='all' must be one of 'auto'"):
         envs.make("vehicle_routing", "all")
     monkeypatch.setattr(batches, "available_memory", lambda device: 1000)
-    with pytest.raises(MemoryError, match="num_envs='auto' finds 1,000 bytes free on cpu, where 1 environments need "):
+    with pytest.raises(MemoryError, match="finds 1,000 bytes free on cpu, where one environment of each group needs "):
         envs.make("vehicle_routing", "auto", oracle="insertion")

@@ -78,15 +78,15 @@ class Attention(Oracle):
         found = Nodes.of(nodes, earliest, latest, demand, service, mask, device=self.table.device)
         return tuple(part.cpu().numpy() for part in self.answers(found, used(mask)))
 
-    def answers(self, nodes: Nodes, used: int | None = None) -> Answers:
+    def answers(self, nodes: Nodes, count: int | None = None) -> Answers:
         """Answers to problems, on their device; in the form "fused" nothing waits for it.
 
         Args:
             nodes: pickups open no sooner than `max_ride` before their drop-offs.
-            used: nodes behind which no problem has any, so that they cost nothing; None: all.
+            count: nodes behind which no problem has any, so that they cost nothing; None: all.
         """
         device, length = nodes.zone.device, self.places(nodes.zone.shape[1])
-        nodes = Nodes(*(column[:, :used] for column in nodes))
+        nodes = Nodes(*(column[:, :count] for column in nodes))
         if self.table.device != device:
             self.network, self.table = self.network.to(device), self.table.to(device)
         uniform = self.uniform(self.places(nodes.zone.shape[1]))
@@ -104,7 +104,7 @@ class Attention(Oracle):
     @property
     def bytes_of_problem(self) -> int:
         """Bytes of the keys of a problem of a day, and of its walks."""
-        p, numbers = self.params, 4 * self.network.shape.width
+        p, numbers = self.params, PARTS * self.network.shape.width
         return p.nodes * numbers * self.network.context.itemsize + self.samples * (2 * p.walk_length + 9)
 
     def places(self, nodes: int) -> int:
@@ -116,8 +116,12 @@ class Attention(Oracle):
         B, device = len(nodes.zone), nodes.zone.device.type
         chunk, statistics = self.chunk or CHUNKS[device], self.params.batch_statistics
         with one_thread() if device == "cpu" and B < FEW else contextlib.nullcontext():
-            parts = [self.network(nodes.part(at, at + chunk), statistics) for at in range(0, B, chunk)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+            if chunk >= B:
+                return self.network(nodes, statistics)
+            keys = self.network.context.new_empty((*nodes.zone.shape, PARTS * self.network.shape.width))
+            for at in range(0, B, chunk):  # in place, so that there is never a second copy of all
+                keys[at : at + chunk] = self.network(nodes.part(at, at + chunk), statistics)
+        return keys
 
     def firsts(self, nodes: Nodes) -> Tensor | None:
         """First nodes of the walks, [B x samples]; None: chosen."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = dict(stored)
-    except (TypeError, ValueError, OSError, zipfile.BadZipFile) as error:
+    except (TypeError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"weights={word!r}: {path.name} is not an archive of arrays of numbers: {error}") from None
     expected = {name: tuple(array.shape) for name, array in network.state_dict().items()}
     found = {name: array.shape for name, array in arrays.items()}
