@@ -12,7 +12,7 @@ memory is measured under its own name.
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -123,19 +123,21 @@ def port_cpu(name: str, num_envs: int, seed: int) -> Iterator[Source]:
 @contextmanager
 def plain_originals(name: str, num_envs: int, seed: int) -> Iterator[Source]:
     """Originals, one after the other; what has ended begins anew."""
-    games = evaluation.games(name, num_envs)
-    seeds = itertools.count(seed)
+    with evaluation.games(name, num_envs) as games:
+        yield of_games(games, itertools.count(seed))
+
+
+def of_games(games: list, seeds: Iterator[int]) -> Source:
+    """The batch of some games, whose episodes take the next of the seeds."""
     observation = torch.from_numpy(np.array([game.reset(next(seeds)) for game in games], dtype=np.float32))
 
     def step(action: torch.Tensor) -> None:
-        given = action.numpy() if action.is_floating_point() else action.tolist()
+        given = evaluation.taken(action.numpy(), games[0].space)
         for game, row, one in zip(games, observation.numpy(), given, strict=True):
             seen, _, ended = game.step(one)
             row[:] = game.reset(next(seeds)) if ended else seen
 
-    yield Source(observation, step, [], threads=1)
-    for game in games:
-        game.original.close()
+    return Source(observation, step, [], threads=1)
 
 
 SOURCES = {"gymnasium-vector": gymnasium_vector, "port-cpu": port_cpu}
@@ -171,15 +173,18 @@ class Round:
 @contextmanager
 def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
     """A real loop, one row by row, or the resident one of the CPU."""
-    choose, each = policy(name, group.device, settings.seed), group.loop == "rows"
-    sizes = [1] * group.num_envs if each else [group.num_envs]
-    with ExitStack() as opened:
-        rounds = []
-        for number, size in enumerate(sizes):
-            source = opened.enter_context(OPENED[group.source](name, size, settings.seed + number))
-            made = one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
-            rounds.append(made)
-        yield in_turn(rounds) if each else rounds[0]
+    choose = policy(name, group.device, settings.seed)
+
+    def over(source: Source) -> Round:
+        return one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
+
+    if group.loop == "rows":
+        with evaluation.games(name, group.num_envs) as games:
+            seeds = itertools.count(settings.seed)
+            yield in_turn([over(of_games([game], seeds)) for game in games])
+    else:
+        with OPENED[group.source](name, group.num_envs, settings.seed) as source:
+            yield over(source)
 
 
 def in_turn(rounds: list[Round]) -> Round:

@@ -178,9 +178,14 @@ def by_machine(datasets: list[Dataset]) -> dict[str, list[Dataset]]:
 
 
 def caption(about, datasets: list[Dataset]) -> str:
-    """The caption of a table or figure; what it says of a GPU (`on_gpu`) only where a machine has one."""
+    """The caption of a table or figure with what it says of some datasets alone (`more`), and of a GPU (`on_gpu`)."""
     gpu = any(dataset.provenance["machine"].get("gpu") for dataset in datasets)
-    return f"{about.caption.removesuffix('.')}{about.on_gpu}." if gpu and about.on_gpu else about.caption
+    return f"{about.caption.removesuffix('.')}{about.more(datasets)}{about.on_gpu if gpu else ''}."
+
+
+def nothing(datasets: list[Dataset]) -> str:
+    """Further words of a caption, where there are none."""
+    return ""
 
 
 def status_text(status: str, machine: str = "", day: str = "") -> str:

@@ -41,12 +41,13 @@ ALONE = (  # rules of a file that stands on no page
 class Drawing:
     """A figure of the paper; alt: what it shows, for those who do not see it.
 
-    on_gpu: end of the caption where a machine has a GPU.
+    more: further words at the end of the caption, of datasets. on_gpu: its very end where a machine has a GPU.
     """
 
     caption: str
     alt: str
     draw: Callable[[list], Figure]
+    more: Callable[[list], str] = paper.nothing
     on_gpu: str = ""
 
 

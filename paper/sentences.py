@@ -188,7 +188,7 @@ def trained(report: Report, machine: str) -> str:
         reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
         parts = [
             f"training runs at {rate}, all parts included" if rate != NOT_MEASURED else "",
-            f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs"
+            f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs, in whatever setting"
             if ratio != NOT_MEASURED
             else "",
             f"{envs.port(environment).title} is solved in {solved} seeds{f', nine in ten within {slowest}' * reached}"

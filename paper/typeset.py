@@ -39,6 +39,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{round(value, digits - 1 - exponent):,.{decimals}f}".replace("-", MINUS)
 
 
+def signed(value: float, decimals: int, plus: str = "+") -> str:
+    """A number with so many decimals and its sign; zero is never negative: -0.004 -> '+0.00'. plus: may be ""."""
+    return f"{round(value, decimals) + 0.0:{plus}.{decimals}f}".replace("-", MINUS)  # the sum makes -0.0 a zero
+
+
 def scale(value: float, digits: int = 3) -> tuple[float, str]:
     """The SI prefix that fits a value once it is rounded: factor and letter."""
     rounded = float(f"{abs(value):.{digits - 1}e}")
@@ -161,7 +166,8 @@ class Table:
 
     function: from datasets to a DataFrame, whose columns a reader sees through `columns` (all of them, as
     they are, where there are none). folded: the report shows it closed, because it is long. empty: what
-    stands for no rows. on_gpu: end of the caption where a machine has a GPU.
+    stands for no rows. more: further words at the end of the caption, of datasets. on_gpu: its very end where a machine
+    has a GPU.
     """
 
     name: str
@@ -170,6 +176,7 @@ class Table:
     function: Callable[[list], pd.DataFrame]
     folded: bool = False
     empty: str = "Nothing measured yet."
+    more: Callable[[list], str] = paper.nothing
     on_gpu: str = ""
 
     def frame(self, datasets: list) -> pd.DataFrame:

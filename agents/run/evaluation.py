@@ -1,7 +1,8 @@
 """Returns and lengths of whole episodes under a fixed policy: in the original, which counts, or quickly in the port."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,26 +44,33 @@ def in_original(
         ValueError: an unknown environment, or actions of a wrong shape or kind or outside the space; names the first.
         ImportError: a library that the original needs is not installed, such as PettingZoo; names it.
     """
-    originals = _originals(environment, integer("episodes", episodes, 1, 2**31 - 1), options)
-    try:
-        return play(originals, act, first_seed)
-    finally:
-        for original in originals:
-            original.close()
+    with games(environment, integer("episodes", episodes, 1, 2**31 - 1), **options) as found:
+        return play([game.original for game in found], act, first_seed)
 
 
-def games(environment: str, count: int, **options) -> list["Single | Parallel"]:
-    """So many originals that are stepped alike, whatever their interface; of each, `original` is to be closed."""
-    return [_game(original) for original in _originals(environment, count, options)]
+@contextmanager
+def games(environment: str, count: int, **options) -> Iterator[list["Single | Parallel"]]:
+    """So many originals that are stepped alike, whatever their interface; closed in the end, or when one fails to open.
+
+    Each game takes actions in the form that `taken` gives them.
+    """
+    numbered = "index" in inspect.signature(envs.original(environment).make).parameters and "index" not in options
+    found = []
+    with ExitStack() as opened:
+        for i in range(count):
+            original = envs.make_original(environment, **options, **{"index": i} if numbered else {})
+            opened.callback(original.close)
+            found.append(_game(original))
+        yield found
+
+
+def taken(actions: np.ndarray, space) -> list | np.ndarray:
+    """Actions in a form that originals step by: integers, or arrays of their space's type."""
+    return actions.astype(space.dtype) if hasattr(space, "low") else actions.tolist()
 
 
 def _game(original) -> "Single | Parallel":
     return Parallel(original) if hasattr(original, "possible_agents") else Single(original)
-
-
-def _originals(environment: str, count: int, options: Mapping) -> list:
-    numbered = "index" in inspect.signature(envs.original(environment).make).parameters and "index" not in options
-    return [envs.make_original(environment, **options, **{"index": i} if numbered else {}) for i in range(count)]
 
 
 @torch.no_grad()
@@ -157,7 +165,7 @@ def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[
         place = tuple(np.argwhere(~inside)[0])
         low, high = (np.broadcast_to(bound, values.shape)[place] for bound in (low, high))
         raise ValueError(f"action {values[place]} of episode {episodes[place[0]]} is not in {low:g} .. {high:g}")
-    return values.tolist() if discrete else values.astype(space.dtype)
+    return taken(values, space)
 
 
 def random_policy(environment: str, episodes: int = EPISODES, first_seed: int = FIRST_SEED, **options) -> Episodes:

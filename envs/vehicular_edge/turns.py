@@ -7,16 +7,12 @@ whole CPU to the place that serves most bits, as the policies that search do.
 Axes: B environments, Nc clients, J task slots, S server choices, K options, E edges among them.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
-from gymnasium.spaces import Box, MultiDiscrete
 
 from .params import BITS, FAMILIES, WAITING, WEIGHTS, Params
 from .policies.objective import require_physical
-from .policies.views import View, view_of_port
-from .slot.tables import tables
+from .policies.views import View
 
 OTHERS = 2  # edges besides the access edge that a client can choose from: those with the least to do
 POWERS = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
@@ -57,7 +53,7 @@ class Turns:
         self._load = self._always("load")  # [B] Mbit that a slot brings
         self._look_at_tasks()
         self._look_at_options()
-        self._fixed = self._what_is_fixed()
+        self._fixed = self._fixed_part()
         self._cap = self._of(view.tables.numbering.cap).long()
         self._room = self._cap.repeat(B, 1)  # [B, nodes + 1] tasks that a node still admits
         self._signal = torch.zeros(B, p.servers + p.edges + 1, device=self.device)  # over noise, at each receiver
@@ -113,11 +109,12 @@ class Turns:
         first_up = 1 + p.server_choices
         sends = torch.cat([sends[:, :first_up], sends[:, first_up:].any(dim=1, keepdim=True)], dim=1)
         power = torch.cat([to_v2v.expand(-1, first_up), 1.0 - to_v2v], dim=1)
+        # Options share a receiver only where nobody listens, and add zeros there, so their order does not matter.
         self._signal.scatter_add_(1, receiver[:, : first_up + 1], self._link[rows, i] * sends * power)
 
         mbit = self._mbit[rows, i] * admitted
         way = (chosen > 0).long() + (chosen >= first_up)
-        self._arrived.scatter_add_(1, way, mbit)
+        self._arrived += (torch.nn.functional.one_hot(way, 3) * mbit[..., None]).sum(dim=1)
         self._turn += 1
         return (self._success[:, None] * admitted - self._price[:, None] * self._weights[way] * mbit).sum(dim=1)
 
@@ -197,8 +194,8 @@ class Turns:
         to_edge = torch.where(self._covered, signal.gather(2, Ns + self._access), 0.0)
         self._link = torch.cat([torch.zeros_like(to_edge), link.clamp(min=0.0), to_edge], dim=-1)
 
-    def _what_is_fixed(self) -> torch.Tensor:
-        """What a client sees that no turn before its own changes, [B, Nc, n] in the order of turns."""
+    def _fixed_part(self) -> torch.Tensor:
+        """The part of an observation that no turn before it changes, [B, Nc, n] in the order of turns."""
         p, Q, B = self.params, self._queues, len(self._rows)
         Nc, Ns = p.clients, p.servers
         time = self._of(self._view.t).float() / p.slots
@@ -230,49 +227,3 @@ class Turns:
             [of_slot, own, sizes, densities, *servers, covered, *(part * covered for part in uplinked), links], dim=-1
         )
         return seen.gather(1, self._client[..., None].expand(-1, -1, seen.shape[-1]))
-
-
-class TurnByTurn:
-    """A port as an environment of one agent, of whose steps each is a client's turn (agents/README.md).
-
-    A slot has as many steps as there are clients. Its reward is paid in parts: with each turn what that brings at once,
-    with the last one all the rest.
-
-    Args:
-        env: the port, preset `physical`.
-
-    Raises:
-        ValueError: the reward of a slot is not the physical one.
-    """
-
-    def __init__(self, env):
-        self.env, self.num_envs, self.device = env, env.num_envs, env.device
-        self._tables = tables(view_of_port(env).xp if env.device.type == "cuda" else np, env.scenarios, dtype="float32")
-        K, J = options(env.params), env.params.tasks
-        self.single_action_space = MultiDiscrete([K] * (J + 1))
-        self._never = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self.single_observation_space = Box(-np.inf, np.inf, self.reset()[0].shape[1:], np.float32)
-
-    def reset(self, seed: int | None = None) -> tuple[torch.Tensor, Mapping]:
-        self.env.reset(seed=seed)
-        self._begin()
-        obs, mask = self._turns.observe()
-        return obs, {"action_mask": mask}
-
-    def step(self, action: torch.Tensor):
-        reward, truncated = self._turns.choose(action), self._never
-        self._paid += reward
-        if self._turns.over:
-            _, whole, _, ended, _ = self.env.step(self._turns.action())
-            reward, truncated = reward + whole[:, 0] - self._paid, ended.view(self.num_envs, -1)[:, 0]
-            self._begin()
-        obs, mask = self._turns.observe()
-        return obs, reward, self._never, truncated, {"final_obs": obs, "action_mask": mask}
-
-    def statistics(self) -> dict[str, torch.Tensor]:
-        """Those of the port's episodes."""
-        return self.env.statistics()
-
-    def _begin(self) -> None:
-        self._turns = Turns(view_of_port(self.env, self._tables), self.device)
-        self._paid = torch.zeros(self.num_envs, device=self.device)

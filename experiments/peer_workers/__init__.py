@@ -9,7 +9,7 @@ The folder is the list. A module has
     groups(sizes)              what to measure of it: sizes says on how many threads at each size
     loop(task, group)          a context manager that yields a Loop
 
-and imports its library in `loop` alone. With requirements beside it (<module>.txt) it runs in a Python of its
+and imports its library within functions alone. With requirements beside it (<module>.txt) it runs in a Python of its
 own, .venv-peers/<module>/, which `make peers` sets up: the peers' requirements clash with ours and with each
 other's. So nothing that all of them share imports more than NumPy.
 """

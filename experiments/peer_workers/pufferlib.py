@@ -21,11 +21,18 @@ def groups(sizes: Mapping[int, list[int]]) -> list[Group]:
     return [Group("step", size, threads=1) for size in sizes]
 
 
-@contextmanager
-def loop(task: Task, group: Group) -> Iterator[Loop]:
+def made(identity: str, num_envs: int, **options):
+    """A batch of a task of Gymnasium's name; ValueError where it has none."""
+    if identity not in DIFFERENCES:
+        raise ValueError(f"it has no {identity}")
     from pufferlib.ocean.cartpole.cartpole import Cartpole
 
-    env = Cartpole(num_envs=group.num_envs, seed=task.seed)
+    return Cartpole(num_envs=num_envs, **options)
+
+
+@contextmanager
+def loop(task: Task, group: Group) -> Iterator[Loop]:
+    env = made(task.gymnasium_id, group.num_envs, seed=task.seed)
     env.reset(seed=task.seed)
     actions = drawn_actions(env.single_action_space, group.num_envs, task.seed)
 

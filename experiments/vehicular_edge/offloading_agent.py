@@ -13,7 +13,8 @@ from lockstep import envs
 from lockstep.agents import ppo
 from lockstep.envs.vehicular_edge.policies import view_of_original
 from lockstep.envs.vehicular_edge.slot.tables import tables
-from lockstep.envs.vehicular_edge.turns import TurnByTurn, Turns
+from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
+from lockstep.envs.vehicular_edge.turns import Turns
 from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 

@@ -383,7 +383,7 @@ def first_difference(one: Lives, other: Lives) -> tuple[int, int] | None:
         return ((a != b) & ~((a != a) & (b != b))).reshape(*a.shape[:2], -1).any(axis=2)
 
     differing = unequal("observation")
-    for name in SILENT:
+    for name in SILENT if one.agents is None else (*SILENT, "agents"):
         differing[1:] |= unequal(name)
     places = np.argwhere(differing)
     return tuple(places[0].tolist()) if len(places) else None

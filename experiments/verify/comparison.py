@@ -72,7 +72,7 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
     ours, theirs = ((one.shape[-1] if one is not None else 0) for one in (found["living"].agents, played.playing))
     if ours != theirs:
         raise UserError(
-            f"{name}: its rewards are of {told(ours)}, those of --original {original.name!r} of {told(theirs)}"
+            f"{name}: its rewards are {shape(ours)}; beside --original {original.name!r} they must be {shape(theirs)}"
         )
     if original.agents and not shown.names:
         each = range(numbers // len(original.agents))
@@ -80,8 +80,9 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
     return list(rows(original, shown, asked, played, found, record.mode)), record
 
 
-def told(agents: int) -> str:
-    return f"{agents} agents" if agents else "one agent"
+def shape(agents: int) -> str:
+    """The shape of rewards of so many agents, of which 0 is one without an axis."""
+    return f"[B, {agents}]" if agents else "[B]"
 
 
 def planned(subject: Subject, original: Original, asked: Asked, played: Played) -> dict[str, Run]:

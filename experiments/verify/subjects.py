@@ -10,7 +10,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +48,7 @@ class Vector:
 
     def reset(self, seed: int | None) -> np.ndarray:
         observation, info = self.env.reset(seed=seed)
-        self.playing = on_host(info["active"]) if "active" in info else None
+        self.playing = acting(info, None)
         self.device = getattr(observation, "device", None) if hasattr(observation, "detach") else None
         return on_host(observation)
 
@@ -58,7 +58,8 @@ class Vector:
 
             actions = torch.from_numpy(actions).to(self.device)
         *found, info = self.env.step(actions)
-        observation, reward, terminated, truncated = map(on_host, found)
+        observation, reward, *flags = map(on_host, found)
+        terminated, truncated = (flag.astype(bool) for flag in flags)  # some have bytes
         agents = None
         if reward.ndim == 2:
             agents = self._agents(observation, reward, terminated, truncated, info)
@@ -69,16 +70,16 @@ class Vector:
             if ended.any():
                 observation, info = self.env.reset(options={"reset_mask": ended.copy()})
                 observation = on_host(observation)
-                self.playing = on_host(info["active"]) if "active" in info else self.playing
+                self.playing = acting(info, self.playing)
             return Step(observation, reward, terminated, truncated, last, ended, agents)
         key = next((key for key in ("final_obs", "final_observation") if key in info), None)
-        given = ended & on_host(info.get(f"_{key}", ended)) if key else np.zeros_like(ended)
+        given = ended & on_host(info.get(f"_{key}", ended)).astype(bool) if key else np.zeros_like(ended)
         for i in np.flatnonzero(given):
             last[i] = on_host(info[key][i])
         return Step(observation, reward, terminated, truncated, last, given, agents)
 
     def _agents(self, observation, reward, terminated, truncated, info) -> np.ndarray:
-        """What a step gave to each agent, as in Step; also notes who plays on, and clears what others see."""
+        """Rewards, flags and who acted, as in Step; also notes who plays on, and clears what others see."""
         if observation.shape[:2] != reward.shape:
             shapes = f"rewards {list(reward.shape)} and observations {list(observation.shape)}"
             raise UserError(f"FACTORY gives {shapes}; of several agents they must be [B, A] and [B, A, ...]")
@@ -87,12 +88,17 @@ class Vector:
         _, *flags = of_episode(agents)
         over = (flags[0] | flags[1])[:, None]
         observation[~(playing | over)] = 0
-        on = on_host(info["active"]) if "active" in info else playing & ~(terminated | truncated)
+        on = acting(info, playing & ~(terminated | truncated))
         self.playing = on | (over & ~on.any(axis=1, keepdims=True))
         return agents
 
 
 GIVEN, TERMINATED, TRUNCATED, ACTED = range(4)  # of `Step.agents`
+
+
+def acting(info: Mapping, otherwise: np.ndarray | None) -> np.ndarray | None:
+    """The agents [B, A] bool that act in the next step, where an info has them."""
+    return on_host(info["active"]).astype(bool) if "active" in info else otherwise
 
 
 def of_episode(agents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -282,11 +288,9 @@ def of_sb3(identity: str, num_envs: int):
 
 
 def of_pufferlib(identity: str, num_envs: int):
-    if identity != "CartPole-v1":
-        raise ValueError(f"PufferLib has no {identity}, of these tasks CartPole-v1 alone")
-    from pufferlib.ocean.cartpole.cartpole import Cartpole
+    from lockstep.experiments.peer_workers import pufferlib
 
-    return Cartpole(num_envs=num_envs)
+    return pufferlib.made(identity, num_envs)
 
 
 def put_each(env, states: np.ndarray) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 from lockstep import paper
 from lockstep.experiments.bench.statistics import resampled
 from lockstep.paper import quantities
-from lockstep.paper.typeset import MINUS
+from lockstep.paper.typeset import signed
 
 RULES = {  # label, colour, line and its width, in the order of drawing; what lies on one line is seen all the same
     "hold": ("hold", "#56B4E9", "-", 2.6),
@@ -38,7 +38,7 @@ def order(rule: str) -> int:
 
 def logarithm(value: float) -> str:
     """A gain, three decimals."""
-    return f"{round(value, 3) + 0.0:.3f}".replace("-", MINUS)  # the sum makes -0.0 a zero
+    return signed(value, 3, plus="")
 
 
 @paper.once

@@ -8,6 +8,8 @@ from lockstep.paper import typeset
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
 from lockstep.paper.vehicular_edge import policies, summaries
 
+COMPARED = ["return", "on_time", "cost"]
+
 
 @quantity(with_interval(typeset.short_time))
 def operation_time(datasets, select, against):
@@ -30,7 +32,7 @@ def operation_share(datasets, select, against):
             yield dataset, float(shares.max()), NAN, NAN
 
 
-@quantity(alone(lambda value: f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")))
+@quantity(alone(lambda value: typeset.signed(value, 2)))
 def lead_in_return(datasets, select, against):
     """Mean return of an agent on unseen scenarios less the largest of policies without learning; the least of maps."""
     for dataset in of(datasets, select):
@@ -39,7 +41,7 @@ def lead_in_return(datasets, select, against):
             yield dataset, min(leads), NAN, NAN
 
 
-@quantity(alone(lambda value: f"{100 * value:+.1f} points".replace("-", "\N{MINUS SIGN}")))
+@quantity(alone(lambda value: f"{typeset.signed(100 * value, 1)} points"))
 def lead_on_time(datasets, select, against):
     """Its share of tasks on time less the largest of those that cost no more, at any penalty weight; likewise."""
     for dataset in of(datasets, select):
@@ -54,10 +56,16 @@ def lead_on_time(datasets, select, against):
 def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.Series, pd.DataFrame]]:
     """Means of the agent that a selector names, and of the policies without learning, map by map; the original's.
 
+    They are over the unseen scenarios that all of them have played.
+
     weights: search under other prices of cost than the reward's counts among them.
     """
-    found = policies.summary(dataset).assign(environment=dataset.provenance["environment"])
-    found = found[(found["form"] == "original") & (found["seen"] == 0)]
-    others = found[found["trained_on"].isna() & (weights | (found["penalty_weight"] == 1.0))]
-    for _, agent in matching(found, select).iterrows():
-        yield agent, others[others["traffic"] == agent["traffic"]]
+    frame = dataset.frame.assign(environment=dataset.provenance["environment"])
+    frame = frame[(frame["level"] == "episode") & (frame["form"] == "original") & (frame["seen"] == 0)]
+    unlearned = frame[frame["trained_on"].isna() & (weights | (frame["penalty_weight"] == 1.0))]
+    for _, agent in matching(frame, select).groupby(policies.SETTING, dropna=False):
+        others = unlearned[unlearned["traffic"].isin(agent["traffic"])]
+        played = others.groupby(policies.SETTING, dropna=False)["scenario"].agg(set)
+        shared = set(agent["scenario"]).intersection(*played)
+        agent, others = (rows[rows["scenario"].isin(shared)] for rows in (agent, others))
+        yield agent[COMPARED].mean(), others.groupby(policies.SETTING, dropna=False)[COMPARED].mean()

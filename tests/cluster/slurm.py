@@ -93,22 +93,26 @@ def free_ports(number: int) -> list[int]:
 @contextlib.contextmanager
 def configured(texts: dict[str, str]) -> Iterator[None]:
     """Files of /etc/slurm for as long as the block lasts; those that were there come back, after a kill next time."""
-    kept = {name: CONFIGURATION / f"{name}.before-the-test" for name in texts}
-    try:
+    with contextlib.ExitStack() as written:
         for name, text in texts.items():
-            file = CONFIGURATION / name
-            if file.exists() and not kept[name].exists():
-                file.rename(kept[name])
-            file.write_text(text)
-    except OSError as error:
-        raise NotStarted(f"no Slurm comes up here, {error.filename} cannot be written: {error.strerror}") from error
-    try:
+            file, kept = CONFIGURATION / name, CONFIGURATION / f"{name}.before-the-test"
+            try:
+                if file.is_file() and not kept.exists():
+                    file.rename(kept)
+                written.callback(put_back, file, kept)
+                file.write_text(text)
+            except OSError as error:
+                sentence = f"no Slurm comes up here, {error.filename} cannot be written: {error.strerror}"
+                raise NotStarted(sentence) from error
         yield
-    finally:
-        for name in texts:
-            (CONFIGURATION / name).unlink()
-            if kept[name].exists():
-                kept[name].rename(CONFIGURATION / name)
+
+
+def put_back(file: Path, kept: Path) -> None:
+    """The file as it was before, or none."""
+    if kept.exists():
+        kept.replace(file)
+    elif file.is_file():
+        file.unlink()
 
 
 class Cluster:

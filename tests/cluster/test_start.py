@@ -29,8 +29,12 @@ def test_a_daemon_that_ends_has_the_last_word(cluster, folder):
     assert cluster.states() == {"idle"}
 
 
-def test_a_configuration_that_cannot_be_written_is_named(monkeypatch, tmp_path, folder):
-    monkeypatch.setattr(slurm, "CONFIGURATION", tmp_path / "nowhere")
-    missing = pytest.raises(slurm.NotStarted, match=r"nowhere/slurm.conf cannot be written: No such file or directory")
-    with missing, slurm.Cluster(folder).running():
+def test_a_configuration_that_cannot_be_written_is_named_and_what_was_there_is_back(monkeypatch, tmp_path, folder):
+    monkeypatch.setattr(slurm, "CONFIGURATION", tmp_path)
+    (tmp_path / "slurm.conf").write_text("ClusterName=own\n")
+    (tmp_path / "gres.conf").mkdir()
+    refused = pytest.raises(slurm.NotStarted, match=r"gres.conf cannot be written: Is a directory")
+    with refused, slurm.Cluster(folder).running():
         pass
+    assert {file.name for file in tmp_path.iterdir()} == {"slurm.conf", "gres.conf"}
+    assert (tmp_path / "slurm.conf").read_text() == "ClusterName=own\n"

@@ -163,6 +163,26 @@ class Active(Port):
         return observation, reward, terminated & on, truncated & on, info | {"active": ~self.off}
 
 
+class Bytes(Active):
+    """Has bytes for flags."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation, {name: one.astype(np.uint8) for name, one in info.items()}
+
+    def step(self, actions):
+        observation, reward, *flags, info = super().step(actions)
+        info |= {name: info[name].astype(np.uint8) for name in ("active", "_final_obs")}
+        return observation, reward, *(flag.astype(np.uint8) for flag in flags), info
+
+
+class Crowded(Port):
+    """Pays each for where the other stands, among more than 16."""
+
+    def paid(self):
+        return self.x[:, ::-1].copy() if self.num_envs > 16 else super().paid()
+
+
 class NextStep(Active):
     """The step after an episode's end resets, and gives nothing."""
 

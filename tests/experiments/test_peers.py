@@ -472,3 +472,8 @@ def test_the_tasks_of_a_peer_differ_from_gymnasium_s_where_it_says_so(name):
         assert found["reward"] < 1e-4
         assert found["flags"] == 0
         assert found["cut"] == [gymnasium.spec(task).max_episode_steps]
+
+
+def test_a_task_that_pufferlib_lacks_is_named_before_it_is_imported():
+    with pytest.raises(ValueError, match="it has no Acrobot-v1"):
+        peer_workers.worker("pufferlib").made("Acrobot-v1", 2)

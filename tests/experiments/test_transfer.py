@@ -103,6 +103,25 @@ def test_originals_have_their_rows(settings, group):
     check_rows(transfer.measure("cartpole", group, settings), group, ROWS[group])
 
 
+@pytest.mark.parametrize(("environment", "steps"), [("cartpole", 60), ("marine_navigation", 3)])
+def test_row_by_row_the_same_originals_are_stepped_as_together(environment, steps, monkeypatch):
+    """Each has a scenario of its own, where there are scenarios; in 60 steps all poles have fallen."""
+    one_memory, sources = transfer.one_memory, []
+    monkeypatch.setattr(
+        transfer, "one_memory", lambda source, choose: sources.append(source) or one_memory(source, choose)
+    )
+    given = Settings({"seed": 3, "transfer": {"num_envs": [64], "blocks": BLOCKS}})
+    rows, together = (Loop(kind, "original", "cpu", "none", 3) for kind in ("rows", "real"))
+    with transfer.loop(environment, rows, given) as apart, transfer.loop(environment, together, given) as whole:
+        *each, batch = sources
+        assert len(each) == 3 and not torch.equal(batch.observation[0], batch.observation[1])
+        for _ in range(steps):
+            found = torch.cat([source.observation for source in each])
+            torch.testing.assert_close(found, batch.observation, rtol=0, atol=1e-4)
+            apart.run()
+            whole.run()
+
+
 @pytest.mark.parametrize("environment", ["cartpole", "marine_navigation"])
 def test_the_first_of_two_originals_sees_what_it_sees_alone(environment):
     opened, choose = transfer.OPENED["original"], transfer.policy(environment, "cpu", 0)

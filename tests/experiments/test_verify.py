@@ -212,6 +212,7 @@ TEAMS = "tests.experiments.teams"
 OF_TEAMS = {
     "Port": set(),
     "Active": set(),
+    "Bytes": set(),
     "NextStep": set(),
     "Swapped": {"rewards"},
     # Seen from outside, the one that should have fallen counts as gone.
@@ -239,6 +240,11 @@ def test_a_port_of_several_agents_is_compared_agent_by_agent(name):
 
 
 SINGLE = {"transitions", "rewards", "terminated"}
+
+
+def test_agents_whose_rewards_depend_on_the_batch_size_are_told_though_their_mean_does_not():
+    rows = compared(f"{TEAMS}:Crowded", f"{TEAMS}:Original", Asked(num_envs=16, transitions=1000), Shown())
+    assert rows["batch size", OUTSIDE].words == "lives depend on it: those in batches of 16 and 32 part in call 1"
 
 
 def test_an_example_of_several_agents_names_them():
@@ -442,7 +448,7 @@ def test_an_original_may_be_a_function_and_a_batch_of_one_size(monkeypatch, caps
         ),
         ([f"{PORTS}:Undeclared", "--original", f"{PORTS}:original"], "it is not seen how FACTORY resets ended"),
         ([f"{PORTS}:NextStep", "--original", f"{PORTS}:Half"], f"{PORTS}:NextStep: an observation has 4 numbers"),
-        ([f"{TEAMS}:OneReward", "--original", f"{TEAMS}:Original"], f"{TEAMS}:OneReward: its rewards are of one agent"),
+        ([f"{TEAMS}:OneReward", "--original", f"{TEAMS}:Original"], f"{TEAMS}:OneReward: its rewards are [B]; beside"),
         (
             [f"{TEAMS}:Flat", "--original", f"{TEAMS}:Original"],
             "FACTORY gives rewards [16, 2] and observations [16, 4]",

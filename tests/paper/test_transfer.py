@@ -115,3 +115,20 @@ def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
     assert not [line for line in big_cpu.lines if line.get_label() == "the document's share"]
     assert [label.get_text()[0] for label in big_gpu.get_yticklabels()] == ["a", "b", "b", "c"]
     assert big_gpu.get_xlabel() == "B = 8,192"
+
+
+def test_captions_speak_of_originals_row_by_row_where_there_are_such_rows(tmp_path, datasets):
+    of_originals = [*ON_CPU, *rows("rows", "original", loop=100, policy=60, step=40)]
+    handwritten.write(tmp_path, None, "transfer", of_originals, handwritten.HERE)
+    for about in (figures.every()["transfer"], tables.every()["transfer"]):
+        assert "after the other" not in paper.caption(about, datasets)
+        assert "; d" in paper.caption(about, paper.load(tmp_path))
+        assert paper.caption(about, paper.load(tmp_path)).count("one original after the other") == 1
+
+
+def test_the_figure_has_its_panels_in_order_of_their_sizes(tmp_path):
+    """Though one kind of loop had begun with the larger ones."""
+    large, small = ([line | {"num_envs": size} for line in ON_CPU] for size in (512, 64))
+    handwritten.write(tmp_path, None, "transfer", [*large, *small], handwritten.HERE)
+    *_, first, last = figures.draw("transfer", paper.load(tmp_path)).axes
+    assert [panel.get_xlabel() for panel in (first, last)] == ["B = 64", "B = 512"]

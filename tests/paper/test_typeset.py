@@ -31,6 +31,14 @@ def test_three_significant_digits(value, written):
 
 
 @pytest.mark.parametrize(
+    ("value", "written"), [(2.5, "+2.50"), (-27.5, f"{MINUS}27.50"), (-0.004, "+0.00"), (0.0, "+0.00")]
+)
+def test_a_number_has_its_sign_and_zero_is_never_negative(value, written):
+    assert typeset.signed(value, 2) == written
+    assert typeset.signed(value, 2, plus="") == written.removeprefix("+")
+
+
+@pytest.mark.parametrize(
     ("value", "written"),
     [(217_000, "217 k"), (5.234e8, "523 M"), (1.31e9, "1.31 G"), (999.9e3, "1.00 M"), (12, "12.0")],
 )

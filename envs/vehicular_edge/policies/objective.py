@@ -314,9 +314,7 @@ def require_physical(params: Params) -> None:
     for name in MUST_BE_CLEAR:
         if getattr(params, name):
             number = SWITCHES.index(name) + 1
-            raise ValueError(
-                f"{name}=True (Q{number}): the one-slot search is of the physical reward; use {name}=False"
-            )
+            raise ValueError(f"{name}=True (Q{number}): this needs the physical reward; use {name}=False")
 
 
 def on_host(array: Array) -> np.ndarray:

@@ -21,7 +21,8 @@ NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline",
 
 @figure(
     "Environment steps per second of every environment: the original, the fastest other library and the port, each on "
-    "the threads that suit it best. Factors: the port with one call per step over the original, and over that library.",
+    "the threads that suit it best. Factors: the port with one call per step over the original, and "
+    "over that library in a run of its own, with actions drawn beforehand, so not the ratio of these marks.",
     "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for the original, "
     "the fastest other library and each of the main ways to run the port, and two factors beside the name. The table "
     "of the family holds the same numbers.",

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import quantities, rung, tables
-from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS
+from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS, of_rows
 from lockstep.paper.figures import WIDTH, figure, grid, legend, title
 from lockstep.paper.typeset import count, missing, short_time
 
@@ -18,9 +18,10 @@ INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline
 
 @figure(
     "Shares of a step's time (at a bar's end): a, step and copies timed apart, as in the source document; b, the "
-    "parts of a loop with a policy; c, the port where the policy is; d, b for one original after the other.",
+    "parts of a loop with a policy; c, the port where the policy is.",
     "Stacked horizontal bars, a row of panels per machine and device of the policy, one panel per batch size: the "
     "shares of copies up, copies down, policy and step. The table of transfers holds the times.",
+    more=of_rows("; d, b for one original after the other"),
     on_gpu=". Red: the document's 57.4\N{NO-BREAK SPACE}%; diamond: its own ratio, of copies to the step, if below one",
 )
 def transfer(datasets: list) -> Figure:
@@ -32,7 +33,7 @@ def transfer(datasets: list) -> Figure:
     figure = Figure(figsize=(WIDTH, sum(heights, 0.5)), layout="constrained")
     parts, panels = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), []
     for block, (run, device, part) in zip(parts.flat, rows, strict=True):
-        sizes = list(part["num_envs"].unique()) or [None]
+        sizes = sorted(part["num_envs"].unique()) or [None]
         axes = list(block.subplots(1, len(sizes), sharey=True, squeeze=False).flat)
         block.suptitle(f"{title(run)}, policy on the {DEVICES[device]}: {run.status}", x=0.01, ha="left", **HEADING)
         for panel, size in zip(axes, sizes, strict=True):

@@ -67,7 +67,8 @@ RATES = (
 
 @table(
     f"The fastest other library of each task at {TARGET_SIZE:,} environments, in its fastest mode, and the port over "
-    "it with one step per call. Both ran on the CPU of one machine, in one run.",
+    "it with one step per call. Both ran on the CPU of one machine, in one run; a fused library "
+    "draws its actions within the call, the others and the port are given them.",
     *ONE_MACHINE,
     Column("fastest", name),
     Column("how", mode),

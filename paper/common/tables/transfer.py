@@ -1,7 +1,9 @@
 """The share of copies between host and device in a loop."""
 
+from collections.abc import Callable
+
 from lockstep.experiments.shares import CLOSURE, NEEDS_GPU
-from lockstep.paper import rung
+from lockstep.paper import quantities, rung
 from lockstep.paper.common.quantities.loops import shares_of
 from lockstep.paper.tables import RUN, of_asked, table
 from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, percent, short_time, significant
@@ -10,10 +12,19 @@ SETTINGS = {"note": "a: timed apart", "real": "b: a loop", "resident": "c: resid
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 
 
+def of_rows(words: str) -> Callable[[list], str]:
+    """Words of a caption on setting d, for datasets that have rows of it."""
+
+    def said(datasets: list) -> str:
+        runs = quantities.of(datasets, {"experiment": "transfer"})
+        return words if any((run.frame["loop"] == "rows").any() for run in runs) else ""
+
+    return said
+
+
 @table(
     "Copies between host and device, as medians per step of the whole batch. a: step and copies timed apart, as in the "
-    "source document; b: a loop with a policy of two layers of 64; c: the same policy where the port is; d: b for one "
-    "original after the other, each with a call of the policy of its own.",
+    "source document; b: a loop with a policy of two layers of 64; c: the same policy where the port is.",
     *RUN,
     Column("setting", lambda row: SETTINGS.get(row["loop"], DASH), merge=True),
     Column("policy on", lambda row: DASH if row["loop"] == "note" else DEVICES.get(row["device"], DASH)),
@@ -30,6 +41,7 @@ DEVICES = {"cuda": "GPU", "cpu": "CPU"}
     Column("parts over loop", lambda row: closure(row), "number"),
     number("copies", "copies", "{:g}".format),
     number("copy within the host", "host_copy", short_time),
+    more=of_rows("; d: b for one original after the other, each with a call of the policy of its own"),
     folded=True,
 )
 def transfer(datasets):
@@ -40,8 +52,8 @@ def with_gaps(run) -> list[dict]:
     """The summary of a run, and what a machine without a GPU could not measure."""
     rows = shares_of(run).to_dict("records")
     if not any(row["device"] == "cuda" for row in rows):
-        asked = [loop for loop in SETTINGS if loop in {row["loop"] for row in rows}]
-        rows += [{"loop": loop, "device": "cuda", "remark": NEEDS_GPU} for loop in asked]
+        present = {row["loop"] for row in rows}
+        rows += [{"loop": loop, "device": "cuda", "remark": NEEDS_GPU} for loop in SETTINGS if loop in present]
     return [{"remark": None, **row} for row in sorted(rows, key=place)]
 
 

@@ -13,8 +13,8 @@ HOLDER = "fair holder of equal weights"
 
 @figure(
     "Rules without learning on generated markets; none of it is advice. Above, accounts on the first market; below, "
-    f"accounts over a fair holder of equal weights on all, the median and the middle {BAND[2] - BAND[0]:.0%}; without a "
-    "forced trim hold, equal weight and the fair holder lie almost on one line.",
+    "accounts over a fair holder of equal weights on all, the median and the middle "
+    f"{BAND[2] - BAND[0]:.0%}; where no rule sells by force, lines may coincide.",
     "Two rows of line charts, a column per kind of market, over bars of five minutes: the value of the account under "
     "each rule; and that value over the value of a holder of equal weights, as a line with a shaded band. The table of "
     "baselines holds the means.",

@@ -154,6 +154,23 @@ def test_an_action_that_the_original_does_not_take_is_named(name, act, message):
     assert message in str(caught.value)
 
 
+def test_originals_are_closed_when_a_later_one_cannot_be_made(monkeypatch):
+    module, closed = envs.original("cartpole"), []
+    make = module.make
+
+    def numbered(index=0):
+        if index == 2:
+            raise RuntimeError("no third")
+        original = make()
+        original.close = lambda: closed.append(index)
+        return original
+
+    monkeypatch.setattr(module, "make", numbered)
+    with pytest.raises(RuntimeError, match="no third"), evaluation.games("cartpole", 3):
+        pass
+    assert sorted(closed) == [0, 1]
+
+
 def test_a_wrong_environment_or_number_of_episodes_is_named():
     with pytest.raises(ValueError, match="no environment 'cartpol'; did you mean 'cartpole'?"):
         evaluation.in_original("cartpol", leaning("cartpole"))

@@ -1,16 +1,20 @@
 """Offloading in turns: what a slot's turns add up to is what the port and the original do with their action."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from lockstep import envs
+from lockstep.agents import ppo
 from lockstep.envs.vehicular_edge import original
 from lockstep.envs.vehicular_edge.params import Params
 from lockstep.envs.vehicular_edge.policies import view_of_original, view_of_port
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.tables import tables
-from lockstep.envs.vehicular_edge.turns import POWERS, TurnByTurn, Turns, options
+from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
+from lockstep.envs.vehicular_edge.turns import POWERS, Turns, options
 
 SMALL = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
 
@@ -38,8 +42,8 @@ def test_the_turns_of_an_episode_are_paid_its_return(traffic):
         action = any_choice(mask, port.params.tasks + 1, generator)
         _, reward, terminated, truncated, info = env.step(action)
         mask, total = info["action_mask"], total + reward
-        assert not terminated.any()
-        assert truncated.all() == truncated.any() == (step == steps - 1)
+        assert not truncated.any()
+        assert terminated.all() == terminated.any() == (step == steps - 1)
     found = env.statistics()
     assert found["episodes"] == 6
     assert found["return_mean"].item() == pytest.approx(total.mean().item(), abs=1e-4)
@@ -114,5 +118,12 @@ def test_a_cpu_serves_its_lightest_place():
 
 def test_the_published_reward_is_refused():
     port = envs.make("vehicular_edge", 1, preset="original", scenarios=1)
-    with pytest.raises(ValueError, match=r"interference_in_mw=True \(Q2\)"):
+    with pytest.raises(ValueError, match=r"interference_in_mw=True \(Q2\): this needs the physical reward"):
         TurnByTurn(port)
+
+
+def test_a_port_that_resets_in_the_next_step_is_refused_in_training():
+    port = envs.make("vehicular_edge", 2, scenarios=1, autoreset_mode="NextStep", **SMALL)
+    config = dataclasses.replace(ppo.CLEANRL, num_envs=2, horizon=44, total_steps=2 * 44)
+    with pytest.raises(ValueError, match="autoreset_mode='NextStep': training needs 'SameStep'"):
+        ppo.train(TurnByTurn(port), config)

@@ -73,6 +73,27 @@ def test_an_agent_leads_by_its_distance_to_the_best_of_those_that_do_not_learn(p
     assert on_time.shown == "\N{MINUS SIGN}30.0 points"
 
 
+def test_an_agent_leads_on_those_scenarios_that_all_have_played(tmp_path):
+    """On 1000 and 1001 it does 0.7, backpressure 0.65 and greedy, which costs less, 0.4.
+
+    Greedy has one more, where it does all and costs most, and the agent one where it does nothing.
+    """
+    found = episode("greedy", 0.9, 1.0, 1002)
+    for scenario, greedy, backpressure in ((1000, 0.5, 0.75), (1001, 0.3, 0.55)):
+        found += episode("greedy", 0.1, greedy, scenario) + episode("backpressure", 0.3, backpressure, scenario)
+    for seed in range(2):
+        for scenario, on_time in ((1000, 0.6), (1001, 0.8), (1003, 0.0)):
+            found += episode("ppo", 0.2, on_time, scenario, seed=seed, trained_on="many")
+    handwritten.write(tmp_path, None, "offloading", found, handwritten.HERE, environment=NAME)
+    asked = {"select": {"experiment": "offloading", "environment": NAME, "policy": "ppo", "trained_on": "many"}}
+    (of_return,) = quantities.find(paper.load(tmp_path), asked | {"quantity": "lead_in_return"})
+    assert of_return.value == pytest.approx(50 * 0.7 - 50 * 0.65)
+    assert of_return.shown == "+2.50"
+    (on_time,) = quantities.find(paper.load(tmp_path), asked | {"quantity": "lead_on_time"})
+    assert on_time.value == pytest.approx(0.7 - 0.4)
+    assert on_time.shown == "+30.0 points"
+
+
 def test_policies_stand_in_their_order(played):
     assert list(dict.fromkeys(policies.summary(played[0])["policy"])) == ["greedy", "backpressure", "ppo"]
 
