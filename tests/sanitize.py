@@ -75,7 +75,7 @@ SPECIAL = {  # builds that presets, modes and types do not lead to
     ],
     "vehicle_routing": [
         *({"oracle": oracle, "reward": "twin"} for oracle in ("insertion", "greedy:mixed", "am-sample:3")),
-        {"oracle": "insertion", "preset": "original"},
+        {"oracle": "insertion", "preset": "original", "unseeded_instances": False},
         {"oracle": "insertion", "mode": "vrptw", "fleet": "hard"},
     ],
     "crypto_trading": [{"rule": "equal_weight"}, {"rule": "equal_weight", "preset": "cappuccino"}],

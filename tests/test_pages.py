@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.agents import recipes
 from lockstep.paper import readme
 from tests.test_packaging import ROOT, files_of
 
@@ -36,6 +37,12 @@ def test_the_front_page_leads_to_every_page_of_docs_and_they_lead_back():
     for page in (ROOT / "docs").glob("*.md"):
         assert f"(docs/{page.name})" in front
         assert "(../README.md)" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_on_training_has_a_row_for_each_recipe():
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    rows = {name: ", ".join(sorted(recipes.load(name))) for name in recipes.names()}
+    assert dict(re.findall(r"^\| (\w+) \| ((?:\w+, )*\w+) \|$", page, re.MULTILINE)) == rows
 
 
 def test_the_front_page_is_short():

@@ -33,11 +33,6 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
     for folder in (root / package for package in BY_FOLDER):
         if folder / "__init__.py" in files:
             files |= imported([name_of(file, root) for file in code(folder)], root)
-    if any(file.is_relative_to(root / "envs") for file in files):
-        folders = [root / "envs" / "kernels", *([environments(root)[environment]] if environment else [])]
-        for folder in folders:
-            files |= imported([name_of(file, root) for file in code(folder) if file.suffix == ".py"], root)
-        files |= compiled(environment, root)
     if environment:
         family = family_of(environment, root)
         own = (family / file.name for file in files if file.parent == root / "experiments" and file.stem != "__init__")
@@ -48,6 +43,11 @@ def of(module: str, environment: str | None = None, root: Path = ROOT) -> list[s
             files |= {recipe} if recipe.is_file() else set()
             words = {word for file in files if file.suffix == ".yaml" for word in re.findall(r"\w+", file.read_text())}
             files |= imported([f"{PACKAGE}.agents.{name}" for name in algorithms(root) & words], root)
+    if any(file.is_relative_to(root / "envs") for file in files):
+        folders = [root / "envs" / "kernels", *([environments(root)[environment]] if environment else [])]
+        for folder in folders:
+            files |= imported([name_of(file, root) for file in code(folder) if file.suffix == ".py"], root)
+        files |= compiled(environment, root)
     if environment and root / "envs" / "__init__.py" in files:
         files |= read_by(files, environments(root)[environment])
     beside = (file.with_suffix(suffix) for file in files for suffix in (".cuh", ".txt", ".schema.yaml"))
@@ -172,8 +172,10 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements within a node, however deep; their expressions, of which there are many more, are left out."""
+    """The statements within a node that can run, however deep; their expressions, far more of them, are left out."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+            continue
         if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
             yield child
             yield from statements(child)

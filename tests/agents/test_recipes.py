@@ -5,7 +5,6 @@ import pytest
 from lockstep import agents, envs
 from lockstep.agents import recipes
 from lockstep.agents.run.config import config_of
-from tests.test_packaging import ROOT
 
 
 @pytest.fixture
@@ -62,9 +61,3 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "pole.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"pole\.yaml is not UTF-8 text: invalid start byte at byte 0"):
         recipes.load("pole", tmp_path)
-
-
-def test_the_page_on_training_has_a_row_for_each_recipe():
-    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
-    rows = {name: ", ".join(sorted(recipes.load(name))) for name in recipes.names()}
-    assert dict(re.findall(r"^\| (\w+) \| ((?:\w+, )*\w+) \|$", page, re.MULTILINE)) == rows

@@ -196,8 +196,7 @@ def test_data_of_an_environment_s_folder_count_where_a_module_names_them_or_thei
 @pytest.mark.parametrize("experiment", ["learning", "throughput", "scaling", "transfer", "policies"])
 def test_the_parts_of_an_observation_count_where_agents_are_imported(experiment):
     found = data_of(sources.of_experiment(experiment, "marine_navigation"))
-    with_agents = ("learning", "transfer")  # the second one plays originals as agents' evaluation does
-    assert found == ({"envs/marine_navigation/observation.yaml"} if experiment in with_agents else set())
+    assert found == ({"envs/marine_navigation/observation.yaml"} if experiment == "learning" else set())
 
 
 def test_weights_count_where_an_oracle_is_learned():

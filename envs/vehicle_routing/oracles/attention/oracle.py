@@ -224,8 +224,8 @@ class Choice:
 
 
 def used(there: np.ndarray) -> int:
-    """Number of nodes behind which no problem of `there` [B, N] has any."""
-    return int(np.flatnonzero(there.any(axis=0))[-1]) + 1
+    """Number of nodes behind which no problem of `there` [B, N] has any; the first, the depot, counts always."""
+    return int(np.flatnonzero(there.any(axis=0)).max(initial=0)) + 1
 
 
 @contextlib.contextmanager
