@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from lockstep import envs
-from lockstep.agents.parts import distributions
+from lockstep.agents.parts import distributions, graphs
 from lockstep.agents.parts.actor_critic import ActorCritic
 from lockstep.agents.parts.adam import Adam
 from lockstep.agents.parts.gae import GAE
@@ -51,6 +51,7 @@ class Config(Settings):
     reward_scale: float = setting(1.0, "factor on every reward")
     hidden: tuple[int, ...] = setting((64, 64), "widths of the tanh layers", least=1)
     log_std: float = setting(0.0, "first logarithm of a continuous action's standard deviation")
+    graph: str = setting("auto", "CUDA graphs", choices=graphs.CHOICES)
 
     def __post_init__(self):
         super().__post_init__()
@@ -134,8 +135,18 @@ class A2C(OnPolicy):
         self.iteration = 0
         self._episodes()  # forgets those before the run
         self.phases = {"rollout": self._rollout, "advantage": self._advantage, "update": self._update}
+        self._rate: torch.Tensor | None = None  # where a captured update reads `lr`
+        if graphs.wanted(config.graph, self.device, self.ranks.size, self.env):
+            self._rate = torch.zeros((), dtype=torch.float32, device=self.device)
+            self._capture()
+            self._sums.zero_()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
+
+    def iterate(self) -> None:
+        if self._rate is not None:
+            self._rate.fill_(self.lr)
+        super().iterate()
 
     @property
     def lr(self) -> float:
@@ -161,7 +172,7 @@ class A2C(OnPolicy):
         parts = dict(zip(self.networks.leaves, found, strict=True))
         with torch.no_grad():
             self.gradient.copy_(self.networks.flat(parts)[0])
-            norm = self.optimizer.step(self.lr)
+            norm = self.optimizer.step(self.lr if self._rate is None else self._rate)
             bad = (norm < math.inf).logical_not().float()
             self._sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm), bad])])
             if self.normaliser is not None:
@@ -231,7 +242,7 @@ class A2C(OnPolicy):
     @staticmethod
     def to_act(config: Config) -> Config:
         """Settings of a run with the same weights, as small as can be, that is to act on the CPU and not to learn."""
-        return dataclasses.replace(config, num_envs=1, horizon=1, threads=1)
+        return dataclasses.replace(config, num_envs=1, horizon=1, threads=1, graph="off")
 
     @staticmethod
     def torch_threads(config: Config) -> int | None:

@@ -90,8 +90,7 @@ class IQN(Values):
     RECIPES = RECIPES
     SHAPES = ("hidden", "features", "encoding")
 
-    def __init__(self, environment, config: Config | None = None, device: torch.device | str = "cpu"):
-        super().__init__(environment, config, device)
+    def _prepare(self) -> None:
         cvar, gap = self.config.cvar, self.config.cvar_gap
         self._fractions = quantiles.fractions(cvar, self.device)
         if gap:

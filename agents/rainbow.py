@@ -18,6 +18,7 @@ from torch import nn
 
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.duelling import NoisyDuelling
+from lockstep.agents.parts.off_policy import never
 from lockstep.agents.parts.prioritised import PrioritisedReplay
 from lockstep.agents.run import command_line, training
 from lockstep.agents.run import config as configuration
@@ -86,11 +87,11 @@ class Rainbow(Values):
     RECIPES = RECIPES
     SHAPES = ("encoder", "hidden", "encoding", "atoms", "v_min", "v_max")
 
-    def __init__(self, environment, config: Config | None = None, device: torch.device | str = "cpu"):
-        super().__init__(environment, config, device)
+    def _prepare(self) -> None:
         config = self.config
         numbers = {"dtype": torch.float32, "device": self.device}
         self.support = torch.linspace(config.v_min, config.v_max, config.atoms, **numbers)
+        self._always = self.online.normal(torch.Generator(self.device).manual_seed(config.seed))
 
     def _network(self, n: int) -> NoisyDuelling:
         config = self.config
@@ -112,29 +113,29 @@ class Rainbow(Values):
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
 
-    @property
-    def beta(self) -> float:
-        """The exponent of importance weights in this iteration's updates."""
+    def scheduled(self) -> dict[str, list[float]]:
+        """What `Values` schedules, and the exponent beta of importance weights."""
         risen = self.iteration / self.iterations if self.config.anneal_beta else 0.0
-        return self.config.beta + (1 - self.config.beta) * risen
+        return super().scheduled() | {"beta": [self.config.beta + (1 - self.config.beta) * risen]}
 
     def _replay(self, fields: Mapping[str, tuple]) -> PrioritisedReplay:
         return PrioritisedReplay(self.capacity, fields, self.device, self.config.alpha)
 
-    def _drawn(self, obs: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+    def _drawn(
+        self, obs: torch.Tensor, epsilon: float | torch.Tensor, generator: torch.Generator | None
+    ) -> torch.Tensor:
         self._draw(generator)
         action = self._means(self.online(obs)).argmax(dim=1)
-        return self._explored(action, epsilon, generator) if epsilon else action
+        return action if never(epsilon) else self._explored(action, epsilon, generator)
 
     def _draw(self, generator: torch.Generator | None) -> None:
         """Takes noise of the network into use, new or that of its seed."""
-        always = torch.Generator(self.device)
-        self.online.draw(generator if self.config.redraw else always.manual_seed(self.config.seed))
+        self.online.use(self.online.normal(generator) if self.config.redraw else self._always)
 
     def _updates(self, count: int):
         """Gradient steps, each on rows of its own; meanwhile the target network stands still."""
         size = self.batch_size
-        drawn, places, weights = self.replay.draw(count, size, self.beta, self.generator)
+        drawn, places, weights = self.replay.draw(count, size, self.now["beta"][0], self.generator)
         parts = {name: row.split(size) for name, row in drawn.items()}
         found = (
             self._learn({name: rows[number] for name, rows in parts.items()}, weight)

@@ -55,8 +55,7 @@ class SAC(Continuous):
     FIGURES = ("critic_loss", "q_value", "entropy", "alpha")
     COLUMNS = (*FIGURES, "grad_norm", "epsilon")
 
-    def __init__(self, environment, config: Config | None = None, device: torch.device | str = "cpu"):
-        super().__init__(environment, config, device)
+    def _prepare(self) -> None:
         self.squash = dataclasses.replace(self.squash, as_tanh=self.config.density_of_tanh)
         self.log_alpha = torch.full((1,), math.log(self.config.alpha), dtype=torch.float32, device=self.device)
         self.log_alpha_gradient = torch.zeros_like(self.log_alpha)
@@ -118,9 +117,9 @@ class SAC(Continuous):
         actor.backward(kept, torch.cat([slope, of_log_std * inside], dim=1))
         return self.squash.log_prob(z, normal, log_std), self.adams["actor"].step(self.config.lr)
 
-    def state(self) -> dict:
+    def state(self, replay: bool | None = None) -> dict:
         alpha = {name: part.clone() for name, part in self.adam_alpha.state.items()}
-        return super().state() | {"log_alpha": self.log_alpha.clone(), "adam_alpha": alpha}
+        return super().state(replay) | {"log_alpha": self.log_alpha.clone(), "adam_alpha": alpha}
 
     def load_state(self, state: Mapping) -> None:
         super().load_state(state)

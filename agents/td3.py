@@ -6,6 +6,7 @@ An iteration is that of `parts/continuous.py`; here are the networks and the upd
 """
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -52,6 +53,10 @@ class TD3(Deterministic):
     def _networks(self, n: int, m: int) -> dict[str, Network]:
         critics = {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
         return {"actor": self.network(n, m, 0), **critics}
+
+    @property
+    def period(self) -> int:
+        return math.lcm(super().period, self.config.policy_delay)
 
     def _followed(self) -> tuple[str, ...]:
         return ("actor", *CRITICS)

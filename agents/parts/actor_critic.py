@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -13,8 +13,8 @@ from lockstep.envs.checks import require_memory
 from lockstep.envs.policies import HIDDEN
 
 from .module import sequential
+from .precision import arithmetic
 
-PRECISIONS = ("fp32", "tf32", "bf16")
 KNOWN = "two equal layers of 16, 32 or 64 units, precision='fp32'"  # what `in_kernels` is
 
 
@@ -138,21 +138,9 @@ class ActorCritic:
             return nn.functional.linear(x, weight.squeeze(0), bias.squeeze(0))  # [0] has a gradient that fills zeros
         return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
-    @contextlib.contextmanager
-    def arithmetic(self) -> Iterator[None]:
-        """The precision of the matrix products; a captured graph keeps what held at its capture."""
-        products = torch.backends.cuda.matmul if self.device.type == "cuda" else None
-        before = products and products.fp32_precision
-        if products:
-            products.fp32_precision = "tf32" if self.precision == "tf32" else "ieee"
-        try:
-            with torch.autocast(
-                self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False
-            ):
-                yield
-        finally:
-            if products:
-                products.fp32_precision = before
+    def arithmetic(self) -> contextlib.AbstractContextManager:
+        """Within it matrix products have these networks' precision."""
+        return arithmetic(self.precision, self.device)
 
     def one(self, learner: int) -> "ActorCritic":
         """A learner by itself; it shares its numbers with these."""

@@ -46,8 +46,11 @@ class Adam:
             (self._compiled,) = functions(SOURCE, parameters.dtype, adam_limited="ppppppiddddd")
             self._places = [part.data_ptr() for part in (parameters, gradient, *self.state.values())]
 
-    def step(self, lr: float) -> torch.Tensor:
-        """One step, unless the gradient is not finite; its norm []."""
+    def step(self, lr: float | torch.Tensor) -> torch.Tensor:
+        """One step, unless the gradient is not finite; its norm [].
+
+        lr: the learning rate, a number, or a tensor [] on the device of the parameters.
+        """
         if self.average is not None:
             self.average(self.gradient)
         if self._compiled is not None:

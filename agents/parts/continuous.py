@@ -17,7 +17,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
-from .off_policy import OffPolicy, OffPolicySettings
+from .off_policy import OffPolicy, OffPolicySettings, never
 from .replay import Replay
 
 
@@ -52,7 +52,6 @@ class Continuous(OffPolicy):
         networks: what is trained, by name; "actor" is one of them, whose first m outputs are the greedy action before
             it is squashed.
         targets: those of them that a slow copy follows, likewise.
-        updates: how many there were.
 
     Raises:
         ValueError: naming the field, its value and what is allowed.
@@ -75,14 +74,23 @@ class Continuous(OffPolicy):
         self.replay = Replay(self.capacity, fields, self.device)
         self.networks = self._networks(n, m)
         self.targets = {name: self.networks[name].copy() for name in self._followed()}
+        for network in (*self.networks.values(), *self.targets.values()):
+            network.multiply(config.precision)
         self.adams = {
             name: self.optimizer(network.parameters, network.gradient) for name, network in self.networks.items()
         }
-        self.updates = 0
         self._noise = torch.zeros(N, m, device=self.device)  # that explores, where it is correlated
-        self.begin_log()
+        self._prepare()
+        self.ready()
 
     # ---- what a subclass gives --------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Makes what phases need besides networks."""
+
+    @property
+    def period(self) -> int:
+        return self.config.target_every
 
     @abstractmethod
     def _networks(self, n: int, m: int) -> dict[str, Network]:
@@ -120,15 +128,17 @@ class Continuous(OffPolicy):
     @torch.no_grad()
     def _rollout(self):
         for step in range(self.config.horizon):
-            epsilon = self.epsilon(self.env_steps + step * self.config.num_envs)
-            action = self._explored(self.networks["actor"](self.transitions.obs), epsilon, self.generator)
+            out, epsilon = self.networks["actor"](self.transitions.obs), self.now["epsilon"][step]
+            action = self._explored(out, epsilon, self.generator)
             rows, valid = self.transitions.step(self.squash.to_environment(action))
             self.replay.add(*self.window(rows | {"action": action}, self.transitions.ended, valid))
 
-    def _explored(self, out: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+    def _explored(
+        self, out: torch.Tensor, epsilon: float | torch.Tensor, generator: torch.Generator | None
+    ) -> torch.Tensor:
         """Drawn actions [N, m], each replaced by a uniform one with probability epsilon."""
         action = self._drawn(out, self._exploring(len(out), generator))
-        if epsilon == 0:
+        if never(epsilon):
             return action
         given = {"device": self.device, "dtype": torch.float32, "generator": generator}
         explores = torch.rand(len(action), 1, **given) < epsilon
@@ -230,13 +240,13 @@ class Continuous(OffPolicy):
         for name, network in (*self.networks.items(), *self.targets.items()):
             network.parameters.copy_(state[name])
 
-    def state(self) -> dict:
+    def state(self, replay: bool | None = None) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
         targets = {name: target.parameters.clone() for name, target in self.targets.items()}
         adams = {name: {key: part.clone() for key, part in adam.state.items()} for name, adam in self.adams.items()}
-        own = {"updates": self.updates, "window": self.window.state(), "targets": targets, "adams": adams}
+        own = {"window": self.window.state(), "targets": targets, "adams": adams}
         own |= {"noise": self._noise.clone()} if self.config.noise_correlation else {}
-        return self.gathered() | self.weights() | own
+        return self.gathered(replay) | self.weights() | own
 
     def load_state(self, state: Mapping) -> None:
         """Continues, bit for bit, from what `state` gave a run of the same configuration.
@@ -251,6 +261,5 @@ class Continuous(OffPolicy):
             self.adams[name].load_state(state["adams"][name])
         for name, target in self.targets.items():
             target.parameters.copy_(state["targets"][name])
-        self.updates = state["updates"]
         if self.config.noise_correlation:
             self._noise.copy_(state["noise"])

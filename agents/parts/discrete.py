@@ -70,15 +70,21 @@ class Values(OffPolicy):
         self.actions = int(space.n)
         self.online = self._network(n)
         self.target = self.online.copy()
+        for network in (self.online, self.target):
+            network.multiply(config.precision)
         self.adam = self.optimizer(self.online.parameters, self.online.gradient)
         self.require_capacity(config.n_step)
         self.window = NStep(config.n_step, config.gamma, self.transitions.N, (n,), (), self.device)
         fields = {"obs": (n,), "next_obs": (n,), "reward": (), "discount": ()}
         fields = {name: (shape, torch.float32) for name, shape in fields.items()}
         self.replay = self._replay(fields | {"action": ((), torch.int64)})
-        self.begin_log()
+        self._prepare()
+        self.ready()
 
     # ---- what a subclass gives --------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Makes what phases need besides networks."""
 
     @abstractmethod
     def _network(self, n: int) -> Network:
@@ -96,7 +102,9 @@ class Values(OffPolicy):
         """The replay of these fields."""
         return Replay(self.capacity, fields, self.device)
 
-    def _drawn(self, obs: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+    def _drawn(
+        self, obs: torch.Tensor, epsilon: float | torch.Tensor, generator: torch.Generator | None
+    ) -> torch.Tensor:
         """Actions [N] to explore with, by observations [N, n]."""
         return self._explored(self._values(obs).argmax(dim=1), epsilon, generator)
 
@@ -109,21 +117,27 @@ class Values(OffPolicy):
         if self.env_steps // every > before // every:
             self.target.parameters.lerp_(self.online.parameters, self.config.tau)
 
-    @property
-    def lr(self) -> float:
-        """The learning rate of this iteration's updates."""
+    def scheduled(self) -> dict[str, list[float]]:
+        """Epsilon of each step, and the learning rate of the next iteration's updates."""
         share = 1 - self.iteration / self.iterations if self.config.anneal_lr else 1.0
-        return self.config.lr * max(0.0, share)
+        return super().scheduled() | {"lr": [self.config.lr * max(0.0, share)]}
+
+    @property
+    def lr(self) -> float | torch.Tensor:
+        """The learning rate of this iteration's updates."""
+        return self.now["lr"][0]
 
     @torch.no_grad()
     def _rollout(self):
         for step in range(self.config.horizon):
-            epsilon = self.epsilon(self.env_steps + step * self.config.num_envs)
-            rows, valid = self.transitions.step(self._drawn(self.transitions.obs, epsilon, self.generator))
+            action = self._drawn(self.transitions.obs, self.now["epsilon"][step], self.generator)
+            rows, valid = self.transitions.step(action)
             rows, leaves = self.window(rows, self.transitions.ended, valid)
             self.replay.add(rows | {"action": rows["action"].long()}, leaves)
 
-    def _explored(self, action: torch.Tensor, epsilon: float, generator: torch.Generator | None) -> torch.Tensor:
+    def _explored(
+        self, action: torch.Tensor, epsilon: float | torch.Tensor, generator: torch.Generator | None
+    ) -> torch.Tensor:
         """The actions [N], each replaced by a uniform one with probability epsilon."""
         given = {"device": self.device, "generator": generator}
         explores = torch.rand(action.shape, dtype=torch.float32, **given) < epsilon
@@ -170,11 +184,11 @@ class Values(OffPolicy):
         for network in (self.online, self.target):
             network.parameters.copy_(state["parameters"])
 
-    def state(self) -> dict:
+    def state(self, replay: bool | None = None) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
         adam = {name: part.clone() for name, part in self.adam.state.items()}
         own = {"window": self.window.state(), "target": self.target.parameters.clone(), "adam": adam}
-        return self.gathered() | self.weights() | own
+        return self.gathered(replay) | self.weights() | own
 
     def load_state(self, state: Mapping) -> None:
         """Continues, bit for bit, from what `state` gave a run of the same configuration.

@@ -25,7 +25,7 @@ class NoisyDuelling:
 
     Numbers of the streams are mean + scale * noise. A weight's noise is f(e) f(e') and a bias's f(e), with
     f(e) = sign(e) sqrt |e|, of a standard normal number for each output e and each input e' of its layer. In use is the
-    noise of the last `draw`, or since `calm` none.
+    noise of the last `use` or `draw`, or since `calm` none.
 
     Args:
         n, m, z: as above.
@@ -74,10 +74,23 @@ class NoisyDuelling:
         other.parameters.copy_(self.parameters)
         return other
 
+    def multiply(self, precision: str) -> None:
+        """Has matrix products made in this precision from now on."""
+        for part in self.parts:
+            part.multiply(precision)
+
+    def normal(self, generator: torch.Generator | None) -> torch.Tensor:
+        """Standard normal numbers for `use`, of the generator or of torch's own."""
+        count = sum(sum(shape) for shape in self._shapes)
+        return torch.randn(count, dtype=torch.float32, device=self.device, generator=generator)
+
     def draw(self, generator: torch.Generator | None) -> None:
-        """Takes new noise into use, of the generator or of torch's own."""
+        """Takes new noise into use."""
+        self.use(self.normal(generator))
+
+    def use(self, normal: torch.Tensor) -> None:
+        """Takes noise of standard normal numbers into use."""
         sizes = [size for shape in self._shapes for size in shape]
-        normal = torch.randn(sum(sizes), dtype=torch.float32, device=self.device, generator=generator)
         factors = (normal.sign() * normal.abs().sqrt()).split(sizes)
         pairs = zip(factors[::2], factors[1::2], strict=True)
         noise = [part for outputs, inputs in pairs for part in (torch.outer(outputs, inputs).flatten(), outputs)]

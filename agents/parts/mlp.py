@@ -17,6 +17,7 @@ from torch import nn
 from .kernels import require
 from .module import sequential
 from .native import functions
+from .precision import arithmetic
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
 LANES = 16  # a multiple of those of a vector
@@ -44,6 +45,10 @@ class Network(Protocol):
 
     parameters: torch.Tensor
     gradient: torch.Tensor
+
+    def multiply(self, precision: str) -> None:
+        """Has matrix products made in one of `precision.PRECISIONS` from now on; at first it is "fp32"."""
+        ...
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
@@ -86,6 +91,11 @@ class Joined:
             member.move(*places)
         self.parameters, self.gradient = parameters, gradient
 
+    def multiply(self, precision: str) -> None:
+        """Has matrix products made in this precision from now on."""
+        for member in self._members:
+            member.multiply(precision)
+
 
 class MLP:
     """Linear layers with ReLU between.
@@ -110,7 +120,7 @@ class MLP:
             for part in (weight, bias):
                 uniform = torch.rand(part.shape, generator=generator, dtype=torch.float32, device="cpu")
                 part.copy_((2 * uniform - 1) / math.sqrt(weight.shape[1]))
-        self._compiled = None
+        self._precision, self._compiled = "fp32", None
         if self.parameters.device.type == "cpu":
             self._compiled = functions(SOURCE, dtype, mlp_forward="pipipp", mlp_backward="pippippppp")
             self._widths, self._padded = torch.tensor(self.widths, device="cpu"), -(-max(widths) // LANES) * LANES
@@ -132,15 +142,20 @@ class MLP:
         self.parameters, self.gradient = parameters, gradient
         self.layers, self._slopes = self._views(parameters), self._views(gradient)
 
+    def multiply(self, precision: str) -> None:
+        """Has matrix products made in this precision from now on; the functions in C++ know "fp32" alone."""
+        self._precision, self._compiled = precision, self._compiled if precision == "fp32" else None
+
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
         fits = x.device == self.parameters.device and x.dtype == self.parameters.dtype and not x.requires_grad
         if self._compiled is not None and fits and x.shape[0] * self._padded**2 < TINY:
             return self._passed(x)
         kept = [x]
-        for number, (weight, bias) in enumerate(self.layers, start=1):
-            x = torch.addmm(bias, x, weight.t())
-            kept.append(x.relu_() if number < len(self.layers) else x)
+        with arithmetic(self._precision, self.parameters.device):
+            for number, (weight, bias) in enumerate(self.layers, start=1):
+                x = torch.addmm(bias, x, weight.t())
+                kept.append(x.relu_() if number < len(self.layers) else x.to(self.parameters.dtype))
         return kept
 
     def _passed(self, x: torch.Tensor) -> list[torch.Tensor]:
@@ -179,13 +194,21 @@ class MLP:
         for number in reversed(range(len(self.layers))):
             weight, bias = self._slopes[number]
             before = kept[number][:rows]
-            torch.mm(slope.t(), before, out=weight)
+            self._product(slope.t(), before, out=weight)
             torch.sum(slope, 0, out=bias)
             if number or descends:
-                slope = slope @ self.layers[number][0]
+                slope = self._product(slope, self.layers[number][0])
             if number:
                 slope.mul_(before > 0)
         return slope if descends else None
+
+    def _product(self, one: torch.Tensor, other: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """A product [*, *], float32 or float64 as the numbers are, whatever the precision of its factors."""
+        with arithmetic(self._precision, self.parameters.device):
+            if self._precision != "bf16":  # autocast leaves alone what is given its place
+                return torch.mm(one, other, out=out)
+            found = torch.mm(one, other)
+        return found.to(self.parameters.dtype) if out is None else out.copy_(found)
 
     def _descended(
         self, kept: Sequence[torch.Tensor], slope: torch.Tensor, gradient: int | None, descends: bool
@@ -215,7 +238,7 @@ class MLP:
         if self._compiled is not None and small(len(slope), self.widths):
             return self._descended(kept, slope, None, True)
         for number in reversed(range(len(self.layers))):
-            slope = slope @ self.layers[number][0]
+            slope = self._product(slope, self.layers[number][0])
             if number:
                 slope.mul_(kept[number] > 0)
         return slope

@@ -56,15 +56,18 @@ class NStep:
 
         Returns:
             obs, action, reward, next_obs, discount [n * N, ...], older ones first; and bool [n * N], which rows leave
-            the window with this step, or None for all.
+            the window with this step, or None for all. Valid until the next step.
         """
         here = torch.ones_like(ended) if valid is None else valid
         newest = {name: rows[name] for name in ("obs", "action")} | {"reward": torch.zeros_like(rows["reward"])}
         for name, row in (newest | {"open": here}).items():
-            self.window[name] = torch.cat([self.window[name][1:], row.unsqueeze(0)])
+            kept = self.window[name]
+            if self.n > 1:
+                kept[:-1] = kept[1:].clone()
+            kept[-1] = row
         self.window["reward"] += self._of_reward * torch.where(here, rows["reward"], 0.0)
         leaves = self.window["open"] & (ended | self._oldest)
-        self.window["open"] = self.window["open"] & ~leaves
+        self.window["open"] &= ~leaves
         found = {name: self.window[name] for name in newest}
         found |= {"next_obs": rows["next_obs"].expand_as(found["obs"])}
         found |= {"discount": torch.where(rows["terminated"], 0.0, self._after)}

@@ -1,12 +1,12 @@
 """Settings, iteration, log and state of algorithms that learn from a replay.
 
 One iteration is a few steps of B environments, which go into the replay, and the updates that are due for them. The
-host waits for nothing between two rows of the log.
+host waits for nothing between two rows of the log. On a GPU each of the two is a captured graph.
 """
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
 
-from . import mlp
+from . import graphs, mlp, precision
 from .adam import Adam
 from .encoder import ENCODINGS, Encoder
 from .replay import Replay
@@ -57,6 +57,8 @@ class OffPolicySettings(Settings):
     epsilon_end: float = setting(0.0, "share of random actions at last", least=0, most=1)
     epsilon_steps: int = setting(2_048, "environment steps over which it falls linearly", least=0)
     eval_every: int = setting(4096, "environment steps between checks", least=1)
+    precision: str = setting("fp32", "of the networks' matrix products", choices=precision.PRECISIONS)
+    graph: str = setting("auto", "CUDA graphs", choices=graphs.CHOICES)
 
     def __post_init__(self):
         super().__post_init__()
@@ -72,6 +74,11 @@ class OffPolicySettings(Settings):
             )
 
 
+def never(epsilon: float | torch.Tensor) -> bool:
+    """Tells that a share of random actions is 0, as far as the host knows."""
+    return not isinstance(epsilon, torch.Tensor) and epsilon == 0
+
+
 class OffPolicy(ABC):
     """Parts of a run, as `run/algorithm.py` describes one, that its settings and the iteration decide."""
 
@@ -80,9 +87,11 @@ class OffPolicy(ABC):
     COLUMNS: ClassVar[tuple[str, ...]]  # the last is epsilon
     config: OffPolicySettings
     iteration: int
+    updates: int  # so far
     transitions: Transitions
     replay: Replay
     generator: torch.Generator
+    now: Mapping[str, Sequence]  # what `scheduled` gave for this iteration, tensors where phases are captured
 
     def begin(self, environment, config: OffPolicySettings, device: torch.device | str) -> None:
         """Takes settings and device, and makes the environment or takes it as it was given.
@@ -101,6 +110,7 @@ class OffPolicy(ABC):
                 raise ValueError(
                     f"{field}={getattr(config, field)} must be divisible by the number of processes, {size}"
                 )
+        precision.require(config.precision, self.device)
         self.batch_size, self.capacity = config.batch_size // size, config.capacity // size
         options = {"threads": config.threads, "seed": config.seed, "first_index": rank * (config.num_envs // size)}
         self.env = of_run(environment, config.num_envs // size, self.device, named=config.options, **options)
@@ -132,15 +142,52 @@ class OffPolicy(ABC):
         if self.capacity < least:
             raise ValueError(f"capacity={self.capacity} must be at least 2 x n_step x rows of a step = {least}")
 
-    def begin_log(self) -> None:
-        """Sets sums and counts to zero, and the phases of an iteration; needs the config and the device."""
+    def ready(self) -> None:
+        """Sets sums and counts to zero, and the phases of an iteration; comes last."""
         config = self.config
         self.iterations = config.total_steps // (config.num_envs * config.horizon)
-        self.iteration = 0
+        self.iteration = self.updates = 0
+        self.now = self.scheduled()
         self._empty_at = 0  # environment steps when the replay was empty
         # Over updates: COLUMNS but for epsilon, their number, and that of gradients that are not finite.
         self._sums = torch.zeros(len(self.COLUMNS) + 1, dtype=torch.float64, device=self.device)
         self.phases: dict[str, Callable[[], None]] = {"rollout": self._rollout, "update": self._update}
+        alike = self.due % self.period == 0
+        self._graphs = graphs.wanted(config.graph, self.device, self.ranks.size, self.env)
+        if self._graphs and not alike and config.graph == "on":
+            raise ValueError(f"graph='on' needs a multiple of {self.period} updates per iteration, not {self.due}")
+        self._graphs &= alike
+        if self._graphs:
+            self._capture()
+
+    def _capture(self) -> None:
+        """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
+        before = self.state(replay=False)
+        given = {"dtype": torch.float32, "device": self.device}
+        self.now = {name: torch.tensor(numbers, **given) for name, numbers in self.scheduled().items()}
+        self.phases = graphs.captured(self.phases, self.device, [self.generator])
+        self.load_state(before)
+        self._sums.zero_()
+        self.transitions.statistics()  # forgets the episodes of the capture
+
+    @property
+    def due(self) -> int:
+        """Updates per iteration."""
+        return round(self.config.replay_ratio * self.config.num_envs * self.config.horizon)
+
+    @property
+    def period(self) -> int:
+        """Updates after which what one does repeats."""
+        return 1
+
+    def scheduled(self) -> dict[str, list[float]]:
+        """Numbers of the next iteration that are not those of every iteration: epsilon, of each step."""
+        steps = range(self.env_steps, self.env_steps + self.config.num_envs * self.config.horizon, self.config.num_envs)
+        return {"epsilon": [self.epsilon(number) for number in steps]}
+
+    @abstractmethod
+    def state(self, replay: bool | None = None) -> dict:
+        """As `run/algorithm.py` says; whether with the replay `gathered` is told."""
 
     @abstractmethod
     def _rollout(self) -> None:
@@ -153,17 +200,28 @@ class OffPolicy(ABC):
     def iterate(self) -> None:
         """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
         later = self.env_steps + self.config.num_envs * self.config.horizon
+        self._schedule()
         self.phases["rollout"]()
         if later - self._empty_at >= self.config.learning_starts:
+            updates = self.updates + self.due
             self.phases["update"]()
+            self.updates = updates  # which no graph counts
         self.iteration += 1
+
+    def _schedule(self) -> None:
+        """Puts numbers of this iteration where its phases read them."""
+        numbers = self.scheduled()
+        if not self._graphs:
+            self.now = numbers
+            return
+        for name, places in self.now.items():
+            for place, number in zip(places, numbers[name], strict=True):
+                place.fill_(number)
 
     @torch.no_grad()
     def _update(self):
-        config = self.config
-        due = round(config.replay_ratio * config.num_envs * config.horizon)
-        for done in range(0, due, AT_ONCE):
-            self._updates(min(AT_ONCE, due - done))
+        for done in range(0, self.due, AT_ONCE):
+            self._updates(min(AT_ONCE, self.due - done))
 
     def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
         """Targets [k, *]: reward + discount * value [k, *] of next_obs, which may be anything where discount is 0."""
@@ -207,11 +265,14 @@ class OffPolicy(ABC):
         """None: no kernel carries it."""
         return None
 
-    def gathered(self) -> dict:
-        """A copy of where the run stands and of what it has gathered: a part of `state()`."""
-        state = {"iteration": self.iteration, "generator": self.generator.get_state(), "empty_at": self._empty_at}
-        state |= {"transitions": self.transitions.state()}
-        state |= {"replay": self.replay.state()} if self.config.save_replay else {}
+    def gathered(self, replay: bool | None) -> dict:
+        """A copy of where the run stands and of what it has gathered: a part of `state()`.
+
+        replay: whether the replay is in it; None: as the config says.
+        """
+        state = {"iteration": self.iteration, "updates": self.updates, "empty_at": self._empty_at}
+        state |= {"generator": self.generator.get_state(), "transitions": self.transitions.state()}
+        state |= {"replay": self.replay.state()} if (self.config.save_replay if replay is None else replay) else {}
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
     def load_gathered(self, state: Mapping) -> None:
@@ -225,16 +286,18 @@ class OffPolicy(ABC):
         self.env.set_state(state["environment"])
         self.transitions.load_state(state["transitions"])
         self.generator.set_state(state["generator"])
-        self.iteration, self._empty_at = state["iteration"], state["empty_at"]
+        self.iteration, self.updates, self._empty_at = (state[name] for name in ("iteration", "updates", "empty_at"))
         if "replay" in state:
             self.replay.load_state(state["replay"])
         else:
+            self.replay.clear()
             self._empty_at = self.env_steps
 
     @staticmethod
     def to_act(config: OffPolicySettings) -> OffPolicySettings:
         """Settings of a run with the same weights, as small as can be, that is to act on the CPU and not to learn."""
         small = {"num_envs": 1, "horizon": 1, "replay_ratio": 1.0, "batch_size": 1, "threads": 1}
+        small |= {"graph": "off", "precision": "fp32"}
         return dataclasses.replace(config, **small)
 
     @staticmethod

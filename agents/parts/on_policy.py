@@ -8,6 +8,7 @@ from lockstep import envs
 from lockstep.agents.run import checkpoint, contract
 from lockstep.agents.run.config import Settings
 
+from . import graphs
 from .actor_critic import ActorCritic
 from .distributions import Distribution
 from .gae import GAE
@@ -39,6 +40,13 @@ class OnPolicy:
         for phase in self.phases.values():
             phase()
         self.iteration += 1
+
+    def _capture(self) -> None:
+        """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
+        before = self.state()
+        self.phases = graphs.captured(self.phases, self.device)
+        self.load_state(before)
+        self._episodes()
 
     @property
     def env_steps(self) -> int:

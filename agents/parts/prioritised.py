@@ -48,7 +48,7 @@ class PrioritisedReplay(Replay):
         return places
 
     def draw(
-        self, batches: int, size: int, beta: float, generator: torch.Generator
+        self, batches: int, size: int, beta: float | torch.Tensor, generator: torch.Generator
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
         """Batches of rows, one row of a batch from each of `size` equal parts of the sum of priorities.
 
@@ -88,7 +88,7 @@ class PrioritisedReplay(Replay):
         before = self.tree.index_select(0, self.leaves + places)
         priority = loss.double().clamp(min=LEAST) ** self.alpha
         priority = torch.where((before > 0) & priority.isfinite(), priority, before)
-        self.highest = torch.maximum(self.highest, priority.amax())
+        torch.maximum(self.highest, priority.amax(), out=self.highest)
         self._write(places, priority)
 
     def _write(self, places: torch.Tensor, priority: torch.Tensor) -> None:
@@ -105,6 +105,12 @@ class PrioritisedReplay(Replay):
                 torch.sum(pairs[level : 2 * level], dim=1, out=self.tree[level : 2 * level])
             else:
                 self.tree.index_copy_(0, node, pairs.index_select(0, node).sum(dim=1))
+
+    def clear(self) -> None:
+        """Forgets all rows and priorities."""
+        super().clear()
+        self.tree.zero_()
+        self.highest.fill_(1.0)
 
     def state(self) -> dict:
         """A copy of all that later calls depend on; the sums follow from the priorities."""

@@ -94,6 +94,11 @@ class Replay:
         """Rows [N, ...] of places int64 [N]."""
         return {name: kept.index_select(0, places) for name, kept in self.rows.items()}
 
+    def clear(self) -> None:
+        """Forgets all rows."""
+        for kept in (self.written, *self.rows.values()):
+            kept.zero_()
+
     def state(self) -> dict:
         """A copy of all that later calls depend on."""
         return {"written": self.written.clone(), "rows": {name: kept[:-1].clone() for name, kept in self.rows.items()}}

@@ -28,14 +28,17 @@ class RMSprop:
         self.parameters, self.gradient, self.limit, self.epsilon = parameters, gradient, limit, epsilon
         self.state = {"square": torch.zeros_like(parameters)}
 
-    def step(self, lr: float) -> torch.Tensor:
-        """One step, unless the gradient is not finite; its norm []."""
+    def step(self, lr: float | torch.Tensor) -> torch.Tensor:
+        """One step, unless the gradient is not finite; its norm [].
+
+        lr: the learning rate, a number, or a tensor [] on the device of the parameters.
+        """
         norm = torch.linalg.vector_norm(self.gradient)
         takes = norm < math.inf  # which NaN is not
         gradient = torch.where(takes, self.gradient * (self.limit / (norm + 1e-6)).clamp(max=1.0), 0.0)
         square = self.state["square"]
         square.lerp_(gradient.square(), (1 - DECAY) * takes.to(square.dtype))
-        self.parameters.addcdiv_(gradient, square.sqrt().add_(self.epsilon), value=-lr)
+        self.parameters.addcdiv_(gradient * -lr, square.sqrt().add_(self.epsilon))
         return norm
 
     def load_state(self, state: Mapping[str, torch.Tensor]) -> None:

@@ -289,8 +289,10 @@ class RolloutBuffer:
         return state
 
     def load_state(self, state: Mapping) -> None:
-        """Continues from what `state` gave."""
+        """Continues from what `state` gave; episodes that had begun count from here."""
         self.clock.copy_(state["clock"])
+        if self._episodes is not None:
+            self._unfinished.zero_()
         for name in ("obs", "active", "mask"):
             if name in state:
                 self.rows[name][self.T].copy_(state[name])

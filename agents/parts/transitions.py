@@ -68,19 +68,20 @@ class Transitions:
         if self._first is not None:
             contract.require_step(self.env, answer, self._first, 0, self.device)
             self._first = None
-        before, valid = self.obs, self.active
+        before, valid = self.obs.clone(), None if self.active is None else self.active.clone()
         obs, reward, terminated, truncated, info = answer
-        self.obs, last = (rows.reshape(self.N, -1).to(torch.float32, copy=True) for rows in (obs, info["final_obs"]))
+        self.obs.copy_(obs.reshape(self.N, -1))
         reward, terminated, truncated = reward.reshape(-1).float(), *map(self._by_row, (terminated, truncated))
         ended = terminated | truncated
         if self.limit_ends:
             terminated = ended
         if valid is not None:
-            self.active = self._by_row(info["active"]).clone()
+            self.active.copy_(self._by_row(info["active"]))
             terminated = terminated | ~(self.active | ended)
         self.ended = ended | terminated
         if not hasattr(self.env, "statistics"):
             self._count(reward, ended, valid)
+        last = info["final_obs"].reshape(self.N, -1).float()
         next_obs = torch.where(ended.unsqueeze(1), last, self.obs)
         rows = {"obs": before, "action": action, "reward": reward, "next_obs": next_obs, "terminated": terminated}
         return rows, valid
@@ -109,5 +110,6 @@ class Transitions:
     def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
         """Goes on from a `state()`; episodes that had begun count from here."""
         self.obs.copy_(state["obs"])
+        self._unfinished.zero_()
         if self.active is not None:
             self.active.copy_(state["active"])

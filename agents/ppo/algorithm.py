@@ -5,14 +5,13 @@ code runs eagerly, with roll-out and gradient in C++ where a kernel carries the 
 """
 
 import dataclasses
-import gc
 import math
 from collections.abc import Callable, Mapping
 
 import torch
 
 from lockstep import envs
-from lockstep.agents.parts import distributions
+from lockstep.agents.parts import distributions, graphs, precision
 from lockstep.agents.parts.actor_critic import KNOWN, ActorCritic
 from lockstep.agents.parts.gae import GAE
 from lockstep.agents.parts.minibatches import MinibatchOrder
@@ -115,8 +114,7 @@ class PPO(OnPolicy):
             "advantage": self._advantage,
             "update": self._update,
         }
-        restorable = config.graph == "on" or hasattr(self.env, "state")  # a capture must leave no trace
-        if self.device.type == "cuda" and config.graph != "off" and self.ranks.size == 1 and restorable:
+        if graphs.wanted(config.graph, self.device, self.ranks.size, self.env):
             self._capture()
 
     # ---- construction -----------------------------------------------------------------------------------------------
@@ -130,10 +128,7 @@ class PPO(OnPolicy):
             raise ValueError(f"num_envs={config.num_envs} must be divisible by shards={shards}, one per process")
         if config.population > 1 and size > 1:
             raise ValueError(f"population={config.population} train in one process, not in {size}")
-        if config.precision == "tf32" and self.device.type != "cuda":
-            raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
-        if config.graph == "on" and (self.device.type != "cuda" or size > 1):
-            raise ValueError("graph='on' needs device='cuda' and one process")
+        precision.require(config.precision, self.device)
 
     def _networks(self) -> ActorCritic:
         config = self.config
@@ -200,27 +195,11 @@ class PPO(OnPolicy):
         else:
             self.optimizer = Autograd(*given, **options)
 
-    def _capture(self):
-        """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
-        before = self.state()
-        gc.collect()  # graphs of an earlier run, which would break this capture if they were freed within it
-        with torch.cuda.device(self.device):
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):  # compiles and allocates what a capture must not
-                for phase in self.phases.values():
-                    phase()
-            torch.cuda.current_stream().wait_stream(stream)
-            graphs = {name: torch.cuda.CUDAGraph() for name in self.phases}
-            for name, phase in self.phases.items():
-                with torch.cuda.graph(graphs[name], stream=stream):
-                    phase()
-        self._keep_alive, self.phases = graphs, {name: graph.replay for name, graph in graphs.items()}
-        self.load_state(before)
+    def _capture(self) -> None:
+        super()._capture()
         self._first_bad.fill_(-1)
         self.optimizer.first_bad.fill_(-1)
         self.optimizer.metrics.zero_()
-        self._episodes()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 import dataclasses
 from dataclasses import dataclass
 
-from lockstep.agents.parts.actor_critic import PRECISIONS
+from lockstep.agents.parts import graphs
+from lockstep.agents.parts.precision import PRECISIONS
 from lockstep.agents.run.config import Settings, setting
 
 AUTO = ("auto", "torch", "kernel")
@@ -49,7 +50,7 @@ class Config(Settings):
     gradient: str = setting(
         "auto", "automatic differentiation, or the C++ kernel", choices=("auto", "autograd", "kernel")
     )
-    graph: str = setting("auto", "CUDA graphs", choices=("auto", "on", "off"))
+    graph: str = setting("auto", "CUDA graphs", choices=graphs.CHOICES)
     population: int = setting(1, "members trained side by side, each with its part of the environments", least=1)
     shards: int | None = setting(None, "parts of the batch with gradients of their own; None: one per process", least=1)
 

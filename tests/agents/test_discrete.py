@@ -249,8 +249,8 @@ def test_the_target_network_follows_now_and_then(kind, tau):
 
 def test_the_learning_rate_falls_to_0(kind):
     run, constant = (kind(Clock(8), config(kind, lr=0.5, anneal_lr=anneal)) for anneal in (True, False))
-    rates = [(iterated(run, 1).lr, iterated(constant, 1).lr) for _ in range(4)]
-    assert rates == [(pytest.approx(0.5 * (1 - k / 100)), 0.5) for k in range(1, 5)]
+    rates = [[iterated(one, 1).scheduled()["lr"] for one in (run, constant)] for _ in range(4)]
+    assert rates == [[[pytest.approx(0.5 * (1 - k / 100))], [0.5]] for k in range(1, 5)]
 
 
 # ---- that a run can go on --------------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ STORING = {
     "next episode after a terminated one": ("ended = terminated | truncated", "ended = truncated", ("terminated",)),
     "truncation as termination": ('"terminated": terminated}', '"terminated": ended}', ("truncated",)),
     "no terminal rows": ("return rows, valid", "return rows, ~terminated", ("terminated",)),
-    "a view of the environment's buffer": ("self.N, -1).to(torch.float32, copy=True)\n", "self.N, -1)\n", OneBuffer),
+    "a view of the environment's buffer": ("self.obs.copy_(obs", "self.obs = (obs", OneBuffer),
 }
 
 
@@ -456,7 +456,7 @@ def test_each_trap_of_storing_is_noticed(kind, old, new, trap, monkeypatch):
 
 
 def test_updates_counted_by_steps_of_the_batch_are_noticed(kind, monkeypatch):
-    wrong = mutant(off_policy, "OffPolicy", "replay_ratio * config.num_envs", "replay_ratio * 4")
-    monkeypatch.setattr(OffPolicy, "_update", wrong._update)
+    wrong = mutant(off_policy, "OffPolicy", "replay_ratio * self.config.num_envs", "replay_ratio * 4")
+    monkeypatch.setattr(OffPolicy, "due", wrong.due)
     with pytest.raises(AssertionError):
         requires_ratio(kind, 64, 1, 0.25)

@@ -158,9 +158,9 @@ def test_importance_weights_are_those_of_the_priorities_and_count_in_the_gradien
 
 def test_the_exponent_of_importance_weights_rises_to_1():
     run = Rainbow(Clock(8), SMALL)
-    exponents = [run.beta, *(iterated(run, 25).beta for _ in range(4))]
+    exponents = [iterated(run, iterations).scheduled()["beta"][0] for iterations in (0, 25, 25, 25, 25)]
     assert exponents == pytest.approx([0.4, 0.55, 0.7, 0.85, 1.0])
-    assert iterated(Rainbow(Clock(8), changed(anneal_beta=False)), 50).beta == 0.4
+    assert iterated(Rainbow(Clock(8), changed(anneal_beta=False)), 50).scheduled()["beta"] == [0.4]
 
 
 def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam():
@@ -173,7 +173,7 @@ def test_an_update_is_that_of_automatic_differentiation_and_of_torch_s_adam():
     optimizer = torch.optim.Adam([parameters], config.lr)
     names = {"step": "steps", "exp_avg": "first", "exp_avg_sq": "second"}
     optimizer.state[parameters] = {theirs: run.adam.state[ours].clone() for theirs, ours in names.items()}
-    rows, _, weights = run.replay.draw(1, 16, run.beta, torch.Generator().manual_seed(5))
+    rows, _, weights = run.replay.draw(1, 16, run.now["beta"][0], torch.Generator().manual_seed(5))
     loss, value, norm = run._learn(rows, weights[0])
     noise = {"online": run.online.noise, "target": run.target.noise}
     assert not torch.equal(noise["online"], noise["target"])
@@ -233,13 +233,13 @@ def requires_new_noise(kind: type[Rainbow]) -> None:
     run = kind(World(8), kind.Config(**dataclasses.asdict(changed(horizon=3, replay_ratio=0.5))))
     drawn = {"online": [], "target": []}
     for name, network in (("online", run.online), ("target", run.target)):
-        draw = network.draw
+        use = network.use
 
-        def counted(generator, draw=draw, network=network, found=drawn[name]):
-            draw(generator)
+        def counted(normal, use=use, network=network, found=drawn[name]):
+            use(normal)
             found.append(network.noise[0].item())
 
-        network.draw = counted
+        network.use = counted
     run.iterate()
     assert {name: len(set(found)) for name, found in drawn.items()} == {"online": 3 + 12, "target": 12}
 
