@@ -6,13 +6,16 @@ vf_coef is halved, and its learning rate is read after the roll-out, so that the
 
 What learns from a replay counts steps and updates as ours does. Its DQN has no double DQN, and draws once per step
 whether all environments act at random. Its DDPG, TD3 and SAC act at random until they learn, ours ever less often over
-epsilon_steps, and limit no gradient; its temperature goes down log p + target entropy without the factor alpha.
+epsilon_steps, and limit no gradient; its temperature goes down log p + target entropy without the factor alpha. For IQN
+it has QR-DQN (Dabney et al., 2018, of sb3-contrib): fixed fractions, as many as ours takes a value from, no layer of
+fractions, and Adam's epsilon in proportion to 1 / batch.
 """
 
 import itertools
 import time
 from collections.abc import Callable
 
+from lockstep.agents.parts import quantiles
 from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
@@ -90,26 +93,39 @@ def of_replay(job: Job, env, seed: int) -> dict:
     }
 
 
-def dqn(job: Job, env, seed: int):
-    from stable_baselines3 import DQN
-
-    require(job, double=False)
+def of_values(job: Job, env, seed: int) -> dict:
+    """The arguments that all take which learn values of actions."""
     ours = job.settings
     steps = ours["num_envs"] * ours["horizon"]
 
     def rate(remaining: float) -> float:
         return ours["lr"] * min(1.0, remaining + steps / ours["total_steps"] if ours["anneal_lr"] else 1.0)
 
-    return DQN(
-        **of_replay(job, env, seed),
-        learning_rate=rate,
-        n_steps=ours["n_step"],
-        target_update_interval=ours["target_every"],
-        exploration_fraction=ours["epsilon_steps"] / ours["total_steps"],
-        exploration_initial_eps=ours["epsilon_start"],
-        exploration_final_eps=ours["epsilon_end"],
-        max_grad_norm=ours["max_grad_norm"],
-    )
+    return of_replay(job, env, seed) | {
+        "learning_rate": rate,
+        "n_steps": ours["n_step"],
+        "target_update_interval": ours["target_every"],
+        "exploration_fraction": ours["epsilon_steps"] / ours["total_steps"],
+        "exploration_initial_eps": ours["epsilon_start"],
+        "exploration_final_eps": ours["epsilon_end"],
+        "max_grad_norm": ours["max_grad_norm"],
+    }
+
+
+def dqn(job: Job, env, seed: int):
+    from stable_baselines3 import DQN
+
+    require(job, double=False)
+    return DQN(**of_values(job, env, seed))
+
+
+def iqn(job: Job, env, seed: int):
+    from sb3_contrib import QRDQN
+
+    require(job, cvar=1.0, cvar_gap=0.0, max_per_quantile=False)
+    layers = [job.settings["features"], *job.settings["hidden"]]
+    given = of_values(job, env, seed) | {"policy_kwargs": {"net_arch": layers, "n_quantiles": quantiles.MEANT}}
+    return QRDQN(**given)
 
 
 def of_box(job: Job, env, seed: int) -> dict:
@@ -164,7 +180,14 @@ def sac(job: Job, env, seed: int):
     )
 
 
-ALGORITHMS = {"ppo": ppo, "dqn": dqn, "ddpg": ddpg, "td3": td3, "sac": sac}  # a function (job, env, seed) to a model
+ALGORITHMS = {
+    "ppo": ppo,
+    "dqn": dqn,
+    "iqn": iqn,
+    "ddpg": ddpg,
+    "td3": td3,
+    "sac": sac,
+}  # a function (job, env, seed) to a model
 
 
 def numbers(model) -> int:
@@ -207,7 +230,7 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
     model.learn(MANY_STEPS, callback=clock, log_interval=None)
     same = {"had": timing.spent().had_since(before)}
     env.close()
-    same |= {"parameters": numbers(model), "reason": f"{job.algorithm.upper()} {how}"}
+    same |= {"parameters": numbers(model), "reason": f"{type(model).__name__} {how}"}
     spent = ([after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(clock.clocks))
     names = ("wall_s", "cpu_s", "env_steps")
     return [same | {"block": block} | dict(zip(names, numbers, strict=True)) for block, numbers in enumerate(spent)]
@@ -221,7 +244,7 @@ def trained(job: Job, seed: int, callback=None) -> tuple[object, dict]:
     model.learn(job.settings["total_steps"], callback=callback, log_interval=None)
     times = {"wall_s": time.perf_counter() - start, "had": timing.spent().had_since(before)}
     env.close()
-    about = {"parameters": numbers(model), "reason": f"{job.algorithm.upper()} {HOW}"}
+    about = {"parameters": numbers(model), "reason": f"{type(model).__name__} {HOW}"}
     return model, {"env_steps": model.num_timesteps} | times | about
 
 

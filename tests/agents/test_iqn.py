@@ -1,5 +1,6 @@
 """IQN: its targets by hand, its update by automatic differentiation, quantiles of chance, and risk."""
 
+import dataclasses
 import math
 
 import pytest
@@ -128,3 +129,21 @@ def test_it_reaches_its_environment_s_aim(environment, aim):
     settings = iqn.config_of(environment, threads=1)
     run = training.train(IQN, environment, settings)
     assert training.evaluation.in_original(environment, run.act).returns.mean() > aim
+
+
+def test_qr_dqn_of_stable_baselines3_does_equal_work():
+    """Its layers are ours but that of fractions; steps, updates, exploration and learning rate are ours."""
+    pytest.importorskip("sb3_contrib")
+    from lockstep.experiments.learning_workers import Job, sb3
+
+    config = replaced(iqn.Config(), SMALL | {"total_steps": 800, "replay_ratio": 0.25, "target_every": 16, "lr": 1e-2})
+    job = Job("rate", "iqn", "cartpole", "CartPole-v1", dataclasses.asdict(config))
+    peer, run = sb3.iqn(job, sb3.vector(job, 0), 0), IQN("cartpole", config)
+    assert (peer.gradient_steps, peer.train_freq.frequency, peer.batch_size) == (2, 1, 16)
+    assert (peer.buffer_size, peer.learning_starts, peer.target_update_interval, peer.n_steps) == (1000, 0, 16, 1)
+    assert peer.exploration_schedule(0.5) == pytest.approx(run.epsilon(400))
+    assert [peer.lr_schedule(left) for left in (1.0, 0.5)] == pytest.approx([1e-2, 0.51e-2])
+    layers = [layer for layer in peer.quantile_net.modules() if isinstance(layer, torch.nn.Linear)]
+    assert [layer.out_features for layer in layers] == [12, 16, 8, 2 * 32]
+    with pytest.raises(ValueError, match=r"^IQN of Stable-Baselines3 needs cvar=1\.0$"):
+        sb3.iqn(dataclasses.replace(job, settings=job.settings | {"cvar": 0.5}), None, 0)
