@@ -34,6 +34,8 @@ class ActorCritic:
         seeds: one per learner; a learner's first numbers depend on its seed alone.
         precision: of the matrix products, "fp32", "tf32" (CUDA) or "bf16"; numbers and results stay float32.
         log_std: first value of the free numbers, one or one for each.
+        actors: for each output the actor that gives it, from 0 on, each of whom has layers of its own; None: one for
+            all. Where the numbers here are, all actors' layers stand in the place of one's.
     """
 
     def __init__(
@@ -47,11 +49,17 @@ class ActorCritic:
         precision: str = "fp32",
         log_std: float | Sequence[float] = 0.0,
         device: torch.device | str = "cpu",
+        actors: Sequence[int] | None = None,
     ):
         self.inputs, self.outputs, self.free, self.hidden = inputs, outputs, free, tuple(hidden)
         self.learners, self.precision, self.device = learners, precision, torch.device(device)
         self.places: dict[str, tuple[int, tuple[int, ...]]] = {}  # offset and shape of each part of a row
-        width = self._place("actor", [inputs, *hidden, outputs], 0)
+        owners = torch.tensor([0] * outputs if actors is None else actors, dtype=torch.int64, device="cpu")
+        counts, width = owners.bincount().tolist(), 0
+        self._actors = [f"actor{number}" for number in range(len(counts))] if len(counts) > 1 else ["actor"]
+        for name, count in zip(self._actors, counts, strict=True):
+            width = self._place(name, [inputs, *hidden, count], width)
+        self._order = owners.argsort(stable=True).argsort().to(self.device)  # of outputs among those of all actors
         if free:
             self.places["free"] = (width, (free,))
         width += max(4, -(-free // 4) * 4)
@@ -68,7 +76,7 @@ class ActorCritic:
     def in_kernels(self) -> bool:
         """True where kernels, those of roll-outs and those of updates, are written for networks of this form."""
         equal = len(self.hidden) == 2 and self.hidden[0] == self.hidden[1]
-        return equal and self.hidden[0] in HIDDEN and self.precision == "fp32"
+        return equal and self.hidden[0] in HIDDEN and self.precision == "fp32" and len(self._actors) == 1
 
     def _place(self, network: str, widths: Sequence[int], at: int) -> int:
         for number, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
@@ -81,7 +89,7 @@ class ActorCritic:
         """One learner's first numbers [P]: orthogonal, gain sqrt 2, of the actor's last layer 0.01, the critic's 1."""
         generator = torch.Generator("cpu").manual_seed(seed)
         row = torch.zeros(1, self.size, dtype=torch.float32, device="cpu")
-        last = {self._last("actor"): 0.01, self._last("critic"): 1.0}
+        last = {self._last(actor): 0.01 for actor in self._actors} | {self._last("critic"): 1.0}
         for name, part in self.parts(row).items():
             if name == "free":
                 part.copy_(torch.as_tensor(log_std, dtype=torch.float32, device="cpu"))
@@ -90,7 +98,7 @@ class ActorCritic:
         return row[0]
 
     def _last(self, network: str) -> str:
-        return [name for name in self.places if name.startswith(network) and name.endswith("weight")][-1]
+        return f"{network}.{len(self.hidden)}.weight"
 
     def parts(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
         """Views [L, *shape] of every weight and bias in a tensor [L, P]."""
@@ -119,7 +127,8 @@ class ActorCritic:
     def actor(self, x: torch.Tensor) -> torch.Tensor:
         """The actor's outputs [L, N, m] alone."""
         with self.arithmetic():
-            return self._layers("actor", x).float()
+            found = [self._layers(actor, x).float() for actor in self._actors]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=-1).index_select(-1, self._order)
 
     def critic(self, x: torch.Tensor) -> torch.Tensor:
         """The values [L, N] alone."""

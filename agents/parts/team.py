@@ -29,6 +29,7 @@ class Team:
 
     Attributes:
         sizes: numbers of an action that each agent uses [A]; they are the first ones.
+        owners: the agent of each number of a team's action; of a group's, the one whose number is its first.
 
     Raises:
         ValueError: groups are asked for where there are none.
@@ -50,6 +51,7 @@ class Team:
             self.single_action_space = MultiDiscrete(self._used(space.nvec))
         else:
             self.single_action_space = Box(self._used(space.low), self._used(space.high), dtype=space.dtype)
+        self.owners = [agent for agent, size in enumerate(self.sizes) for _ in range(1 if self._discrete else size)]
         self._groups = self._grouped(getattr(env, "action_groups", None)) if grouped else None  # [levels, numbers]
         self._masks = [sum(space.nvec[:size]) for size in self.sizes] if hasattr(space, "nvec") else []
         self._first: frozenset[str] | None = None  # names of the first infos; none before a reset
@@ -80,6 +82,7 @@ class Team:
             names, place = np.unique(level, return_inverse=True)
             places.append(torch.from_numpy(place).to(self.device) + width)
             width += len(names)
+            self.owners += [self.owners[first] for first in np.unique(level, return_index=True)[1]]
         self.single_action_space = _unbounded(width)
         return torch.stack(places)
 

@@ -53,7 +53,7 @@ class PPO(OnPolicy):
     Config = Config
     RECIPES = RECIPES
     COLUMNS = (*METRICS[:-1], "explained_variance", "lr")
-    SHAPES = ("hidden", "population", "joint", "groups")
+    SHAPES = ("hidden", "population", "joint", "groups", "actors")
 
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
@@ -142,7 +142,15 @@ class PPO(OnPolicy):
             config.precision,
             self._log_std(),
             self.device,
+            self._actors(),
         )
+
+    def _actors(self) -> list[int] | None:
+        """The actor of each of the distribution's outputs: the agent whose action it is of."""
+        if self.config.actors == "one" or self.team is None:
+            return None
+        widths = self.distribution.sizes or [1] * len(self.team.owners)
+        return [owner for owner, width in zip(self.team.owners, widths, strict=True) for _ in range(width)]
 
     def _log_std(self) -> float | list[float]:
         config = self.config

@@ -45,6 +45,11 @@ class Config(Settings):
         False, "a joint action has numbers that whole groups of it share, as the environment's action_groups say"
     )
     group_log_std: float = setting(0.0, "first logarithm of the standard deviation of what groups share")
+    actors: str = setting(
+        "one",
+        "of a joint policy: one network for all agents, or one for each, beside one critic of what all see (MAPPO)",
+        choices=("one", "each"),
+    )
     precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)
     rollout: str = setting("auto", "policy in torch, or in the environment's kernel where it fits", choices=AUTO)
     gradient: str = setting(
@@ -64,6 +69,8 @@ class Config(Settings):
                 )
         if self.groups and not self.joint:
             raise ValueError("groups=True needs joint=True")
+        if self.actors == "each" and not self.joint:
+            raise ValueError("actors='each' needs joint=True: without it agents share one network")
         if self.num_envs % self.population:
             raise ValueError(f"num_envs={self.num_envs} must be divisible by population={self.population}")
         if self.population > 1 and (self.shards or 1) > 1:

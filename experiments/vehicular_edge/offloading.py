@@ -25,7 +25,7 @@ COLUMNS = [
 # per edge, family and slot of the first episode; little: a queue of the first episode.
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
-AGENT = "ppo"
+AGENTS = ("ppo", "mappo")  # sections of the settings of an agent
 MANY = 8  # episodes from which it is worth it to start processes
 
 
@@ -55,13 +55,14 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
         agent = asked.agent
         for traffic, trained_on in itertools.product(asked.maps[: agent.maps], agent.trained_on):
             if trained_on == "many" or traffic == asked.maps[0]:
-                found.append(Group("original", traffic, AGENT, agent.scenarios, devices[-1], trained_on=trained_on))
+                given = agent.scenarios, devices[-1], 1.0, trained_on
+                found += [Group("original", traffic, name, *given) for name in AGENTS if name in agent]
     return list(dict.fromkeys(found))
 
 
 def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, Episode]]:
     """(policy, seed, scenario, episode) of a group."""
-    if group.policy == AGENT:
+    if group.policy in AGENTS:
         yield from of_agents(group, settings.offloading.agent)
     else:
         for scenario, episode in of_policy(group, settings.seed):
@@ -76,8 +77,9 @@ def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Ep
         trained_beside_others,
     )
 
-    same = asked.plain()["ppo"], asked.pool, group.scenarios
-    runs = [Run(group.traffic, group.trained_on, seed, group.device, *same) for seed in range(asked.seeds)]
+    settings, same = asked.plain()[group.policy], (asked.pool, group.scenarios)
+    about = group.policy, group.traffic, group.trained_on
+    runs = [Run(*about, seed, group.device, settings, *same) for seed in range(asked.seeds)]
     parallel = group.device == "cpu" and min(len(runs), originals.cores()) > 1
     found = originals.workers().imap(trained_beside_others, runs) if parallel else map(trained, runs)
     for seed, played in enumerate(found):

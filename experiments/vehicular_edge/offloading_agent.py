@@ -1,6 +1,7 @@
-"""An agent beside the policies: trained on one scenario or on many, then played on seen and unseen ones.
+"""Agents beside the policies: trained on one scenario or on many, then played on seen and unseen ones.
 
-It decides client by client, with one network for all of them (`envs/vehicular_edge/turns.py`).
+"ppo" decides client by client, with one network for all of them (`envs/vehicular_edge/turns.py`). "mappo" is the two
+agents that the environment has, which choose all numbers of a slot at once, with the environment's recipe.
 """
 
 from collections.abc import Mapping
@@ -21,11 +22,12 @@ from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Epis
 class Run(NamedTuple):
     """One agent."""
 
+    policy: str  # ppo | mappo
     traffic: str
     trained_on: str  # one | many scenarios
     seed: int
     device: str
-    settings: Mapping  # of training, which differ from those of CleanRL; steps are turns
+    settings: Mapping  # of training: of ppo, whose steps are turns, beside those of CleanRL; of mappo, the recipe's
     pool: int  # scenarios that "many" are
     scenarios: int  # to play on, of those it has seen and of others
 
@@ -35,16 +37,19 @@ def trained(run_of: Run) -> list[tuple[str, int, Episode]]:
 
     Each is played twice: "ppo" draws actions as in training, "ppo_mean" takes the likeliest.
     """
+    by_turns = run_of.policy == "ppo"
     pool = [drawn(run_of.traffic, index) for index in range(run_of.pool if run_of.trained_on == "many" else 1)]
-    chosen = ppo.config_of("vehicular_edge", "cleanrl", seed=run_of.seed, **run_of.settings)
+    recipe = "cleanrl" if by_turns else None
+    chosen = ppo.config_of("vehicular_edge", recipe, seed=run_of.seed, **run_of.settings)
     options = {"device": run_of.device, "scenarios": pool, "seed": run_of.seed, "check_actions": False}
     env = envs.make("vehicular_edge", chosen.num_envs, **options)
-    agent = ppo.train(TurnByTurn(env), chosen, run_of.device)
+    agent = ppo.train(TurnByTurn(env) if by_turns else env, chosen, run_of.device)
     unseen = range(UNSEEN, UNSEEN + run_of.scenarios)
+    play = played_by_turns if by_turns else played_at_once
     return [
-        (policy, index, played(agent, run_of.traffic, index, policy == "ppo_mean"))
+        (run_of.policy + "_mean" * greedy, index, play(agent, run_of.traffic, index, greedy))
         for index in (*unseen, *range(min(run_of.scenarios, len(pool))))
-        for policy in ("ppo", "ppo_mean")
+        for greedy in (False, True)
     ]
 
 
@@ -54,8 +59,23 @@ def trained_beside_others(run_of: Run) -> list[tuple[str, int, Episode]]:
     return trained(run_of)
 
 
+def played_at_once(agents: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
+    """An episode of the original under both agents."""
+    env = environment_of(Job(traffic, index, "mappo", 0))
+    torch.manual_seed(index)
+
+    def act(observations: dict, _) -> tuple:
+        seen = np.stack([observations[agent] for agent in env.agents])[None]
+        found = agents.act(torch.from_numpy(seen).float(), greedy=greedy)[0].cpu().numpy()
+        sizes = [env.action_space(agent).shape[0] for agent in env.agents]
+        numbers = zip(env.agents, found, sizes, strict=True)
+        return env.step({agent: row[:size] for agent, row, size in numbers})
+
+    return run(env, act, traffic)
+
+
 @torch.no_grad()
-def played(agent: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
+def played_by_turns(agent: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
     """An episode of the original under the agent."""
     env = environment_of(Job(traffic, index, "ppo", 0))
     packed = tables(np, env.scenarios)

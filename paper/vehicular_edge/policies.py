@@ -20,6 +20,8 @@ POLICIES = {  # in their order: label, colour, marker
     "backpressure": ("backpressure", "#009E73", "D"),
     "ppo": ("PPO", "#D55E00", "P"),
     "ppo_mean": ("PPO, likeliest action", "#AA4422", "p"),
+    "mappo": ("MAPPO", "#56B4E9", "<"),
+    "mappo_mean": ("MAPPO, likeliest action", "#3388BB", ">"),
 }
 TRAINED = {"one": "one scenario", "many": "many scenarios"}
 SETTING = ["form", "device", "traffic", "policy", "trained_on", "penalty_weight"]
@@ -78,7 +80,7 @@ def summary(run) -> pd.DataFrame:
     found = []
     for key, part in rows.groupby([*SETTING, "seen"], dropna=False, sort=False):
         row = dict(zip([*SETTING, "seen"], key, strict=True)) | {"episodes": len(part)}
-        units = part.groupby("seed" if row["policy"].startswith("ppo") else part.index)
+        units = part.groupby("seed" if row["trained_on"] in TRAINED else part.index)
         for name in MEANS:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = mean(units[name].mean().astype(float).to_numpy())
         for name in DELAYS:

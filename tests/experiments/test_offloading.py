@@ -13,7 +13,7 @@ from lockstep.envs.vehicular_edge.scenario.traffic import TRAFFIC
 from lockstep.experiments import config
 from lockstep.experiments.config import Settings
 from lockstep.experiments.vehicular_edge import earlier_reward, offloading, offloading_episodes
-from lockstep.experiments.vehicular_edge.offloading import AGENT, SEARCHING, SIMPLE, UNSEEN, Group
+from lockstep.experiments.vehicular_edge.offloading import AGENTS, SEARCHING, SIMPLE, UNSEEN, Group
 from lockstep.experiments.vehicular_edge.offloading_episodes import Job, in_port, play
 
 
@@ -42,7 +42,7 @@ def test_every_policy_is_played_on_every_map_in_the_original_and_the_simple_ones
             assert sum(group.form == "original" for group in of_policy) == 1
     weights = [group.penalty_weight for group in found if group.policy == "backpressure"]
     assert set(settings.offloading.penalty_weights) < set(weights)
-    agents = [(group.traffic, group.trained_on) for group in found if group.policy == AGENT]
+    agents = [(group.traffic, group.trained_on) for group in found if group.policy == "ppo"]
     trained = [("city", "many"), ("city", "one"), ("dense", "many"), ("arterial", "many")]
     assert agents == (trained if scale == "full" else [])  # a quick run trains none
 
@@ -164,15 +164,21 @@ def test_the_return_ranks_policies_on_maps_as_tasks_on_time_less_cost_do():
     assert stats.spearmanr(earlier, aim).statistic < 0.5
 
 
-def test_an_agent_plays_seen_and_unseen_scenarios_drawing_actions_and_taking_the_likeliest(settings):
+TRAINING = {
+    "ppo": {"num_envs": 4, "horizon": 44, "total_steps": 352, "bootstrap": False},
+    "mappo": {"num_envs": 4, "horizon": 25, "total_steps": 200, "minibatches": 4, "actors": "each"},
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_plays_seen_and_unseen_scenarios_drawing_actions_and_taking_the_likeliest(name, settings):
     plain = settings.plain()
-    training = {"num_envs": 4, "horizon": 44, "total_steps": 352, "bootstrap": False}
-    plain["offloading"]["agent"] = {"seeds": 1, "scenarios": 1, "pool": 2, "ppo": training}
-    group = Group("original", "city", AGENT, 1, trained_on="many")
+    plain["offloading"]["agent"] = {"seeds": 1, "scenarios": 1, "pool": 2, name: TRAINING[name]}
+    group = Group("original", "city", name, 1, trained_on="many")
     found = pd.DataFrame(offloading.measure("vehicular_edge", group, Settings(plain)), columns=offloading.COLUMNS)
     episodes = found[found["level"] == "episode"]
     assert sorted(zip(episodes["policy"], episodes["scenario"], episodes["seen"], strict=True)) == [
-        ("ppo", 0, 1), ("ppo", UNSEEN, 0), ("ppo_mean", 0, 1), ("ppo_mean", UNSEEN, 0)
+        (name, 0, 1), (name, UNSEEN, 0), (f"{name}_mean", 0, 1), (f"{name}_mean", UNSEEN, 0)
     ]  # fmt: skip
     assert np.isfinite(episodes["return"].astype(float)).all()
     for _, tasks in found[found["level"] == "delay"].groupby("policy")["tasks"]:  # of the unseen episode alone

@@ -55,6 +55,21 @@ def test_first_weights_are_orthogonal_with_the_gains_of_their_layers(inputs, out
     assert set(last) <= set(networks.places)
 
 
+def test_several_actors_are_networks_of_their_own_whose_outputs_are_put_in_order():
+    networks, x = make(outputs=5, free=5, actors=[1, 0, 1, 2, 0], learners=2, seeds=(3, 4)), normal(2, 7, 4)
+    assert not networks.in_kernels and make().in_kernels
+    out, value = networks(x)
+    for learner in range(2):
+        seen = x[learner].double()
+        apart = [module(networks, f"actor{number}", learner)(seen) for number in range(3)]
+        assert [part.shape[1] for part in apart] == [2, 2, 1]
+        expected = [apart[1][:, 0], apart[0][:, 0], apart[1][:, 1], apart[2][:, 0], apart[0][:, 1]]
+        torch.testing.assert_close(out[learner].double(), torch.stack(expected, dim=1), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(value[learner].double(), module(networks, "critic", learner)(seen)[:, 0])
+    one = networks.one(1)
+    torch.testing.assert_close(one.actor(x[1:]), out[1:])
+
+
 def test_first_numbers_belong_to_a_seed_alone():
     stack = ActorCritic(4, 2, 0, learners=3, seeds=(5, 6, 5))
     assert torch.equal(stack.parameters[0], stack.parameters[2])

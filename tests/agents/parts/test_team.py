@@ -93,14 +93,32 @@ def test_a_group_s_number_moves_all_of_the_group():
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("actors", ["one", "each"])
 @pytest.mark.parametrize("ratio", ["action", "component"])
-def test_agents_of_different_sizes_learn_what_is_best(ratio):
+def test_agents_of_different_sizes_learn_what_is_best(ratio, actors):
     """The best pair is half the first component, and its negative: nothing is lost then."""
-    run = trained(Crew(8, (2, 5)), 100, ratio=ratio)
+    run = trained(Crew(8, (2, 5)), 100, ratio=ratio, actors=actors)
     obs = normal(200, 1, 3, seed=3).expand(-1, 2, -1)
     action, best = run.act(obs), 0.5 * obs[:, 0, :1].clamp(-1, 1)
     assert (action[:, 0, :2] - best).square().mean() < 0.03 < best.square().mean() / 2
     assert (action[:, 1] + best).square().mean() < 0.03
+
+
+@pytest.mark.parametrize(
+    "world", [lambda: Crew(8, (2, 5), grouped=True), lambda: World(8, MultiDiscrete([3, 2]), agents=2)]
+)
+def test_each_agent_s_numbers_come_from_its_own_network(world):
+    """Those of its groups as well; and all choices of a discrete one. The critic is one."""
+    run = PPO(world(), changed(actors="each", groups=isinstance(world(), Crew)))
+    obs = normal(5, run.env.single_observation_space.shape[0], seed=3).unsqueeze(0)
+    before, value = run.networks(obs)
+    for name, leaf in run.networks.leaves.items():
+        if name.startswith("actor1"):
+            leaf.data.add_(0.1)
+    after, same = run.networks(obs)
+    owners = torch.tensor(run.env.owners).repeat_interleave(torch.tensor(run.distribution.sizes or [1] * 9))
+    assert owners.bincount().tolist() == ([3, 6] if isinstance(world(), Crew) else [5, 5])
+    assert torch.equal((before != after)[0].any(dim=0), owners == 1) and torch.equal(value, same)
 
 
 def test_numbers_that_no_agent_uses_are_nowhere():
@@ -180,6 +198,7 @@ def test_a_run_goes_on_bit_for_bit(tmp_path):
     [
         (lambda: Crew(8), {"groups": True}, "groups=True needs an environment with action_groups and a Box of actions"),
         (lambda: Crew(8), {"groups": True, "joint": False}, "groups=True needs joint=True"),
+        (lambda: Crew(8), {"actors": "each", "joint": False}, "actors='each' needs joint=True"),
         (lambda: Crew(8), {"joint": False}, "joint=False: agents use 2 and 5 numbers of an action; only joint=True"),
         (lambda: bent(action_sizes=(2, 6)), {}, "Crew.action_sizes is (2, 6); it must be 2 integers, each from 1 to 5"),
         (lambda: bent(action_sizes=(2,)), {}, "Crew.action_sizes is (2,); it must be 2 integers"),
