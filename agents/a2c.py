@@ -139,9 +139,12 @@ class A2C(OnPolicy):
         if graphs.wanted(config.graph, self.device, self.ranks.size, self.env):
             self._rate = torch.zeros((), dtype=torch.float32, device=self.device)
             self._capture()
-            self._sums.zero_()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
+
+    def _capture(self) -> None:
+        super()._capture()
+        self._sums.zero_()
 
     def iterate(self) -> None:
         if self._rate is not None:

@@ -90,7 +90,7 @@ class IQN(Values):
     RECIPES = RECIPES
     SHAPES = ("hidden", "features", "encoding")
 
-    def _prepare(self) -> None:
+    def ready(self) -> None:
         cvar, gap = self.config.cvar, self.config.cvar_gap
         self._fractions = quantiles.fractions(cvar, self.device)
         if gap:
@@ -101,6 +101,7 @@ class IQN(Values):
                     "(agents/README.md)"
                 )
             self._fractions = Cautious(parts, gap, self._fractions)
+        super().ready()
 
     def _network(self, n: int) -> QuantileNetwork:
         config = self.config

@@ -18,7 +18,6 @@ from torch import nn
 
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.duelling import NoisyDuelling
-from lockstep.agents.parts.off_policy import never
 from lockstep.agents.parts.prioritised import PrioritisedReplay
 from lockstep.agents.run import command_line, training
 from lockstep.agents.run import config as configuration
@@ -87,11 +86,12 @@ class Rainbow(Values):
     RECIPES = RECIPES
     SHAPES = ("encoder", "hidden", "encoding", "atoms", "v_min", "v_max")
 
-    def _prepare(self) -> None:
+    def ready(self) -> None:
         config = self.config
         numbers = {"dtype": torch.float32, "device": self.device}
         self.support = torch.linspace(config.v_min, config.v_max, config.atoms, **numbers)
         self._always = self.online.normal(torch.Generator(self.device).manual_seed(config.seed))
+        super().ready()
 
     def _network(self, n: int) -> NoisyDuelling:
         config = self.config
@@ -126,7 +126,7 @@ class Rainbow(Values):
     ) -> torch.Tensor:
         self._draw(generator)
         action = self._means(self.online(obs)).argmax(dim=1)
-        return action if never(epsilon) else self._explored(action, epsilon, generator)
+        return self._explored(action, epsilon, generator)
 
     def _draw(self, generator: torch.Generator | None) -> None:
         """Takes noise of the network into use, new or that of its seed."""

@@ -55,11 +55,12 @@ class SAC(Continuous):
     FIGURES = ("critic_loss", "q_value", "entropy", "alpha")
     COLUMNS = (*FIGURES, "grad_norm", "epsilon")
 
-    def _prepare(self) -> None:
+    def ready(self) -> None:
         self.squash = dataclasses.replace(self.squash, as_tanh=self.config.density_of_tanh)
         self.log_alpha = torch.full((1,), math.log(self.config.alpha), dtype=torch.float32, device=self.device)
         self.log_alpha_gradient = torch.zeros_like(self.log_alpha)
         self.adam_alpha = self.optimizer(self.log_alpha, self.log_alpha_gradient)
+        super().ready()
 
     def _networks(self, n: int, m: int) -> dict[str, Network]:
         critics = {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}

@@ -6,7 +6,6 @@ An iteration is that of `parts/continuous.py`; here are the networks and the upd
 """
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -55,8 +54,10 @@ class TD3(Deterministic):
         return {"actor": self.network(n, m, 0), **critics}
 
     @property
-    def period(self) -> int:
-        return math.lcm(super().period, self.config.policy_delay)
+    def uneven(self) -> str:
+        delay, chunk = self.config.policy_delay, self.chunk
+        of_delay = f"policy_delay={delay} must divide the {chunk} updates that are made together"
+        return super().uneven or of_delay * (chunk % delay > 0)
 
     def _followed(self) -> tuple[str, ...]:
         return ("actor", *CRITICS)

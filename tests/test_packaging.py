@@ -46,7 +46,7 @@ OF_PEERS = [pin for pins in PEERS.values() for pin in pins]
 OPTIONAL = {
     "agents/run/log.py": EXTRAS["paper"],  # a bar, where it is installed
     "envs/kernels/compile.py": EXTRAS["nvrtc"],  # its own sentence says so
-    "experiments/learning_workers/sb3.py": EXTRAS["sb3"],
+    "experiments/learning_workers/sb3.py": [*EXTRAS["sb3"], *EXTRAS["paper"]],
     "experiments/verify/subjects.py": [*OF_PEERS, *EXTRAS["sb3"], *EXTRAS["torchrl"]],
     "tests/experiments/steps_of_peers.py": OF_PEERS,
 } | {file.relative_to(ROOT).as_posix(): pins for file, pins in PEERS.items()}

@@ -159,7 +159,13 @@ class ActorCritic:
         return one
 
     def sequential(self, learner: int = 0) -> tuple[nn.Sequential, nn.Sequential]:
-        """Actor and critic of one learner as modules of torch that share its numbers."""
+        """Actor and critic of one learner as modules of torch that share its numbers.
+
+        Raises:
+            ValueError: there are several actors.
+        """
+        if len(self._actors) > 1:
+            raise ValueError(f"{len(self._actors)} actors are no module")
         parts = self.parts(self.parameters)
         actor, critic = (
             [

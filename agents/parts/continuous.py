@@ -17,7 +17,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
-from .off_policy import OffPolicy, OffPolicySettings, never
+from .off_policy import OffPolicy, OffPolicySettings
 from .replay import Replay
 
 
@@ -52,6 +52,7 @@ class Continuous(OffPolicy):
         networks: what is trained, by name; "actor" is one of them, whose first m outputs are the greedy action before
             it is squashed.
         targets: those of them that a slow copy follows, likewise.
+        updates: how many there were.
 
     Raises:
         ValueError: naming the field, its value and what is allowed.
@@ -80,17 +81,10 @@ class Continuous(OffPolicy):
             name: self.optimizer(network.parameters, network.gradient) for name, network in self.networks.items()
         }
         self._noise = torch.zeros(N, m, device=self.device)  # that explores, where it is correlated
-        self._prepare()
+        self.updates = 0
         self.ready()
 
     # ---- what a subclass gives --------------------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        """Makes what phases need besides networks."""
-
-    @property
-    def period(self) -> int:
-        return self.config.target_every
 
     @abstractmethod
     def _networks(self, n: int, m: int) -> dict[str, Network]:
@@ -138,8 +132,6 @@ class Continuous(OffPolicy):
     ) -> torch.Tensor:
         """Drawn actions [N, m], each replaced by a uniform one with probability epsilon."""
         action = self._drawn(out, self._exploring(len(out), generator))
-        if never(epsilon):
-            return action
         given = {"device": self.device, "dtype": torch.float32, "generator": generator}
         explores = torch.rand(len(action), 1, **given) < epsilon
         return torch.where(explores, 2 * torch.rand(action.shape, **given) - 1, action)
@@ -164,12 +156,35 @@ class Continuous(OffPolicy):
         for number in range(count):
             self.updates += 1
             figures, found = self._learn({name: rows[number] for name, rows in parts.items()})
-            if self.updates % every == 0:
-                for name, target in self.targets.items():
-                    target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
+            if self.updates % every == 0 and not self._moves_between:
+                self._move_targets()
             told += figures
             norms.append(torch.stack(found).amax())  # NaN if one is
         self._tell(torch.stack(told).view(count, -1), torch.stack(norms))
+
+    def _move_targets(self) -> None:
+        for name, target in self.targets.items():
+            target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
+
+    @property
+    def _moves_between(self) -> bool:
+        """Whether target networks move between graphs of a chunk, not within them."""
+        return self._captured and self.config.target_every % self.chunk == 0
+
+    @torch.no_grad()
+    def _learn_chunk(self) -> None:
+        updates = self.updates + self.chunk
+        super()._learn_chunk()
+        self.updates = updates  # which no graph counts
+        if updates % self.config.target_every == 0 and self._moves_between:
+            self._move_targets()
+
+    @property
+    def uneven(self) -> str:
+        every, chunk = self.config.target_every, self.chunk
+        if not chunk or chunk % every == 0 or every % chunk == 0:
+            return ""
+        return f"target_every={every} must divide the {chunk} updates that are made together, or be a multiple"
 
     def learn_values(
         self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
@@ -244,7 +259,7 @@ class Continuous(OffPolicy):
         """A copy of all that the future depends on: tensors, numbers and strings."""
         targets = {name: target.parameters.clone() for name, target in self.targets.items()}
         adams = {name: {key: part.clone() for key, part in adam.state.items()} for name, adam in self.adams.items()}
-        own = {"window": self.window.state(), "targets": targets, "adams": adams}
+        own = {"updates": self.updates, "window": self.window.state(), "targets": targets, "adams": adams}
         own |= {"noise": self._noise.clone()} if self.config.noise_correlation else {}
         return self.gathered(replay) | self.weights() | own
 
@@ -255,6 +270,7 @@ class Continuous(OffPolicy):
             ValueError: the environment has no state, or refuses it.
         """
         self.load_gathered(state)
+        self.updates = state["updates"]
         self.window.load_state(state["window"])
         for name, network in self.networks.items():
             network.parameters.copy_(state[name])

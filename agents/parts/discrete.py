@@ -78,13 +78,9 @@ class Values(OffPolicy):
         fields = {"obs": (n,), "next_obs": (n,), "reward": (), "discount": ()}
         fields = {name: (shape, torch.float32) for name, shape in fields.items()}
         self.replay = self._replay(fields | {"action": ((), torch.int64)})
-        self._prepare()
         self.ready()
 
     # ---- what a subclass gives --------------------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        """Makes what phases need besides networks."""
 
     @abstractmethod
     def _network(self, n: int) -> Network:
@@ -125,7 +121,8 @@ class Values(OffPolicy):
     @property
     def lr(self) -> float | torch.Tensor:
         """The learning rate of this iteration's updates."""
-        return self.now["lr"][0]
+        rate = self.now["lr"][0]
+        return rate.float() if isinstance(rate, torch.Tensor) else rate
 
     @torch.no_grad()
     def _rollout(self):

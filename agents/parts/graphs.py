@@ -9,18 +9,20 @@ CHOICES = ("auto", "on", "off")
 
 
 def wanted(asked: str, device: torch.device, processes: int, env) -> bool:
-    """Tells whether a run's phases are to be captured: on a GPU, in one process.
+    """Tells whether a run's phases are to be captured: on a GPU, in one process, of what can be put back.
 
     Args:
-        asked: one of CHOICES; "auto" leaves out an environment that cannot be put back to where it was before.
+        asked: one of CHOICES.
 
     Raises:
         ValueError: they cannot, and have to.
     """
-    fits = device.type == "cuda" and processes == 1
+    fits, restorable = device.type == "cuda" and processes == 1, hasattr(env, "state")
     if asked == "on" and not fits:
         raise ValueError("graph='on' needs device='cuda' and one process")
-    return fits and (asked == "on" or (asked == "auto" and hasattr(env, "state")))
+    if asked == "on" and not restorable:
+        raise ValueError(f"graph='on' needs an environment with state() and set_state(), not {type(env).__name__}")
+    return fits and restorable and asked != "off"
 
 
 def captured(
@@ -35,6 +37,9 @@ def captured(
         phases: by name, in the order in which they run.
         device: a GPU.
         generators: what phases draw from, besides torch's own.
+
+    Raises:
+        ValueError: a phase cannot be captured, such as one in which the host waits for the device; names it.
     """
     gc.collect()  # graphs of an earlier run, which would break this capture if they were freed within it
     with torch.cuda.device(device):
@@ -48,6 +53,9 @@ def captured(
         for name, phase in phases.items():
             for generator in generators:
                 graphs[name].register_generator_state(generator)
-            with torch.cuda.graph(graphs[name], stream=stream):
-                phase()
+            try:
+                with torch.cuda.graph(graphs[name], stream=stream):
+                    phase()
+            except RuntimeError as error:
+                raise ValueError(f"{name} cannot be captured, graph='off' does without: {error}") from error
     return {name: graph.replay for name, graph in graphs.items()}  # a bound method keeps its graph

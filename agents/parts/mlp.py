@@ -53,7 +53,7 @@ class Network(Protocol):
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
     def copy(self) -> Self:
-        """Another one with the same numbers."""
+        """Another one with the same numbers, whose products are "fp32"."""
         ...
 
 
@@ -143,13 +143,18 @@ class MLP:
         self.layers, self._slopes = self._views(parameters), self._views(gradient)
 
     def multiply(self, precision: str) -> None:
-        """Has matrix products made in this precision from now on; the functions in C++ know "fp32" alone."""
-        self._precision, self._compiled = precision, self._compiled if precision == "fp32" else None
+        """Has matrix products made in this precision from now on."""
+        self._precision = precision
+
+    @property
+    def _in_cpp(self) -> bool:
+        """Whether passes may be made in C++, on the CPU."""
+        return self._compiled is not None and self._precision == "fp32"
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
         fits = x.device == self.parameters.device and x.dtype == self.parameters.dtype and not x.requires_grad
-        if self._compiled is not None and fits and x.shape[0] * self._padded**2 < TINY:
+        if self._in_cpp and fits and x.shape[0] * self._padded**2 < TINY:
             return self._passed(x)
         kept = [x]
         with arithmetic(self._precision, self.parameters.device):
@@ -189,25 +194,25 @@ class MLP:
             descends: give derivatives [N, n] by the inputs too.
         """
         rows = len(slope)
-        if self._compiled is not None and small(rows, self.widths):
+        if self._in_cpp and small(rows, self.widths):
             return self._descended(kept, slope, self.gradient.data_ptr(), descends)
-        for number in reversed(range(len(self.layers))):
-            weight, bias = self._slopes[number]
-            before = kept[number][:rows]
-            self._product(slope.t(), before, out=weight)
-            torch.sum(slope, 0, out=bias)
-            if number or descends:
-                slope = self._product(slope, self.layers[number][0])
-            if number:
-                slope.mul_(before > 0)
+        with arithmetic(self._precision, self.parameters.device):
+            for number in reversed(range(len(self.layers))):
+                weight, bias = self._slopes[number]
+                before = kept[number][:rows]
+                self._product(slope.t(), before, out=weight)
+                torch.sum(slope, 0, out=bias)
+                if number or descends:
+                    slope = self._product(slope, self.layers[number][0])
+                if number:
+                    slope.mul_(before > 0)
         return slope if descends else None
 
     def _product(self, one: torch.Tensor, other: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """A product [*, *], float32 or float64 as the numbers are, whatever the precision of its factors."""
-        with arithmetic(self._precision, self.parameters.device):
-            if self._precision != "bf16":  # autocast leaves alone what is given its place
-                return torch.mm(one, other, out=out)
-            found = torch.mm(one, other)
+        if self._precision != "bf16":
+            return torch.mm(one, other, out=out)
+        found = torch.mm(one, other)  # autocast leaves alone what is given its place
         return found.to(self.parameters.dtype) if out is None else out.copy_(found)
 
     def _descended(
@@ -235,12 +240,13 @@ class MLP:
             kept: the `activations` of N rows.
             slope: [N, m], derivatives of the loss by the outputs.
         """
-        if self._compiled is not None and small(len(slope), self.widths):
+        if self._in_cpp and small(len(slope), self.widths):
             return self._descended(kept, slope, None, True)
-        for number in reversed(range(len(self.layers))):
-            slope = self._product(slope, self.layers[number][0])
-            if number:
-                slope.mul_(kept[number] > 0)
+        with arithmetic(self._precision, self.parameters.device):
+            for number in reversed(range(len(self.layers))):
+                slope = self._product(slope, self.layers[number][0])
+                if number:
+                    slope.mul_(kept[number] > 0)
         return slope
 
     def slope_of_last(self, kept: Sequence[torch.Tensor], slope: torch.Tensor, count: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Settings, iteration, log and state of algorithms that learn from a replay.
 
 One iteration is a few steps of B environments, which go into the replay, and the updates that are due for them. The
-host waits for nothing between two rows of the log. On a GPU each of the two is a captured graph.
+host waits for nothing between two rows of the log. In one process on a GPU each of the two is a captured graph.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from .replay import Replay
 from .transitions import Transitions
 
 APART = 2_654_435_761  # between seeds of processes; torch's generator on the CPU heeds 32 bits of one
-AT_ONCE = 64  # updates whose rows are drawn together
+AT_ONCE = 64  # the most updates whose rows are drawn together
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,6 @@ class OffPolicySettings(Settings):
             )
 
 
-def never(epsilon: float | torch.Tensor) -> bool:
-    """Tells that a share of random actions is 0, as far as the host knows."""
-    return not isinstance(epsilon, torch.Tensor) and epsilon == 0
-
-
 class OffPolicy(ABC):
     """Parts of a run, as `run/algorithm.py` describes one, that its settings and the iteration decide."""
 
@@ -87,11 +82,10 @@ class OffPolicy(ABC):
     COLUMNS: ClassVar[tuple[str, ...]]  # the last is epsilon
     config: OffPolicySettings
     iteration: int
-    updates: int  # so far
     transitions: Transitions
     replay: Replay
     generator: torch.Generator
-    now: Mapping[str, Sequence]  # what `scheduled` gave for this iteration, tensors where phases are captured
+    now: Mapping[str, Sequence[float] | torch.Tensor]  # `scheduled`; tensors where phases are captured
 
     def begin(self, environment, config: OffPolicySettings, device: torch.device | str) -> None:
         """Takes settings and device, and makes the environment or takes it as it was given.
@@ -143,29 +137,35 @@ class OffPolicy(ABC):
             raise ValueError(f"capacity={self.capacity} must be at least 2 x n_step x rows of a step = {least}")
 
     def ready(self) -> None:
-        """Sets sums and counts to zero, and the phases of an iteration; comes last."""
+        """Sets sums and counts to zero, and the phases of an iteration, which it captures on a GPU.
+
+        It comes last: a subclass makes before what its phases need.
+
+        Raises:
+            ValueError: phases cannot be captured, and have to.
+        """
         config = self.config
         self.iterations = config.total_steps // (config.num_envs * config.horizon)
-        self.iteration = self.updates = 0
+        self.iteration = 0
         self.now = self.scheduled()
         self._empty_at = 0  # environment steps when the replay was empty
         # Over updates: COLUMNS but for epsilon, their number, and that of gradients that are not finite.
         self._sums = torch.zeros(len(self.COLUMNS) + 1, dtype=torch.float64, device=self.device)
         self.phases: dict[str, Callable[[], None]] = {"rollout": self._rollout, "update": self._update}
-        alike = self.due % self.period == 0
-        self._graphs = graphs.wanted(config.graph, self.device, self.ranks.size, self.env)
-        if self._graphs and not alike and config.graph == "on":
-            raise ValueError(f"graph='on' needs a multiple of {self.period} updates per iteration, not {self.due}")
-        self._graphs &= alike
-        if self._graphs:
+        self._captured = graphs.wanted(config.graph, self.device, self.ranks.size, self.env)
+        if self._captured and config.graph == "on" and self.uneven:
+            raise ValueError(f"graph='on': {self.uneven}")
+        self._captured = self._captured and not self.uneven
+        if self._captured:
             self._capture()
 
     def _capture(self) -> None:
         """Replaces the phases by CUDA graphs of themselves, and leaves no other trace."""
         before = self.state(replay=False)
-        given = {"dtype": torch.float32, "device": self.device}
+        given = {"dtype": torch.float64, "device": self.device}
         self.now = {name: torch.tensor(numbers, **given) for name, numbers in self.scheduled().items()}
-        self.phases = graphs.captured(self.phases, self.device, [self.generator])
+        phases = self.phases if self.due else {"rollout": self._rollout}
+        self.phases = self.phases | graphs.captured(phases, self.device, [self.generator])
         self.load_state(before)
         self._sums.zero_()
         self.transitions.statistics()  # forgets the episodes of the capture
@@ -176,9 +176,14 @@ class OffPolicy(ABC):
         return round(self.config.replay_ratio * self.config.num_envs * self.config.horizon)
 
     @property
-    def period(self) -> int:
-        """Updates after which what one does repeats."""
-        return 1
+    def chunk(self) -> int:
+        """Updates whose rows are drawn together, a divisor of those of an iteration."""
+        return next((count for count in range(min(AT_ONCE, self.due), 0, -1) if self.due % count == 0), 0)
+
+    @property
+    def uneven(self) -> str:
+        """Why chunks of updates do different things, so that no graph does for all; empty: all are alike."""
+        return ""
 
     def scheduled(self) -> dict[str, list[float]]:
         """Numbers of the next iteration that are not those of every iteration: epsilon, of each step."""
@@ -187,7 +192,7 @@ class OffPolicy(ABC):
 
     @abstractmethod
     def state(self, replay: bool | None = None) -> dict:
-        """As `run/algorithm.py` says; whether with the replay `gathered` is told."""
+        """As `run/algorithm.py` says; replay: as `gathered` takes it."""
 
     @abstractmethod
     def _rollout(self) -> None:
@@ -203,15 +208,18 @@ class OffPolicy(ABC):
         self._schedule()
         self.phases["rollout"]()
         if later - self._empty_at >= self.config.learning_starts:
-            updates = self.updates + self.due
-            self.phases["update"]()
-            self.updates = updates  # which no graph counts
+            for _ in range(0, self.due, max(self.chunk, 1)):
+                self._learn_chunk()
         self.iteration += 1
+
+    def _learn_chunk(self) -> None:
+        """The updates of a chunk."""
+        self.phases["update"]()
 
     def _schedule(self) -> None:
         """Puts numbers of this iteration where its phases read them."""
         numbers = self.scheduled()
-        if not self._graphs:
+        if not self._captured:
             self.now = numbers
             return
         for name, places in self.now.items():
@@ -220,8 +228,7 @@ class OffPolicy(ABC):
 
     @torch.no_grad()
     def _update(self):
-        for done in range(0, self.due, AT_ONCE):
-            self._updates(min(AT_ONCE, self.due - done))
+        self._updates(self.chunk)
 
     def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
         """Targets [k, *]: reward + discount * value [k, *] of next_obs, which may be anything where discount is 0."""
@@ -270,8 +277,8 @@ class OffPolicy(ABC):
 
         replay: whether the replay is in it; None: as the config says.
         """
-        state = {"iteration": self.iteration, "updates": self.updates, "empty_at": self._empty_at}
-        state |= {"generator": self.generator.get_state(), "transitions": self.transitions.state()}
+        state = {"iteration": self.iteration, "generator": self.generator.get_state(), "empty_at": self._empty_at}
+        state |= {"transitions": self.transitions.state()}
         state |= {"replay": self.replay.state()} if (self.config.save_replay if replay is None else replay) else {}
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
@@ -286,7 +293,7 @@ class OffPolicy(ABC):
         self.env.set_state(state["environment"])
         self.transitions.load_state(state["transitions"])
         self.generator.set_state(state["generator"])
-        self.iteration, self.updates, self._empty_at = (state[name] for name in ("iteration", "updates", "empty_at"))
+        self.iteration, self._empty_at = state["iteration"], state["empty_at"]
         if "replay" in state:
             self.replay.load_state(state["replay"])
         else:

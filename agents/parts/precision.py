@@ -14,16 +14,20 @@ def require(precision: str, device: torch.device) -> None:
         raise ValueError("precision='tf32' needs device='cuda'; the cpu has 'fp32' and 'bf16'")
 
 
-@contextlib.contextmanager
-def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
+def arithmetic(precision: str, device: torch.device) -> contextlib.AbstractContextManager:
     """Within it products have this precision; a captured graph keeps what held at its capture."""
-    products = torch.backends.cuda.matmul if device.type == "cuda" else None
-    before = products and products.fp32_precision
-    if products:
-        products.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    if precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+    return _of_float32(precision) if device.type == "cuda" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _of_float32(precision: str) -> Iterator[None]:
+    """The same of factors that stay float32, on a GPU."""
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
-            yield
+        yield
     finally:
-        if products:
-            products.fp32_precision = before
+        products.fp32_precision = before

@@ -51,7 +51,7 @@ class Team:
             self.single_action_space = MultiDiscrete(self._used(space.nvec))
         else:
             self.single_action_space = Box(self._used(space.low), self._used(space.high), dtype=space.dtype)
-        self.owners = [agent for agent, size in enumerate(self.sizes) for _ in range(1 if self._discrete else size)]
+        self.owners = [agent for agent, size in enumerate(self.sizes) for _ in range(size)]
         self._groups = self._grouped(getattr(env, "action_groups", None)) if grouped else None  # [levels, numbers]
         self._masks = [sum(space.nvec[:size]) for size in self.sizes] if hasattr(space, "nvec") else []
         self._first: frozenset[str] | None = None  # names of the first infos; none before a reset

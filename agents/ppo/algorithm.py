@@ -297,8 +297,7 @@ class PPO(OnPolicy):
         """
         if "environment" not in state:
             raise ValueError(
-                f"{type(self.env).__name__} has no state() and set_state(), so a run on it can neither be continued "
-                "nor captured in a CUDA graph (graph='off')"
+                f"{type(self.env).__name__} has no state() and set_state(), so a run on it cannot be continued"
             )
         self.iteration = state["iteration"]
         self._count.copy_(state["count"])

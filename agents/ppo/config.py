@@ -47,7 +47,7 @@ class Config(Settings):
     group_log_std: float = setting(0.0, "first logarithm of the standard deviation of what groups share")
     actors: str = setting(
         "one",
-        "of a joint policy: one network for all agents, or one for each, beside one critic of what all see (MAPPO)",
+        "of a joint policy: one network for all agents, or one for each, beside one critic, as in MAPPO",
         choices=("one", "each"),
     )
     precision: str = setting("fp32", "of the networks' matrix products", choices=PRECISIONS)

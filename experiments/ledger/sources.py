@@ -172,11 +172,14 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements within a node that can run, however deep; their expressions, far more of them, are left out."""
+    """The statements within a node, however deep, but those for type checkers alone.
+
+    Their expressions, of which there are many more, are left out.
+    """
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            continue
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield from statements(ast.Module(child.orelse, []))
+        elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
             yield child
             yield from statements(child)
 

@@ -1,4 +1,4 @@
-"""Policies of the vehicular edge: cost, delays against deadlines, backlogs; and an agent beside them."""
+"""Policies of the vehicular edge: cost, delays against deadlines, backlogs; and agents beside them."""
 
 import itertools
 from collections.abc import Iterator, Sequence

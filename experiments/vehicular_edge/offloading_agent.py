@@ -1,7 +1,7 @@
 """Agents beside the policies: trained on one scenario or on many, then played on seen and unseen ones.
 
 "ppo" decides client by client, with one network for all of them (`envs/vehicular_edge/turns.py`). "mappo" is the two
-agents that the environment has, which choose all numbers of a slot at once, with the environment's recipe.
+agents that the environment has, with a network each, which choose all numbers of a slot at once, by the recipe.
 """
 
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ class Run(NamedTuple):
 def trained(run_of: Run) -> list[tuple[str, int, Episode]]:
     """(policy, scenario, episode) of one agent: on unseen scenarios and then on those it was trained on.
 
-    Each is played twice: "ppo" draws actions as in training, "ppo_mean" takes the likeliest.
+    Each is played twice: "<policy>" draws actions as in training, "<policy>_mean" takes the likeliest.
     """
     by_turns = run_of.policy == "ppo"
     pool = [drawn(run_of.traffic, index) for index in range(run_of.pool if run_of.trained_on == "many" else 1)]
-    recipe = "cleanrl" if by_turns else None
-    chosen = ppo.config_of("vehicular_edge", recipe, seed=run_of.seed, **run_of.settings)
+    recipe, own = ("cleanrl", {}) if by_turns else (None, {"actors": "each"})
+    chosen = ppo.config_of("vehicular_edge", recipe, seed=run_of.seed, **own | dict(run_of.settings))
     options = {"device": run_of.device, "scenarios": pool, "seed": run_of.seed, "check_actions": False}
     env = envs.make("vehicular_edge", chosen.num_envs, **options)
     agent = ppo.train(TurnByTurn(env) if by_turns else env, chosen, run_of.device)

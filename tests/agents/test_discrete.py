@@ -18,6 +18,7 @@ from lockstep.agents.parts.discrete import Values
 from lockstep.agents.parts.off_policy import OffPolicy
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import config_of, replaced
+from tests.agents.graphs import WAITS
 from tests.agents.worlds import Clock, World, first_is_right
 
 SMALL = {"num_envs": 8, "total_steps": 8 * 100, "capacity": 128, "learning_starts": 0, "replay_ratio": 0.25}
@@ -377,9 +378,6 @@ def test_bad_input_is_refused(kind, call, sentence):
 
 
 # ---- what runs where -------------------------------------------------------------------------------------------------
-
-# Operations whose results the host must know before it can go on.
-WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "equal", "item", "is_nonzero"}
 
 
 class Counted(TorchDispatchMode):

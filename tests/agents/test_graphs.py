@@ -4,51 +4,18 @@ import dataclasses
 
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 
 from lockstep import agents
 from lockstep.agents.parts import graphs
-from tests.agents.graphs import standing_in, torch_s_own
+from tests.agents.graphs import OFF_POLICY, SMALL, Restorable, made, standing_in, torch_s_own
 from tests.agents.worlds import Clock
 
-SMALL = {"num_envs": 8, "hidden": (16,), "encoder": 16, "features": 16, "atoms": 11, "batch_size": 32, "gamma": 0.9}
-SMALL |= {"horizon": 2, "total_steps": 1600, "capacity": 200, "learning_starts": 50, "replay_ratio": 0.25, "tau": 0.3}
-SMALL |= {"target_every": 2, "epsilon_start": 0.5, "epsilon_end": 0.1, "epsilon_steps": 200, "lr": 1e-2}
-OFF_POLICY = [name for name in agents.names() if "replay_ratio" in agents.algorithm(name).Config.__dataclass_fields__]
 CASES = [(name, {}) for name in (*OFF_POLICY, "a2c")]
-CASES += [(name, {"n_step": 3, "save_replay": False}) for name in OFF_POLICY]
+CASES += [(name, {"n_step": 3, "save_replay": False, "epsilon_end": 0.0, "epsilon_steps": 100}) for name in OFF_POLICY]
 CASES += [("dqn", {"double": False}), ("rainbow", {"redraw": False}), ("iqn", {"max_per_quantile": True})]
-CASES += [
-    ("sac", {"precision": "bf16"}),
-    ("ddpg", {"noise_correlation": 0.8}),
-    ("a2c", {"optimizer": "adam", "horizon": 5}),
-]
-
-
-class Restorable(Clock):
-    """A clock that keeps to its tensor, with the actions that are asked for, whose reward heeds them."""
-
-    def __init__(self, actions):
-        super().__init__(8)
-        self.single_action_space = actions
-
-    def step(self, action):
-        obs, reward, *rest = super().step(action)
-        return obs, reward - 0.1 * action.float().reshape(len(reward), -1).sum(dim=1), *rest
-
-    def state(self):
-        return {"elapsed": self.elapsed.clone()}
-
-    def set_state(self, state):
-        self.elapsed.copy_(state["elapsed"])
-
-
-def made(name: str, changes: dict):
-    algorithm = agents.algorithm(name)
-    fields = {field.name: field for field in dataclasses.fields(algorithm.Config)}
-    given = {key: value for key, value in (SMALL | changes).items() if key in fields}
-    space = Box(-2.0, 2.0, (2,)) if "squash" in fields else Discrete(3)
-    return algorithm(Restorable(space), algorithm.Config(**given))
+CASES += [("sac", {"precision": "bf16"}), ("ddpg", {"noise_correlation": 0.8}), ("a2c", {"optimizer": "adam"})]
+CASES += [("td3", {"target_every": 4}), ("ddpg", {"target_every": 12}), ("sac", {"replay_ratio": 8.0})]
 
 
 def flat(state: dict, of: str = "") -> dict:
@@ -79,7 +46,8 @@ def test_a_run_by_graphs_is_the_run(name, changes):
     for _ in range(20):
         run.iterate()
         other.iterate()
-    assert [graph.replays for graph in captured] == ([20] * 3 if name == "a2c" else [20, 17])
+    chunks = -(-round(changes.get("replay_ratio", 0.25) * 16) // 64)
+    assert [graph.replays for graph in captured] == ([20] * 3 if name == "a2c" else [20, 17 * chunks])
     assert all(graph.generators == ([] if name == "a2c" else [other.generator]) for graph in captured)
     ended = flat(run.state())
     require_like(ended, flat(other.state()), rtol=1e-4, atol=1e-5)
@@ -88,14 +56,53 @@ def test_a_run_by_graphs_is_the_run(name, changes):
     assert other.statistics() == pytest.approx(run.statistics(), rel=1e-3, nan_ok=True)
 
 
-@pytest.mark.parametrize("changes", [{"replay_ratio": 0.1875}, {"policy_delay": 3}])
-def test_updates_that_differ_between_iterations_are_not_captured(changes):
-    """Three or four updates an iteration, and targets that move after every second, or an actor after every third."""
+@pytest.mark.parametrize("name", [*OFF_POLICY, "a2c"])
+def test_a_run_goes_on_by_graphs_and_without(name):
+    with torch_s_own():
+        whole, third = made(name, {}), made(name, {})
+    with standing_in():
+        second = made(name, {})
+    runs = [whole, second, third]
+    for number, run in enumerate(runs):
+        if number:
+            run.load_state(runs[number - 1].state())
+        for _ in range(7):
+            run.iterate()
+    for _ in range(14):
+        whole.iterate()
+    require_like(flat(whole.state()), flat(third.state()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"target_every": 3}, "target_every=3 must divide the 4 updates that are made together, or be a multiple"),
+        ({"policy_delay": 3}, "policy_delay=3 must divide the 4 updates that are made together"),
+    ],
+)
+def test_updates_that_differ_between_iterations_are_not_captured(changes, sentence):
     with standing_in() as captured:
         run = made("td3", changes)
         assert not captured and run.phases["update"] == run._update
-        with pytest.raises(ValueError, match=r"^graph='on' needs a multiple of \d updates per iteration, not \d$"):
+        with pytest.raises(ValueError, match=f"^graph='on': {sentence}$"):
             made("td3", changes | {"graph": "on"})
+
+
+def test_without_updates_only_steps_are_captured():
+    with standing_in() as captured:
+        run = made("dqn", {"replay_ratio": 0.0})
+        run.iterate()
+    assert [graph.replays for graph in captured] == [1]
+
+
+@pytest.mark.parametrize(
+    "wait", [lambda rows: rows[rows > 0], lambda rows: rows.sum().item(), lambda rows: rows.nonzero()]
+)
+def test_a_phase_in_which_the_host_waits_is_refused_by_its_name(wait, monkeypatch):
+    step = Restorable.step
+    monkeypatch.setattr(Restorable, "step", lambda env, action: (wait(env.elapsed), step(env, action))[1])
+    with standing_in(), pytest.raises(ValueError, match="^rollout cannot be captured, graph='off' does without: "):
+        made("sac", {})
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac", "a2c"])
@@ -107,7 +114,11 @@ def test_what_must_be_captured_and_cannot_is_refused(name):
 def test_what_cannot_be_put_back_is_captured_only_where_it_must_be():
     gpu, restorable = torch.device("cuda"), Restorable(Discrete(3))
     assert graphs.wanted("auto", gpu, 1, restorable) and not graphs.wanted("auto", gpu, 1, Clock(8))
-    assert graphs.wanted("on", gpu, 1, Clock(8)) and not graphs.wanted("off", gpu, 1, restorable)
+    assert graphs.wanted("on", gpu, 1, restorable) and not graphs.wanted("off", gpu, 1, restorable)
+    with pytest.raises(
+        ValueError, match=r"^graph='on' needs an environment with state\(\) and set_state\(\), not Clock$"
+    ):
+        graphs.wanted("on", gpu, 1, Clock(8))
     assert not graphs.wanted("auto", gpu, 2, restorable)
     assert not graphs.wanted("auto", torch.device("cpu"), 1, restorable)
 
@@ -125,5 +136,4 @@ def test_on_a_gpu_a_run_by_graphs_is_the_run(name, environment):
     for run in runs:
         for _ in range(20):
             run.iterate()
-    one, two = (flat({**run.state(), "environment": {}}) for run in runs)
-    require_like(one, two, rtol=1e-3, atol=1e-4)
+    require_like(*(flat(run.state()) for run in runs), rtol=1e-3, atol=1e-4)

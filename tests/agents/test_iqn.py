@@ -131,7 +131,7 @@ def test_it_reaches_its_environment_s_aim(environment, aim):
     assert training.evaluation.in_original(environment, run.act).returns.mean() > aim
 
 
-def test_qr_dqn_of_stable_baselines3_does_equal_work():
+def test_qr_dqn_of_sb3_contrib_makes_as_many_steps_and_updates():
     """Its layers are ours but that of fractions; steps, updates, exploration and learning rate are ours."""
     pytest.importorskip("sb3_contrib")
     from lockstep.experiments.learning_workers import Job, sb3

@@ -166,7 +166,7 @@ def test_the_return_ranks_policies_on_maps_as_tasks_on_time_less_cost_do():
 
 TRAINING = {
     "ppo": {"num_envs": 4, "horizon": 44, "total_steps": 352, "bootstrap": False},
-    "mappo": {"num_envs": 4, "horizon": 25, "total_steps": 200, "minibatches": 4, "actors": "each"},
+    "mappo": {"num_envs": 4, "horizon": 25, "total_steps": 200, "minibatches": 4},
 }
 
 

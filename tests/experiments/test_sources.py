@@ -12,6 +12,10 @@ TREE = {
     "experiments/clock.py": "def now():\n    from . import lazy\n    return lazy\n",
     "experiments/lazy.py": "if False:\n    import lockstep.agents.ppo\n",
     "experiments/unused.py": "",
+    "experiments/typed.py": (
+        "import typing\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import unused\nelse:\n"
+        "    from . import heat\nif typing.TYPE_CHECKING:\n    from . import unused\n"
+    ),
     "experiments/steps.py": "def main():\n    from lockstep import envs\n",
     "experiments/heat.py": "from lockstep.experiments import clock\n",
     "experiments/heat.cuh": "",
@@ -83,6 +87,11 @@ def test_imports_are_followed_through_functions_relative_names_and_circles(root)
         "experiments/lazy.py",
         "experiments/speed.py",
     ]
+
+
+def test_imports_for_type_checkers_alone_are_not_followed(root):
+    found = sources.of("lockstep.experiments.typed", root=root)
+    assert "experiments/heat.py" in found and "experiments/unused.py" not in found
 
 
 def test_an_environment_comes_with_its_folder_the_kernels_and_its_settings(root):

@@ -318,6 +318,7 @@ POLICIES = [
     *offloaded("backpressure", 0.6, 0.1, weight=10.0),
     *offloaded("ppo", 0.85, 0.3, trained_on="many"),
     *offloaded("ppo", 0.7, 0.35, trained_on="one"),
+    *offloaded("mappo", 0.6, 0.3, trained_on="many"),
     *offloaded("ppo", 0.9, 0.3, trained_on="one", seen=1),
 ]
 

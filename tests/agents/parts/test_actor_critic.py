@@ -68,6 +68,8 @@ def test_several_actors_are_networks_of_their_own_whose_outputs_are_put_in_order
         torch.testing.assert_close(value[learner].double(), module(networks, "critic", learner)(seen)[:, 0])
     one = networks.one(1)
     torch.testing.assert_close(one.actor(x[1:]), out[1:])
+    with pytest.raises(ValueError, match="^3 actors are no module$"):
+        one.sequential()
 
 
 def test_first_numbers_belong_to_a_seed_alone():
