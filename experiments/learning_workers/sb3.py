@@ -15,7 +15,6 @@ import itertools
 import time
 from collections.abc import Callable
 
-from lockstep.agents.parts import quantiles
 from lockstep.experiments.bench import timing
 from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
 
@@ -121,6 +120,8 @@ def dqn(job: Job, env, seed: int):
 
 def iqn(job: Job, env, seed: int):
     from sb3_contrib import QRDQN
+
+    from lockstep.agents.parts import quantiles
 
     require(job, cvar=1.0, cvar_gap=0.0, max_per_quantile=False)
     layers = [job.settings["features"], *job.settings["hidden"]]
