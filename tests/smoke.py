@@ -445,6 +445,31 @@ def ppo(device: str) -> str:
     return f"two iterations, {before.numel():,} parameters"
 
 
+@probe()
+def other_agents(device: str) -> str:
+    """The same of all other algorithms, but for learning rates, which graphs have in single precision."""
+    from lockstep import agents
+    from tests.agents.graphs import SMALL
+
+    names = [name for name in agents.names() if name != "ppo"]
+    for name in names:
+        algorithm, states = agents.algorithm(name), []
+        fields = algorithm.Config.__dataclass_fields__
+        settings = {key: value for key, value in SMALL.items() if key in fields}
+        of_box = "squash" in fields
+        environment = next(env for env in envs.names() if envs.port(env).continuous == of_box)
+        for captured in ("on", "off") if device == "cuda" else ("auto", "auto"):
+            run = algorithm(environment, algorithm.Config(**settings, threads=1, graph=captured), device)
+            before = run.weights()
+            for _ in range(6):
+                run.iterate()
+            states.append(run.weights())
+            require(differing(before, states[-1]) is not None, f"{name}: six iterations change no parameter")
+        found = differing(*states, 1e-4 if device == "cuda" else 0.0)
+        require(found is None, f"{name}: {found}")
+    return ", ".join(names)
+
+
 # ---- tools ---------------------------------------------------------------------------------------
 
 
