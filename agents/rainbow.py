@@ -18,6 +18,7 @@ from torch import nn
 
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.duelling import NoisyDuelling
+from lockstep.agents.parts.off_policy import never
 from lockstep.agents.parts.prioritised import PrioritisedReplay
 from lockstep.agents.run import command_line, training
 from lockstep.agents.run import config as configuration
@@ -126,7 +127,7 @@ class Rainbow(Values):
     ) -> torch.Tensor:
         self._draw(generator)
         action = self._means(self.online(obs)).argmax(dim=1)
-        return self._explored(action, epsilon, generator)
+        return action if never(epsilon) else self._explored(action, epsilon, generator)
 
     def _draw(self, generator: torch.Generator | None) -> None:
         """Takes noise of the network into use, new or that of its seed."""

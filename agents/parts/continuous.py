@@ -17,7 +17,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
-from .off_policy import OffPolicy, OffPolicySettings
+from .off_policy import OffPolicy, OffPolicySettings, never
 from .replay import Replay
 
 
@@ -132,6 +132,8 @@ class Continuous(OffPolicy):
     ) -> torch.Tensor:
         """Drawn actions [N, m], each replaced by a uniform one with probability epsilon."""
         action = self._drawn(out, self._exploring(len(out), generator))
+        if never(epsilon):
+            return action
         given = {"device": self.device, "dtype": torch.float32, "generator": generator}
         explores = torch.rand(len(action), 1, **given) < epsilon
         return torch.where(explores, 2 * torch.rand(action.shape, **given) - 1, action)

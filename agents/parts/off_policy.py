@@ -74,6 +74,11 @@ class OffPolicySettings(Settings):
             )
 
 
+def never(epsilon: float | torch.Tensor) -> bool:
+    """Tells that a share of random actions is 0, as far as the host knows: of a graph it does not."""
+    return not isinstance(epsilon, torch.Tensor) and epsilon == 0
+
+
 class OffPolicy(ABC):
     """Parts of a run, as `run/algorithm.py` describes one, that its settings and the iteration decide."""
 

@@ -19,7 +19,7 @@ def policy_success(datasets, select, against):
 
 
 def spread(value: float, low: float, high: float) -> tuple[str, str]:
-    return f"{typeset.times(low)} to {typeset.times(high)}", ""
+    return f"{typeset.times(low)} to {typeset.times(high)}", typeset.DASH
 
 
 @quantity(spread)

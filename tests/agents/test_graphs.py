@@ -12,7 +12,7 @@ from tests.agents.graphs import OFF_POLICY, SMALL, Restorable, made, standing_in
 from tests.agents.worlds import Clock
 
 CASES = [(name, {}) for name in (*OFF_POLICY, "a2c")]
-CASES += [(name, {"n_step": 3, "save_replay": False, "epsilon_end": 0.0, "epsilon_steps": 100}) for name in OFF_POLICY]
+CASES += [(name, {"n_step": 3, "save_replay": False}) for name in OFF_POLICY]
 CASES += [("dqn", {"double": False}), ("rainbow", {"redraw": False}), ("iqn", {"max_per_quantile": True})]
 CASES += [("sac", {"precision": "bf16"}), ("ddpg", {"noise_correlation": 0.8}), ("a2c", {"optimizer": "adam"})]
 CASES += [("td3", {"target_every": 4}), ("ddpg", {"target_every": 12}), ("sac", {"replay_ratio": 8.0})]
