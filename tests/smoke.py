@@ -451,9 +451,9 @@ def other_agents(device: str) -> str:
     from lockstep import agents
     from tests.agents.graphs import SMALL
 
-    names = [name for name in agents.names() if name != "ppo"]
+    names, trained = [name for name in agents.names() if name != "ppo"], []
     for name in names:
-        algorithm, states = agents.algorithm(name), []
+        algorithm = agents.algorithm(name)
         fields = algorithm.Config.__dataclass_fields__
         settings = {key: value for key, value in SMALL.items() if key in fields}
         of_box = "squash" in fields
@@ -463,9 +463,10 @@ def other_agents(device: str) -> str:
             before = run.weights()
             for _ in range(6):
                 run.iterate()
-            states.append(run.weights())
-            require(differing(before, states[-1]) is not None, f"{name}: six iterations change no parameter")
-        found = differing(*states, 1e-4 if device == "cuda" else 0.0)
+            trained.append((name, before, run.weights()))
+    for (name, before, one), (_, _, other) in zip(trained[::2], trained[1::2], strict=True):
+        require(differing(before, one) is not None, f"{name}: six iterations change no parameter")
+        found = differing(one, other, 1e-4 if device == "cuda" else 0.0)
         require(found is None, f"{name}: {found}")
     return ", ".join(names)
 
