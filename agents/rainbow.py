@@ -115,7 +115,7 @@ class Rainbow(Values):
     # ---- one iteration ----------------------------------------------------------------------------------------------
 
     def scheduled(self) -> dict[str, list[float]]:
-        """What `Values` schedules, and the exponent beta of importance weights."""
+        """Numbers of `Values`, and the exponent beta of importance weights."""
         risen = self.iteration / self.iterations if self.config.anneal_beta else 0.0
         return super().scheduled() | {"beta": [self.config.beta + (1 - self.config.beta) * risen]}
 

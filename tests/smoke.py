@@ -449,17 +449,13 @@ def ppo(device: str) -> str:
 def other_agents(device: str) -> str:
     """The same of all other algorithms, but for learning rates, which graphs have in single precision."""
     from lockstep import agents
-    from tests.agents.graphs import SMALL
+    from tests.agents.graphs import small, takes_box
 
     names, trained = [name for name in agents.names() if name != "ppo"], []
     for name in names:
-        algorithm = agents.algorithm(name)
-        fields = algorithm.Config.__dataclass_fields__
-        settings = {key: value for key, value in SMALL.items() if key in fields}
-        of_box = "squash" in fields
-        environment = next(env for env in envs.names() if envs.port(env).continuous == of_box)
+        environment = next(env for env in envs.names() if envs.port(env).continuous == takes_box(name))
         for captured in ("on", "off") if device == "cuda" else ("auto", "auto"):
-            run = algorithm(environment, algorithm.Config(**settings, threads=1, graph=captured), device)
+            run = agents.algorithm(name)(environment, small(name, threads=1, graph=captured), device)
             before = run.weights()
             for _ in range(6):
                 run.iterate()

@@ -170,7 +170,7 @@ class Continuous(OffPolicy):
 
     @property
     def _moves_between(self) -> bool:
-        """Whether target networks move between graphs of a chunk, not within them."""
+        """True where target networks move between graphs of a chunk, not within them."""
         return self._captured and self.config.target_every % self.chunk == 0
 
     @torch.no_grad()

@@ -148,7 +148,7 @@ class MLP:
 
     @property
     def _in_cpp(self) -> bool:
-        """Whether passes may be made in C++, on the CPU."""
+        """True where passes may be made in C++: on the CPU, in "fp32"."""
         return self._compiled is not None and self._precision == "fp32"
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:

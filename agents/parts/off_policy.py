@@ -5,6 +5,7 @@ host waits for nothing between two rows of the log. In one process on a GPU each
 """
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -175,19 +176,19 @@ class OffPolicy(ABC):
         self._sums.zero_()
         self.transitions.statistics()  # forgets the episodes of the capture
 
-    @property
+    @functools.cached_property
     def due(self) -> int:
         """Updates per iteration."""
         return round(self.config.replay_ratio * self.config.num_envs * self.config.horizon)
 
-    @property
+    @functools.cached_property
     def chunk(self) -> int:
         """Updates whose rows are drawn together, a divisor of those of an iteration."""
         return next((count for count in range(min(AT_ONCE, self.due), 0, -1) if self.due % count == 0), 0)
 
     @property
     def uneven(self) -> str:
-        """Why chunks of updates do different things, so that no graph does for all; empty: all are alike."""
+        """The reason for which chunks of updates differ, so that no graph does for all; empty where all are alike."""
         return ""
 
     def scheduled(self) -> dict[str, list[float]]:

@@ -79,10 +79,10 @@ class Team:
             for bound in (self.single_action_space.low, self.single_action_space.high)
         )
         for level in np.asarray(labels):
-            names, place = np.unique(level, return_inverse=True)
+            names, first, place = np.unique(level, return_index=True, return_inverse=True)
             places.append(torch.from_numpy(place).to(self.device) + width)
             width += len(names)
-            self.owners += [self.owners[first] for first in np.unique(level, return_index=True)[1]]
+            self.owners += [self.owners[number] for number in first]
         self.single_action_space = _unbounded(width)
         return torch.stack(places)
 

@@ -181,14 +181,8 @@ def sac(job: Job, env, seed: int):
     )
 
 
-ALGORITHMS = {
-    "ppo": ppo,
-    "dqn": dqn,
-    "iqn": iqn,
-    "ddpg": ddpg,
-    "td3": td3,
-    "sac": sac,
-}  # a function (job, env, seed) to a model
+# Functions (job, env, seed) to a model.
+ALGORITHMS = {"ppo": ppo, "dqn": dqn, "iqn": iqn, "ddpg": ddpg, "td3": td3, "sac": sac}
 
 
 def numbers(model) -> int:

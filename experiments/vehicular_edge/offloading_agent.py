@@ -67,9 +67,7 @@ def played_at_once(agents: ppo.PPO, traffic: str, index: int, greedy: bool) -> E
     def act(observations: dict, _) -> tuple:
         seen = np.stack([observations[agent] for agent in env.agents])[None]
         found = agents.act(torch.from_numpy(seen).float(), greedy=greedy)[0].cpu().numpy()
-        sizes = [env.action_space(agent).shape[0] for agent in env.agents]
-        numbers = zip(env.agents, found, sizes, strict=True)
-        return env.step({agent: row[:size] for agent, row, size in numbers})
+        return env.step(dict(zip(env.agents, found, strict=True)))
 
     return run(env, act, traffic)
 

@@ -1,7 +1,6 @@
 """CUDA graphs without a GPU: the operations of a capture are noted with their tensors, and done again on the same."""
 
 import contextlib
-import dataclasses
 from unittest import mock
 
 import torch
@@ -44,13 +43,21 @@ class Restorable(Clock):
         self.elapsed.copy_(state["elapsed"])
 
 
+def takes_box(name: str) -> bool:
+    """Tells of an algorithm that its actions are numbers; others here choose one of several."""
+    return "squash" in agents.algorithm(name).Config.__dataclass_fields__
+
+
+def small(name: str, **changes):
+    """A configuration of an algorithm, as small as can be but for these settings."""
+    kind = agents.algorithm(name).Config
+    return kind(**{key: value for key, value in (SMALL | changes).items() if key in kind.__dataclass_fields__})
+
+
 def made(name: str, changes: dict):
-    """A run of an algorithm, as small as can be but for these settings."""
-    algorithm = agents.algorithm(name)
-    fields = {field.name: field for field in dataclasses.fields(algorithm.Config)}
-    given = {key: value for key, value in (SMALL | changes).items() if key in fields}
-    space = Box(-2.0, 2.0, (2,)) if "squash" in fields else Discrete(3)
-    return algorithm(Restorable(space), algorithm.Config(**given))
+    """A run of an algorithm on a clock."""
+    space = Box(-2.0, 2.0, (2,)) if takes_box(name) else Discrete(3)
+    return agents.algorithm(name)(Restorable(space), small(name, **changes))
 
 
 class Noted(TorchDispatchMode):

@@ -1,14 +1,12 @@
 """Iterations that are CUDA graphs are the iterations: what changes lies where a graph reads it."""
 
-import dataclasses
-
 import pytest
 import torch
 from gymnasium.spaces import Discrete
 
 from lockstep import agents
 from lockstep.agents.parts import graphs
-from tests.agents.graphs import OFF_POLICY, SMALL, Restorable, made, standing_in, torch_s_own
+from tests.agents.graphs import OFF_POLICY, Restorable, made, small, standing_in, takes_box, torch_s_own
 from tests.agents.worlds import Clock
 
 CASES = [(name, {}) for name in (*OFF_POLICY, "a2c")]
@@ -127,12 +125,9 @@ def test_what_cannot_be_put_back_is_captured_only_where_it_must_be():
 @pytest.mark.parametrize("environment", ["cartpole", "pendulum"])
 @pytest.mark.parametrize("name", [*OFF_POLICY, "a2c"])
 def test_on_a_gpu_a_run_by_graphs_is_the_run(name, environment):
-    algorithm = agents.algorithm(name)
-    fields = {field.name for field in dataclasses.fields(algorithm.Config)}
-    if ("squash" in fields) != (environment == "pendulum"):
+    if takes_box(name) != (environment == "pendulum"):
         pytest.skip("other actions")
-    given = {key: value for key, value in SMALL.items() if key in fields}
-    runs = [algorithm(environment, algorithm.Config(**given, graph=graph), "cuda") for graph in ("off", "on")]
+    runs = [agents.algorithm(name)(environment, small(name, graph=graph), "cuda") for graph in ("off", "on")]
     for run in runs:
         for _ in range(20):
             run.iterate()

@@ -203,7 +203,7 @@ def test_data_of_an_environment_s_folder_count_where_a_module_names_them_or_thei
 
 
 @pytest.mark.parametrize("experiment", ["learning", "throughput", "scaling", "transfer", "policies"])
-def test_the_parts_of_an_observation_count_where_agents_are_imported(experiment):
+def test_the_parts_of_an_observation_count_where_networks_are_made_by_them(experiment):
     found = data_of(sources.of_experiment(experiment, "marine_navigation"))
     assert found == ({"envs/marine_navigation/observation.yaml"} if experiment == "learning" else set())
 
