@@ -27,7 +27,7 @@ def two_cores(monkeypatch):
 
 
 def test_environments_without_the_section_take_no_part():
-    asking = {name for name in config.files() if "weak_scaling" in catalogue.experiments_of(name, "quick")}
+    asking = {name for name in config.files() if "weak_scaling" in catalogue.experiments_of(name)}
     assert "cartpole" in asking and "pendulum" not in asking
 
 

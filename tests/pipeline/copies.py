@@ -15,10 +15,10 @@ from lockstep.experiments.ledger import sources
 ROOT = Path(__file__).parents[2]
 TOYS = Path(__file__).parent / "toys"
 # Experiments that run if a YAML has such a section.
-ON_REQUEST = {"learning", "transfer", "weak_scaling"}
+ON_REQUEST = {"learning", "transfer"}
 ON_REQUEST |= {"breakdown", "offloading", "policies", "navigation", "oracles", "baselines"}  # of a family
 AT_FULL_SCALE = {"compilation"}  # and, where a YAML has the section:
-ON_REQUEST_AT_FULL_SCALE = {"scaling", "crossing"}
+ON_REQUEST_AT_FULL_SCALE = {"scaling", "crossing", "weak_scaling"}
 
 
 def copy_of_the_code(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from tests.pipeline.copies import (
     snakemake,
 )
 
-EXPERIMENTS = ("throughput", "correctness", "transfer", "learning", "weak_scaling")  # of CartPole and its twin
+EXPERIMENTS = ("throughput", "correctness", "transfer", "learning")  # of CartPole and its twin
 PAPER = "results/report.html"
 
 
@@ -167,15 +167,15 @@ def test_an_experiment_that_a_yaml_has_to_ask_for_runs_where_it_does(copy):
 def test_an_edited_recipe_runs_what_learns_by_it(copy):
     recipe = copy / "agents" / "recipes" / "cartpole.yaml"
     recipe.write_text(recipe.read_text().replace("ppo: {", "ppo: {seed: 1, "))
-    assert planned(copy) == {PAPER, *of("cartpole", "learning", "weak_scaling")}
+    assert planned(copy) == {PAPER, *of("cartpole", "learning")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "training"),
     [  # some experiments train an agent beside policies
-        ("ppo/compiled.cuh", {"learning", "weak_scaling", "offloading"}),
-        ("run/training.py", {"learning", "weak_scaling", "offloading", "navigation"}),
+        ("ppo/compiled.cuh", {"learning", "offloading"}),
+        ("run/training.py", {"learning", "offloading", "navigation"}),
     ],
 )
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file, training):
