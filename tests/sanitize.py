@@ -199,14 +199,19 @@ def network(inputs: int, hidden: int, outputs: int, device: torch.device) -> tor
     return layers.Sequential(first, layers.Tanh(), second, layers.Tanh(), layers.Linear(hidden, outputs)).to(device)
 
 
-def builds_of_several_lanes(name: str, device: str) -> None:
+def forms_of_several_lanes(name: str) -> list[dict]:
+    """Options of every build of an environment that several lanes hold."""
     port = envs.port(name)
     same = [
         {"preset": preset, "dtype": dtype} for preset, dtype in itertools.product(port.presets, ("float32", "float64"))
     ]
     signed = {"signed": True} if "signed" in port.own_options else {}
     waiting = [{"autoreset_mode": mode, "trace": bool(port.record)} | signed for mode in ("NextStep", "Disabled")]
-    for options in [*same, *waiting, *SPECIAL.get(name, [])]:
+    return [*same, *waiting, *SPECIAL.get(name, [])]
+
+
+def builds_of_several_lanes(name: str, device: str) -> None:
+    for options in forms_of_several_lanes(name):
         env = small(name, device, **options)
         env.reset(seed=1)
         env.set_state({"elapsed": last_but_one(env)})  # so that all episodes end in the second step

@@ -524,7 +524,8 @@ def graph_node(device: str) -> str:
     aims = []
     for name in envs.names():
         for aim in config.load(name, "quick").throughput.get("targets", ()):
-            if aim.numerator.rung == "port-cuda-graph" and "denominator" not in aim:
+            of_graphs = aim.numerator.rung == "port-cuda-graph" and "denominator" not in aim
+            if of_graphs and "num_envs" in aim.numerator:
                 aims.append((aim.numerator.num_envs / aim.floor, aim.name))
     left_s, tightest = min(aims)
     verdict = "leaves time for it" if node_s < left_s else "cannot be reached"

@@ -80,7 +80,9 @@ def test_visitors_live_as_numpy_says(A, device):
         t, total = np.where(over, 0, t), np.where(over, 0.0, total)
         np.testing.assert_array_equal(obs, rows(shown, step))
         np.testing.assert_array_equal(info["active"], active)
-        np.testing.assert_array_equal(env.state()["scenario"].numpy(), (FIRST + np.arange(B) + episode) % len(HOMES))
+        np.testing.assert_array_equal(
+            env.state()["scenario"].cpu().numpy(), (FIRST + np.arange(B) + episode) % len(HOMES)
+        )
     assert short > 5 < alone
 
 

@@ -12,13 +12,14 @@ from tests.agents.worlds import normal
 pytestmark = pytest.mark.gpu
 
 SMALL = Config(num_envs=8, horizon=16, total_steps=128 * 20, epochs=2, minibatches=2, hidden=(16, 16), threads=1)
-TEAM = {"share": "team", "groups": True, "log_std": -1.0}
+TEAM = {"joint": True, "groups": True, "log_std": -1.0}
 EDGE = {"vehicles": 12, "edges": 3, "types": 20, "slots": 6, "components": 2}
 RUNS = [
     ("cartpole", {}),
     ("pendulum", {"norm_obs": True, "norm_reward": True, "rollout": "torch"}),
     ("vehicular_edge", TEAM),
     ("vehicular_edge", TEAM | {"ratio": "component", "norm_obs": True, "norm_reward": True}),
+    ("vehicular_edge", TEAM | {"actors": "each"}),
 ]
 
 
