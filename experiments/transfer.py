@@ -255,7 +255,7 @@ def graph(name: str, group: Loop, settings: Settings) -> Iterator[tuple[Callable
     """The resident loop of the GPU: a call that replays policy and step so many times, and how many times."""
     env, steps = (
         envs.make(name, group.num_envs, device="cuda", seed=settings.seed),
-        rungs.steps_per_call(group.num_envs),
+        rungs.steps_per_call(group.num_envs, "cuda"),
     )
     env.reset(seed=settings.seed)
     yield env.graph(policy(name, "cuda", settings.seed), steps).replay, steps

@@ -596,7 +596,7 @@ def replay(form: Callable, name: str, num_envs: int, device: str) -> tuple[Calla
 
     env = form(num_envs=num_envs, device=device, obs="view" if envs.port(name).observes_state else "copy")
     env.reset(seed=0)
-    steps = rungs.steps_per_call(num_envs)
+    steps = rungs.steps_per_call(rungs.action_bytes(env), device)
     return env.graph("random", steps).replay, steps
 
 

@@ -41,8 +41,12 @@ class Graph:
 
     def __init__(self, graph: "torch.cuda.CUDAGraph", steps: int, keep: tuple):
         self.steps = steps
-        self.replay = graph.replay
+        self._graph = graph
         self._keep = keep
+
+    def replay(self):
+        """Runs it on torch's current stream."""
+        self._graph.replay()
 
 
 class BatchedEnv(VectorEnv):

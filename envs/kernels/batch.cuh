@@ -110,12 +110,43 @@ FN i64 units_of(float value) {
     return llrintf(kept * RETURN_UNIT);  // the product is exact
 }
 
+// What is added to, lowered or raised in memory, where nobody reads it in the same launch: a GPU queues it and waits for nothing.
+FN void add_to(i64* sum, i64 value) {
+#ifdef __CUDACC__
+    atomicAdd(reinterpret_cast<u64*>(sum), u64(value));
+#else
+    *sum += value;
+#endif
+}
+#ifdef __CUDACC__
+// Doubles that are no NaN have the order of their bits: from 0 up as signed integers, below it as unsigned ones, backwards.
+FN i64 ordered_bits(double value) { return __double_as_longlong(value + 0.0); }  // there is no -0
+#endif
+FN void lower_to(double* least, double value) {
+#ifdef __CUDACC__
+    const i64 bits = ordered_bits(value);
+    if (bits >= 0) atomicMin(reinterpret_cast<i64*>(least), bits);
+    else atomicMax(reinterpret_cast<u64*>(least), u64(bits));
+#else
+    *least = value < *least ? value : *least;
+#endif
+}
+FN void raise_to(double* most, double value) {
+#ifdef __CUDACC__
+    const i64 bits = ordered_bits(value);
+    if (bits >= 0) atomicMax(reinterpret_cast<i64*>(most), bits);
+    else atomicMin(reinterpret_cast<u64*>(most), u64(bits));
+#else
+    *most = value > *most ? value : *most;
+#endif
+}
+
 // Shortest, longest, lowest and highest of a column of `extremes` [4, n], by those of some episodes.
 FN void widen(double* extreme, i64 n, int shortest, int longest, float lowest, float highest) {
-    extreme[0] = shortest < extreme[0] ? shortest : extreme[0];
-    extreme[n] = longest > extreme[n] ? longest : extreme[n];
-    extreme[2 * n] = lowest < extreme[2 * n] ? lowest : extreme[2 * n];
-    extreme[3 * n] = highest > extreme[3 * n] ? highest : extreme[3 * n];
+    lower_to(extreme, shortest);
+    raise_to(extreme + n, longest);
+    if (lowest == lowest) lower_to(extreme + 2 * n, lowest);
+    if (highest == highest) raise_to(extreme + 3 * n, highest);
 }
 
 // ---- actions: bounds of their numbers, and the random policy ----------------------------------------------------------------

@@ -120,9 +120,9 @@ FN void observe(const Batch& b, i64 e, Memory& s, const Episode& episode, u64 sh
 
 FN void count_episode(const Batch& b, i64 e, int length, float value) {
     const i64 n = b.tiles;
-    b.totals[e] += 1;
-    b.totals[n + e] += length;
-    b.totals[2 * n + e] += units_of(value);
+    add_to(b.totals + e, 1);
+    add_to(b.totals + n + e, length);
+    add_to(b.totals + 2 * n + e, units_of(value));
     widen(b.extremes + e, n, length, length, value, value);
 }
 
@@ -169,6 +169,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         }
         if (lane() == 0) count_episode(b, e, episode.t, episode.total);
         if (AUTORESET == SAME_STEP) {
+            sync();  // all lanes have read what the step left
             open_episode(b, e, s, episode, episode.number + 1, false);
             seen = episode.active;
         }
@@ -229,7 +230,7 @@ FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
         save(b, e, s, episode);
         whole.lap(last(1));
     }
-    if (lane() == 0) b.clock[e] += 1;
+    if (lane() == 0) add_to(b.clock + e, 1);
 }
 
 FN void reset_one(const Batch& b, const Call& call, i64 e, Memory& s) {
@@ -358,7 +359,7 @@ FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
         advance(b, e, s, episode, k == steps - 1);
     }
     save(b, e, s, episode);
-    if (lane() == 0) b.clock[e] += steps;
+    if (lane() == 0) add_to(b.clock + e, steps);
 }
 
 #else

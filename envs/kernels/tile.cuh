@@ -92,9 +92,9 @@ struct Episodes {
         const i64 n = b.tiles;
         i64* total = b.totals + tile;
         double* extreme = b.extremes + tile;
-        total[0] += count;
-        total[n] += steps;
-        total[2 * n] += PER_STEP == 0 ? returns : PER_STEP * steps * RETURN_UNIT;
+        add_to(total, count);
+        add_to(total + n, steps);
+        add_to(total + 2 * n, PER_STEP == 0 ? returns : PER_STEP * steps * RETURN_UNIT);
         const float of_shortest = float(PER_STEP * shortest), of_longest = float(PER_STEP * longest);
         const float least = PER_STEP == 0 ? lowest : PER_STEP > 0 ? of_shortest : of_longest;
         const float most = PER_STEP == 0 ? highest : PER_STEP > 0 ? of_longest : of_shortest;

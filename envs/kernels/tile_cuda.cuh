@@ -1,18 +1,18 @@
 // The GPU form of a tile: one thread per environment. A block holds one tile; one that steps, or whose policy is an MLP, may hold several.
 #pragma once
 
-enum { BLOCK = 256 };  // threads at most
-// Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
-// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP 1, which kernel.cuh may define) 64 and 128, with noise in
-// a step besides (2) 128 for both, where many numbers live through it (3) as many as there are. Before sm_80 a multiprocessor holds
-// fewer threads than that.
 #ifndef LONG_STEP
 #define LONG_STEP 0
 #endif
+enum { BLOCK = 256, STEP_BLOCK = LONG_STEP == 3 ? 128 : 256 };  // threads at most
+// Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
+// for memory, and 80 for a roll-out; where the physics is long (LONG_STEP 1, which kernel.cuh may define) 64 and 128, with noise in
+// a step besides (2) 128 for both, where many numbers live through it (3) 168 for a step, and for a roll-out as many as there are.
+// Before sm_80 a multiprocessor holds fewer threads than that.
 #define BOUNDS(THREADS, BLOCKS) \
     __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 || __CUDA_ARCH__ < 800 ? 1 : (BLOCKS))
 #define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 || LONG_STEP == 3 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
-#define STEP extern "C" __global__ void BOUNDS(BLOCK, LONG_STEP == 3 ? 1 : LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
+#define STEP extern "C" __global__ void BOUNDS(STEP_BLOCK, LONG_STEP == 3 ? 3 : LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
 
 // Place of a thread in a block of one tile or of SEVERAL; every warp lies in one.
 template <bool SEVERAL>
@@ -30,7 +30,7 @@ struct Thread {
           span(span_of(b, inside ? tile : first)), live(inside && lane < span.count), i(span.base + lane) {}
     FN i64 clock(const Batch& b) const { return b.clock[inside ? tile : first]; }
     FN void add_to_clock(const Batch& b, int steps) const {
-        if (inside && lane == 0) b.clock[tile] += steps;
+        if (inside && lane == 0) add_to(b.clock + tile, steps);
     }
 };
 
@@ -146,36 +146,48 @@ FN void step_one(const Batch& b, const Span& span, int lane, Action action, Epis
     else if (!VIEW) observe(e.s, at, b.obs + i * OBS);
 }
 
-// The numbers of an observation that are no row of a table, and where that row is.
-FN const float* observe_head(const State& s, const Place& at, float* row) {
-    float obs[HEAD];
-    Environment::observe(s, at, obs);
-    write_row<HEAD>(row, obs);
+typedef const float* Source;
+// An observation that ends with a row of a table: the numbers before it, and where that is.
+struct Row {
+    float head[HEAD];
+    Source tail = nullptr;  // null: nothing is to be written
+};
+
+FN void observe_apart(const State& s, const Place& at, Row& own) {
 #if TAIL
-    return Environment::tail(s, at);
-#else
-    return nullptr;
+    Environment::observe(s, at, own.head);
+    own.tail = Environment::tail(s, at);
 #endif
 }
 
+// Each warp writes the rows of its lanes one after the other, so that neighbours write neighbours.
+FN void write_rows(const Row& own, float* row) {
 #if TAIL
-struct Tail {
-    const float* from;  // null: none
-    float* to;
-};
-// Each warp copies the rows of its lanes one after the other, so that neighbours write neighbours.
-FN void write_tails(const Tail& own) {
-    __shared__ Tail tails[BLOCK];
-    tails[threadIdx.x] = own;
+    enum { PITCH = HEAD | 1, ROUNDS = (OBS + 31) / 32 };  // odd, so that 32 heads lie in 32 banks
+    __shared__ float heads[STEP_BLOCK * PITCH];
+    __shared__ Source tails[STEP_BLOCK];
+    const int warp = threadIdx.x & ~31, first = threadIdx.x % 32;
+    float* const block = row - i64(first) * OBS;
+#pragma unroll
+    for (int j = 0; j < HEAD; j++) heads[threadIdx.x * PITCH + j] = own.head[j];
+    tails[threadIdx.x] = own.tail;
     __syncwarp();
-    const int warp = threadIdx.x & ~31;
-#pragma unroll 1
-    for (int k = warp; k < warp + 32; k++) {
-        const Tail tail = tails[k];
-        for (int j = threadIdx.x % 32; tail.from && j < (TAIL); j += 32) tail.to[j] = tail.from[j];
+#pragma unroll 4
+    for (int k = 0; k < 32; k++) {
+        const Source tail = tails[warp + k];
+        if (!tail) continue;
+        float number[ROUNDS];
+#pragma unroll
+        for (int n = 0; n < ROUNDS; n++) {
+            const int j = first + 32 * n;
+            if (j < OBS) number[n] = j < HEAD ? heads[(warp + k) * PITCH + j] : tail[j - HEAD];
+        }
+#pragma unroll
+        for (int n = 0; n < ROUNDS; n++)
+            if (first + 32 * n < OBS) block[k * OBS + first + 32 * n] = number[n];
     }
-}
 #endif
+}
 
 // An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
 // ended, so that the block's first warp alone does what follows an end. The older form is here to be compared on a GPU.
@@ -188,7 +200,7 @@ FN void step_block(const Batch& b, const Call& call) {
     const Given* actions = static_cast<const Given*>(call.input);
     Episodes episodes;
     if (COMPACT && AUTORESET == SAME_STEP) {
-        __shared__ u16 gathered[BLOCK];
+        __shared__ u16 gathered[STEP_BLOCK];
         __shared__ int count;
         Before e;
         Action action;
@@ -199,18 +211,18 @@ FN void step_block(const Batch& b, const Call& call) {
             action = action_of(actions, at.i);
         }
         __syncthreads();  // all loads are on their way before the first is waited for
-        const float* tail = nullptr;
+        Row own;
         if (at.live) {
             if (advance(b, at.span, at.lane, action, e)) {
                 gathered[atomicAdd(&count, 1)] = u16(threadIdx.x);
             } else if (!VIEW) {
-                tail = observe_head(e.s, at_step(b, at.span, at.lane, e.length + 1), b.obs + at.i * OBS);
+                const Place here = at_step(b, at.span, at.lane, e.length + 1);
+                if (TAIL) observe_apart(e.s, here, own);
+                else observe(e.s, here, b.obs + at.i * OBS);
             }
         }
         __syncthreads();
-#if TAIL
-        write_tails({tail, b.obs + at.i * OBS + HEAD});
-#endif
+        write_rows(own, b.obs + at.i * OBS);
         const int ended = count;
         if (threadIdx.x >= 32 || ended == 0) return;
 #pragma unroll 1

@@ -25,7 +25,7 @@ from lockstep.experiments.config import Settings, params_of
 
 LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions
-DRAWN_BYTES = 2**24  # of random actions, so that a call at 4 M environments takes no seconds
+DRAWN_BYTES = {"cpu": 2**24, "cuda": 2**28}  # of random actions, so that a call at 4 M environments takes no seconds
 HIDDEN = 64  # units in both layers of the networks of the MLP rungs
 SCENARIOS = 8  # that environments share
 MOST_SCENARIOS = 4096  # that a rung with a scenario for each environment draws
@@ -186,7 +186,7 @@ def port(synchronised: bool = False, autoreset_mode: str = "SameStep") -> Callab
     @contextmanager
     def rung(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
         env = made(name, group, settings, autoreset_mode)
-        steps = steps_per_call(action_bytes(env))
+        steps = steps_per_call(action_bytes(env), env.device.type)
         actions = actions_of(env, group, settings, steps)
 
         def step_and_wait(action: torch.Tensor) -> None:
@@ -209,7 +209,7 @@ def port_graph(name: str, group: Group, settings: Settings) -> Iterator[Loop]:
     """Policy and step, many times, as one CUDA graph."""
     env = made(name, group, settings)
     env.reset(seed=settings.seed)
-    steps, policy = steps_per_call(action_bytes(env)), policy_of(env, group, settings)
+    steps, policy = steps_per_call(action_bytes(env), "cuda"), policy_of(env, group, settings)
     graph = env.graph(policy if group.policy == "random" else env.actor(policy), steps)
     yield Loop(graph.replay, steps * group.num_envs, "float32", env.bytes_per_step)
 
@@ -320,8 +320,8 @@ def action_bytes(env) -> int:
     return env.random_actions(1)[0].nbytes
 
 
-def steps_per_call(bytes_of_a_step: int) -> int:
-    return max(1, min(DRAWN_STEPS, DRAWN_BYTES // bytes_of_a_step))
+def steps_per_call(bytes_of_a_step: int, device: str = "cpu") -> int:
+    return max(1, min(DRAWN_STEPS, DRAWN_BYTES[device] // bytes_of_a_step))
 
 
 def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, float]:
@@ -333,7 +333,7 @@ def memory_needed(name: str, group: Group, settings: Settings) -> dict[str, floa
     few = TILES[group.device] if envs.port(name).of("lanes") == 1 else 1  # so that the kernel is the group's
     one = envs.make(name, few, device=group.device, obs=group.obs, **pool_of(name, 1), **options_of(settings))
     drawn = action_bytes(one) / few
-    drawn *= steps_per_call(group.num_envs * drawn)
+    drawn *= steps_per_call(group.num_envs * drawn, group.device)
     stored = 0.0
     if group.rung.endswith(("trajectory", "mlp")):
         stored = group.fused_steps * stored_bytes(one, group.fused_steps, policy_of(one, group, settings))

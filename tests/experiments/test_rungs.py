@@ -273,6 +273,7 @@ def test_a_call_steps_as_often_as_it_counts(name, rung, monkeypatch):
 def test_actions_are_drawn_for_as_many_steps_as_fit():
     """16 MiB; and never for more than 128 steps, whose bits are one Philox block's."""
     assert [rungs.steps_per_call(size) for size in (2**20, 2**30, 8)] == [16, 1, 128]
+    assert rungs.steps_per_call(2**24, "cuda") == 16
 
 
 def test_observations_as_a_view_move_fewer_bytes(cartpole):
