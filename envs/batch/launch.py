@@ -13,7 +13,7 @@ from ..kernels import compile, structs
 from .port import TILES
 
 SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
-BLOCK = 256  # threads of a GPU's block at most
+BLOCK, STEP_BLOCK = 256, 128  # threads of a GPU's block at most, of one that steps, as in tile_cuda.cuh
 BLOCK_OF_GROUPS = 128  # threads of a GPU's block whose groups hold an environment each, as in lanes.cuh
 WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
 
@@ -146,9 +146,9 @@ class Kernels:
 
 
 def step_block(num_envs: int, tile: int, device: torch.device) -> int:
-    """Threads of a block that steps on a GPU: the more, the fewer warps do what follows an episode's end."""
-    fills = num_envs >= BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
-    return BLOCK if fills else tile
+    """Threads of a block that steps on a GPU: fewer and larger ones where they fill it."""
+    fills = num_envs >= 2 * STEP_BLOCK * torch.cuda.get_device_properties(device).multi_processor_count
+    return STEP_BLOCK if fills else tile
 
 
 def network_block(network_bytes: int, tile: int, device: torch.device) -> int:
@@ -198,8 +198,8 @@ def cuda(
     """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it.
 
     A block may also hold several tiles: so many as the lookup is given beside a kernel's name, which says nothing to a
-    CPU, or as the kernel's bounds allow. `scratch` names a constant of the unit: the bytes of shared memory that each
-    block asks for, of all kernels but the one named `without`.
+    CPU. `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but
+    the one named `without`.
     """
     cupy = compile.cupy()
     arguments = (_by_value(batch), _by_value(call))
@@ -208,13 +208,12 @@ def cuda(
     stream = _Stream()
 
     def kernel(name: str, together: int = 1):
+        grid, block = (-(-tiles // together),), (tile * together,)
         with card:
             function = compile.cuda_module(text, target).get_function(name)
-            together = at_most(together, function.max_threads_per_block, tile)
             shared = 0 if scratch is None or name == without else constant(text, scratch, device)
             if shared:
                 function.max_dynamic_shared_size_bytes = shared
-        grid, block = (-(-tiles // together),), (tile * together,)
 
         def run():
             stream.ptr = torch._C._cuda_getCurrentRawStream(device.index)
@@ -227,11 +226,6 @@ def cuda(
         return run
 
     return kernel
-
-
-def at_most(together: int, threads: int, tile: int) -> int:
-    """Tiles to a block, of which a kernel's bounds may allow fewer threads than others have."""
-    return max(1, min(together, threads // tile))
 
 
 class _Stream:

@@ -42,6 +42,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
     const i64 clock = at.clock(b), i = at.i;
     const int lane = at.lane, steps = int(call.steps);
     Episodes episodes;
+    Row own;
 #if HIDDEN
     __shared__ alignas(16) float numbers[NETWORK_NUMBERS];
     for (int n = threadIdx.x; n < (call.value ? NETWORK_NUMBERS : CRITIC_AT); n += blockDim.x) numbers[n] = call.weights[n];
@@ -140,7 +141,7 @@ FN void rollout_tile(const Batch& b, const Call& call) {
         b.episode[i] = episode;
         if (RUNNING_RETURN) b.running_return[i] = e.running;
         if (SCENARIOS) b.scenario[i] = scenario;
-        step_one(b, span, lane, action_of(taken(action)), episodes);
+        step_one(b, span, lane, action_of(taken(action)), episodes, own);
         if (TRAJECTORY) {
             call.reward[row] = b.reward[i];
             call.terminated[row] = b.terminated[i];
@@ -160,9 +161,10 @@ FN void rollout_tile(const Batch& b, const Call& call) {
 #endif
         }
     }
-    __syncthreads();
+    write_rows(own, b.obs + i * OBS);
+    __syncthreads();  // every warp has read the clock
     at.add_to_clock(b, steps);
-    add_to_tile(b, at.first, episodes);
+    add_to_tile(b, at.tile, episodes);
 }
 #if HIDDEN
 KERNEL rollout_mlp_statistics(const Batch b, const Call call) { rollout_tile<MLP, false>(b, call); }

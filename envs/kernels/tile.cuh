@@ -246,11 +246,9 @@ FN float return_of(float running, int length, bool terminated) {
 #endif
 }
 
-// Writes the info rows of the episode that ended in state s.
-FN void finish_episode(const Batch& b, const Place& at, const State& s, Episodes& episodes) {
+// Writes the info rows of the episode that ended in state s after so many steps with such a return.
+FN void finish_episode(const Batch& b, const Place& at, const State& s, int length, float value, Episodes& episodes) {
     const i64 i = at.environment;
-    const int length = b.elapsed[i];
-    const float value = return_of(RUNNING_RETURN ? b.running_return[i] : 0.0f, length, b.terminated[i]);
     observe(s, at, b.final_obs + i * OBS);
     b.episode_return[i] = value;
     b.episode_length[i] = length;

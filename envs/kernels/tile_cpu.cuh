@@ -177,7 +177,9 @@ WRITTEN_OUT
         const i64 i = base + positions[k];
         State s;
         load(b, i, s);
-        finish_episode(b, at_step(b, span, positions[k], b.elapsed[i]), s, episodes);
+        const int length = b.elapsed[i];
+        const float value = return_of(RUNNING_RETURN ? b.running_return[i] : 0.0f, length, b.terminated[i]);
+        finish_episode(b, at_step(b, span, positions[k], length), s, length, value, episodes);
         if (AUTORESET == SAME_STEP) b.episode[i] += 1;
     }
     episodes.store(b, tile);

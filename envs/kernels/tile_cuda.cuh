@@ -4,7 +4,7 @@
 #ifndef LONG_STEP
 #define LONG_STEP 0
 #endif
-enum { BLOCK = 256, STEP_BLOCK = LONG_STEP == 3 ? 128 : 256 };  // threads at most
+enum { BLOCK = 256, STEP_BLOCK = 128 };  // threads at most, of a block that steps: warps share nothing
 // Blocks to a multiprocessor, and so registers to a thread, as many as leave none spilled: in float32 48 for a step, which waits
 // for memory, and 80 for a roll-out; where the physics is long (LONG_STEP 1, which kernel.cuh may define) 64 and 128, with noise in
 // a step besides (2) 128 for both, where many numbers live through it (3) 168 for a step, and for a roll-out as many as there are.
@@ -12,7 +12,7 @@ enum { BLOCK = 256, STEP_BLOCK = LONG_STEP == 3 ? 128 : 256 };  // threads at mo
 #define BOUNDS(THREADS, BLOCKS) \
     __launch_bounds__(THREADS, HIDDEN || sizeof(real) == 8 || __CUDA_ARCH__ < 800 ? 1 : (BLOCKS))
 #define KERNEL extern "C" __global__ void BOUNDS(HIDDEN ? int(BLOCK) : TILE, TILE < 64 || LONG_STEP == 3 ? 1 : (LONG_STEP ? 512 : 768) / TILE)
-#define STEP extern "C" __global__ void BOUNDS(STEP_BLOCK, LONG_STEP == 3 ? 3 : LONG_STEP == 2 ? 2 : LONG_STEP ? 4 : 5)
+#define STEP extern "C" __global__ void BOUNDS(STEP_BLOCK, LONG_STEP == 3 ? 3 : LONG_STEP == 2 ? 4 : LONG_STEP ? 8 : 10)
 
 // Place of a thread in a block of one tile or of SEVERAL; every warp lies in one.
 template <bool SEVERAL>
@@ -61,16 +61,13 @@ FN Episodes over_warp(Episodes episodes) {
     return episodes;
 }
 
-// Adds the episodes of a block's threads to a tile's totals: within each warp, then warp by warp, always in the same order.
-FN void add_to_tile(const Batch& b, i64 tile, Episodes episodes) {
-    __shared__ alignas(Episodes) unsigned char storage[sizeof(Episodes) * (BLOCK / 32)];
-    Episodes* of_warp = reinterpret_cast<Episodes*>(storage);
-    if (!__syncthreads_or(episodes.count != 0)) return;
-    if (__any_sync(0xffffffffu, episodes.count != 0)) episodes = over_warp(episodes);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = episodes;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int warp = 1; warp < blockDim.x / 32; warp++) episodes.merge(of_warp[warp]);
+// Adds the episodes of a warp's threads to their tile's totals: a few by each thread for itself, more as one sum.
+FN void add_to_tile(const Batch& b, i64 tile, const Episodes& episodes) {
+    const unsigned ended = __ballot_sync(0xffffffffu, episodes.count != 0);
+    if (__popc(ended) > 8) {
+        const Episodes sum = over_warp(episodes);
+        if (threadIdx.x % 32 == 0) sum.store(b, tile);
+    } else if (episodes.count != 0) {
         episodes.store(b, tile);
     }
 }
@@ -82,92 +79,45 @@ struct Before {
     float running;
 };
 
+// A load before this stays before it, and so is on its way while those after it are begun.
+FN void stay(float& x) { asm volatile("" : "+f"(x)); }
+FN void stay(double& x) { asm volatile("" : "+d"(x)); }
+
 FN Before before_step(const Batch& b, i64 i) {
     Before e;
-    load(b, i, e.s);
     e.length = b.elapsed[i];
     e.running = RUNNING_RETURN ? b.running_return[i] : 0.0f;
+    load(b, i, e.s);
+#pragma unroll
+    for (int j = 0; j < REALS; j++) stay(e.s.of[j]);
     return e;
 }
 
-// The physics of a step and all that every step writes; whether the episode ended.
-FN bool advance(const Batch& b, const Span& span, int lane, Action action, Before& e) {
-    const i64 i = span.base + lane;
-    Outcome out;
-    Environment::step(e.s, action, at_step(b, span, lane, e.length), out);
-    const float reward = out.reward[0];
-    const bool terminated = out.terminated[0];
-    const int length = e.length + 1;
-    const bool truncated = length >= LIMIT || (OVER && out.over), ended = terminated | truncated;
-    b.reward[i] = reward;
-#if METRICS
-#pragma unroll
-    for (int n = 0; n < METRICS; n++) b.metrics[i * METRICS + n] = out.metrics[n];
-#endif
-    b.terminated[i] = terminated;
-    b.truncated[i] = truncated;
-    b.ended[i] = ended;
-    b.elapsed[i] = length;
-    if (RUNNING_RETURN) b.running_return[i] = e.running + reward;
-    save(b, i, e.s);
-    return ended;
-}
-
-FN void start_next(const Batch& b, const Span& span, int lane) {
-    const i64 i = span.base + lane;
-    const u32 episode = b.episode[i] + 1;
-    State s;
-    if (CARRIES) load(b, i, s);
-    const Place at = first_state(b, span, lane, episode, s);
-    b.episode[i] = episode;
-    begin(b, at, s);
-}
-
-// A step of an environment that has ended: it starts anew or stands still.
-FN void stand(const Batch& b, const Span& span, int lane) {
-    const i64 i = span.base + lane;
-    b.reward[i] = 0.0f;
-    clear_metrics(b, i);
-    if (AUTORESET != NEXT_STEP) return;
-    b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
-    start_next(b, span, lane);
-}
-
-FN void step_one(const Batch& b, const Span& span, int lane, Action action, Episodes& episodes) {
-    const i64 i = span.base + lane;
-    const bool inert = AUTORESET != SAME_STEP && b.ended[i];
-    if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
-    if (inert) return stand(b, span, lane);
-    Before e = before_step(b, i);
-    const bool ended = advance(b, span, lane, action, e);
-    const Place at = at_step(b, span, lane, e.length + 1);
-    if (ended) finish_episode(b, at, e.s, episodes);
-    if (ended && AUTORESET == SAME_STEP) start_next(b, span, lane);
-    else if (!VIEW) observe(e.s, at, b.obs + i * OBS);
-}
-
+// An observation that is not yet in its row: where it ends with a row of a table, where that is, and the numbers before it.
 typedef const float* Source;
-// An observation that ends with a row of a table: the numbers before it, and where that is.
 struct Row {
     float head[HEAD];
     Source tail = nullptr;  // null: nothing is to be written
 };
 
-FN void observe_apart(const State& s, const Place& at, Row& own) {
+// Writes an observation, or leaves it to `write_rows`.
+FN void observe_into(const Batch& b, const State& s, const Place& at, Row& own) {
 #if TAIL
     Environment::observe(s, at, own.head);
     own.tail = Environment::tail(s, at);
+#else
+    if (!VIEW) observe(s, at, b.obs + at.environment * OBS);
 #endif
 }
 
-// Each warp writes the rows of its lanes one after the other, so that neighbours write neighbours.
+// Each warp writes the rows of its threads one after the other, so that neighbours write neighbours.
 FN void write_rows(const Row& own, float* row) {
 #if TAIL
     enum { PITCH = HEAD | 1, ROUNDS = (OBS + 31) / 32 };  // odd, so that 32 heads lie in 32 banks
-    __shared__ float heads[STEP_BLOCK * PITCH];
-    __shared__ Source tails[STEP_BLOCK];
+    __shared__ float heads[(HIDDEN ? int(BLOCK) : int(STEP_BLOCK)) * PITCH];
+    __shared__ Source tails[HIDDEN ? int(BLOCK) : int(STEP_BLOCK)];
     const int warp = threadIdx.x & ~31, first = threadIdx.x % 32;
-    float* const block = row - i64(first) * OBS;
+    float* const rows = row - i64(first) * OBS;
 #pragma unroll
     for (int j = 0; j < HEAD; j++) heads[threadIdx.x * PITCH + j] = own.head[j];
     tails[threadIdx.x] = own.tail;
@@ -184,69 +134,86 @@ FN void write_rows(const Row& own, float* row) {
         }
 #pragma unroll
         for (int n = 0; n < ROUNDS; n++)
-            if (first + 32 * n < OBS) block[k * OBS + first + 32 * n] = number[n];
+            if (first + 32 * n < OBS) rows[k * OBS + first + 32 * n] = number[n];
     }
 #endif
 }
 
-// An episode ends in few lanes but in most warps, and a warp takes as long as any of its lanes. COMPACT gathers what has
-// ended, so that the block's first warp alone does what follows an end. The older form is here to be compared on a GPU.
-#ifndef COMPACT
-#define COMPACT 1
+// The first state of an episode of that number, which is noted down.
+FN Place begin_next(const Batch& b, const Span& span, int lane, u32 episode, State& s) {
+    const i64 i = span.base + lane;
+    const Place at = first_state(b, span, lane, episode, s);
+    b.episode[i] = episode;
+    if (SCENARIOS) b.scenario[i] = at.scenario;
+    return at;
+}
+
+// A step of an environment that has ended: it starts anew or stands still.
+FN void stand(const Batch& b, const Span& span, int lane, Row& own) {
+    const i64 i = span.base + lane;
+    b.reward[i] = 0.0f;
+    clear_metrics(b, i);
+    if (AUTORESET != NEXT_STEP) return;
+    b.terminated[i] = b.truncated[i] = b.ended[i] = 0;
+    b.elapsed[i] = 0;
+    if (RUNNING_RETURN) b.running_return[i] = 0.0f;
+    State s;
+    if (CARRIES) load(b, i, s);
+    const Place first = begin_next(b, span, lane, b.episode[i] + 1, s);
+    save(b, i, s);
+    observe_into(b, s, first, own);
+}
+
+// One step of one environment. Nothing that it writes is read again, so that no load waits for a store.
+FN void step_one(const Batch& b, const Span& span, int lane, Action action, Episodes& episodes, Row& own) {
+    const i64 i = span.base + lane;
+    const bool inert = AUTORESET != SAME_STEP && b.ended[i];
+    if (AUTORESET == NEXT_STEP) b.is_reset[i] = inert;
+    if (inert) return stand(b, span, lane, own);
+    Before e = before_step(b, i);
+    const Place at = at_step(b, span, lane, e.length);
+    u32 episode = at.episode;
+    int scenario = at.scenario;
+    Outcome out;
+    Environment::step(e.s, action, at, out);
+    const float reward = out.reward[0];
+    const bool terminated = out.terminated[0];
+    e.length += 1;
+    e.running += reward;
+    const bool truncated = e.length >= LIMIT || (OVER && out.over), ended = terminated | truncated;
+    if (ended) episode = b.episode[i];  // on its way while all else is written
+    b.reward[i] = reward;
+#if METRICS
+#pragma unroll
+    for (int n = 0; n < METRICS; n++) b.metrics[i * METRICS + n] = out.metrics[n];
 #endif
+    b.terminated[i] = terminated;
+    b.truncated[i] = truncated;
+    b.ended[i] = ended;
+    if (ended) {
+        const Place last = place_of(b, span, lane, episode, scenario, e.length, 1);
+        finish_episode(b, last, e.s, e.length, return_of(e.running, e.length, terminated), episodes);
+        if (AUTORESET == SAME_STEP) {
+            scenario = begin_next(b, span, lane, ++episode, e.s).scenario;
+            e.length = 0;
+            e.running = 0.0f;
+        }
+    }
+    save(b, i, e.s);
+    b.elapsed[i] = e.length;
+    if (RUNNING_RETURN) b.running_return[i] = e.running;
+    observe_into(b, e.s, place_of(b, span, lane, episode, scenario, e.length, 1), own);
+}
+
 template <typename Given>
 FN void step_block(const Batch& b, const Call& call) {
     const Thread<true> at(b);
-    const Given* actions = static_cast<const Given*>(call.input);
     Episodes episodes;
-    if (COMPACT && AUTORESET == SAME_STEP) {
-        __shared__ u16 gathered[STEP_BLOCK];
-        __shared__ int count;
-        Before e;
-        Action action;
-        if (threadIdx.x == 0) count = 0;
-        at.add_to_clock(b, 1);
-        if (at.live) {
-            e = before_step(b, at.i);
-            action = action_of(actions, at.i);
-        }
-        __syncthreads();  // all loads are on their way before the first is waited for
-        Row own;
-        if (at.live) {
-            if (advance(b, at.span, at.lane, action, e)) {
-                gathered[atomicAdd(&count, 1)] = u16(threadIdx.x);
-            } else if (!VIEW) {
-                const Place here = at_step(b, at.span, at.lane, e.length + 1);
-                if (TAIL) observe_apart(e.s, here, own);
-                else observe(e.s, here, b.obs + at.i * OBS);
-            }
-        }
-        __syncthreads();
-        write_rows(own, b.obs + at.i * OBS);
-        const int ended = count;
-        if (threadIdx.x >= 32 || ended == 0) return;
-#pragma unroll 1
-        for (int k = threadIdx.x; k < ended; k += 32) {  // reads before writes, so that no read waits for another
-            const int lane = gathered[k] % TILE;
-            const Span span = span_of(b, at.first + gathered[k] / TILE);
-            const i64 i = span.base + lane;
-            const u32 episode = b.episode[i] + 1;
-            const Place last = at_step(b, span, lane, b.elapsed[i]);
-            State next;
-            load(b, i, e.s);
-            if (CARRIES) next = e.s;
-            const Place first = first_state(b, span, lane, episode, next);
-            finish_episode(b, last, e.s, episodes);
-            b.episode[i] = episode;
-            begin(b, first, next);
-        }
-        episodes = over_warp(episodes);
-        if (threadIdx.x == 0) episodes.store(b, at.first);
-    } else {
-        if (at.live) step_one(b, at.span, at.lane, action_of(actions, at.i), episodes);
-        at.add_to_clock(b, 1);
-        add_to_tile(b, at.first, episodes);
-    }
+    Row own;
+    at.add_to_clock(b, 1);
+    if (at.live) step_one(b, at.span, at.lane, action_of(static_cast<const Given*>(call.input), at.i), episodes, own);
+    write_rows(own, b.obs + at.i * OBS);
+    add_to_tile(b, at.tile, episodes);
 }
 
 // The random policy of one environment, from step to step.

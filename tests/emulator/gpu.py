@@ -223,7 +223,6 @@ def cuda(
 
     def kernel(name: str, together: int = 1):
         shared = 0 if scratch is None or name == without else unit.constant(scratch)
-        together = launch.at_most(together, unit.most_threads(name), tile)
         blocks = -(-tiles // together)
         return functools.partial(unit.run, name, (batch, call), blocks, tile * together, shared, device)
 
@@ -285,17 +284,13 @@ class Unit:
         """The value of an integer constant."""
         return ctypes.c_longlong.in_dll(self._library, f"constant_{name}").value
 
-    def most_threads(self, name: str) -> int:
-        """The threads that a kernel's bounds allow a block."""
-        return ctypes.c_int.in_dll(self._library, f"most_threads_of_{name}").value
-
     def run(self, name: str, arguments: tuple, blocks: int, threads: int, shared: int, device: Device) -> None:
         """Runs a kernel on structs, in blocks of so many threads with so many bytes of dynamic shared memory.
 
         Raises:
             EmulationError: says which threads did what.
         """
-        most = self.most_threads(name)
+        most = ctypes.c_int.in_dll(self._library, f"most_threads_of_{name}").value
         if threads > most:
             raise EmulationError(f"{name} is launched by blocks of {threads} threads; its bounds say {most}")
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))

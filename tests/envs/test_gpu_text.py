@@ -17,7 +17,7 @@ from tests.envs import batches
 SLOW = pytest.mark.slow
 ORDERS = [pytest.param(order, marks=[SLOW] * (order != "shuffled")) for order in gpu.ORDERS]
 MODES = [pytest.param(mode, marks=[SLOW] * (mode != "SameStep")) for mode in batches.MODES]
-GROUPS, SEEDS, B = 2, (3, 4), 300  # environments: 150 in a group, so neither blocks of 64 nor of 256 are full
+GROUPS, SEEDS, B = 3, (3, 4, 5), 450  # environments: 150 in a group, 3 tiles; neither tiles nor blocks of 128 are full
 POLICIES = ("random", "linear", "MLP", "MLP with critic", "greedy MLP")
 STORES = (("statistics", "float32"), ("trajectory", "float32"), ("trajectory", "bfloat16"))
 FORMS = [
@@ -89,7 +89,7 @@ def stepped(both, steps: int) -> None:
     both_do(both, lambda env: env.statistics())
     both_do(both, lambda env: acted(env, env.actions.types[0]))
     both_do(both, lambda env: env.reset())
-    both_do(both, lambda env: env.reset(seed=[2**64 - 1, 0]))
+    both_do(both, lambda env: env.reset(seed=[2**64 - 1, 0, 7]))
     both_do(both, lambda env: acted(env, env.actions.types[0]))
 
 
@@ -126,13 +126,13 @@ def rolled_out(both, chosen, steps=(1, 37), stores=STORES) -> None:
 # ---- what is always run
 
 
-@pytest.mark.parametrize(("mode", "block"), [("SameStep", 64), ("SameStep", 256), ("NextStep", 256), ("Disabled", 64)])
+@pytest.mark.parametrize(("mode", "block"), [("SameStep", 64), ("SameStep", 128), ("NextStep", 128), ("Disabled", 64)])
 @pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_single_steps_leave_the_bits_of_the_cpus_form(name, mode, block):
     stepped(pair(name, block, "shuffled", autoreset_mode=mode), 5)
 
 
-@pytest.mark.parametrize("num_envs", [2, 34])
+@pytest.mark.parametrize("num_envs", [3, 33])
 @pytest.mark.parametrize("mode", MODES)
 def test_batches_smaller_than_a_block_leave_the_bits_of_the_cpus_form(mode, num_envs):
     both = pair(batches.NAMES[0], num_envs=num_envs, autoreset_mode=mode)
@@ -165,7 +165,7 @@ def test_rollouts_of_episodes_shorter_than_the_fetch_ahead_leave_the_bits_of_the
 @pytest.mark.parametrize("name", batches.EACH_KIND)
 def test_every_kernel_of_every_unit_is_run(name, monkeypatch):
     monkeypatch.setattr(gpu, "launched", {})
-    both = pair(name, block=256)
+    both = pair(name, block=128)
     stepped(both, 1)
     for kind in POLICIES:
         rolled_out(both, policy(name, kind), steps=(3,))
@@ -204,7 +204,7 @@ def lived(both) -> None:
 def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_form(name, mode, order, monkeypatch):
     """Of an environment that one thread holds."""
     monkeypatch.setattr(gpu, "launched", {})
-    lived(pair(name, 256, order, autoreset_mode=mode, make=contract.make))
+    lived(pair(name, 128, order, autoreset_mode=mode, make=contract.make))
     ((text, kernels),) = gpu.launched.items()
     assert kernels == set(gpu.compiled(text).kernels)
 
@@ -214,8 +214,8 @@ def test_several_numbers_doubles_integers_and_tables_leave_the_bits_of_the_cpus_
     ("name", "lanes", "chunk"),
     [
         *(pytest.param(name, *launch, marks=SLOW) for name in ("walkers", "walker") for launch in ((16, 9), (32, 5))),
-        *(("walkers", 8, 18), ("walker", 64, 22)),
-        *(pytest.param("walkers", 64, 22, marks=SLOW), pytest.param("walker", 8, 18, marks=SLOW)),
+        *(("walkers", 8, 18), ("walker", 64, 21)),
+        *(pytest.param("walkers", 64, 21, marks=SLOW), pytest.param("walker", 8, 18, marks=SLOW)),
     ],
 )
 def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_form(
@@ -224,7 +224,7 @@ def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_f
     """Of an environment that several lanes hold, in launches that do not fill their blocks."""
     monkeypatch.setattr(gpu, "launched", {})
     options = {"autoreset_mode": mode, "trace": True, "make": contract.make, "lanes": lanes, "chunk": chunk}
-    lived(pair(name, None, "shuffled", num_envs=22, **options))
+    lived(pair(name, None, "shuffled", num_envs=21, **options))
     ((text, kernels),) = gpu.launched.items()
     assert kernels == set(gpu.compiled(text).kernels)
 
@@ -233,7 +233,7 @@ def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [64, 256])
+@pytest.mark.parametrize("block", [64, 128])
 @pytest.mark.parametrize("mode", batches.MODES)
 @pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
 def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, obs, block):
@@ -241,7 +241,7 @@ def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [64, 256])
+@pytest.mark.parametrize("block", [64, 128])
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
 def test_rollouts_of_every_form_leave_the_bits_of_the_cpus_form(name, kind, dtype, obs, block):

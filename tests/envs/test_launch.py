@@ -86,7 +86,7 @@ KERNELS = "".join(file.read_text() for file in sorted(compile.KERNELS.glob("*.cu
 @pytest.mark.parametrize(
     "line",
     [
-        f"enum {{ BLOCK = {launch.BLOCK} }};",
+        f"enum {{ BLOCK = {launch.BLOCK}, STEP_BLOCK = {launch.STEP_BLOCK} }};",
         f"enum {{ FETCH_EVERY = {environment.FETCH_EVERY} }};",
         f"RETURN_UNIT = 1 << {buffers.RETURN_BITS} }}",
         f"GROUPS = LANES <= 32 ? {launch.BLOCK_OF_GROUPS} / LANES : 1",
@@ -103,7 +103,7 @@ def properties(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
 
 
-@pytest.mark.parametrize(("num_envs", "threads"), [(1, 64), (2559, 64), (2560, 256), (10**6, 256)])
+@pytest.mark.parametrize(("num_envs", "threads"), [(1, 64), (2559, 64), (2560, 128), (10**6, 128)])
 def test_a_step_takes_large_blocks_where_they_fill_the_gpu(properties, num_envs, threads):
     assert launch.step_block(num_envs, 64, torch.device("cuda", 0)) == threads
 
