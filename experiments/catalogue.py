@@ -14,7 +14,7 @@ from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
 # Constants of an EXPERIMENT that are read here.
-FACTS = ("needs", "timed", "quick", "predicted", "originals", "choices")
+FACTS = ("needs", "timed", "quick", "predicted", "originals", "choices", "compiles")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Listed:
     predicted: bool = False  # the seconds of its groups are, before it runs
     originals: bool = False  # nothing of it can run without the library of the originals
     choices: tuple[str, ...] = ()  # keys of its section that say which groups there are, and nothing of their rows
+    compiles: bool = False  # kernels of a GPU, with or without one
 
     @property
     def module(self) -> str:

@@ -60,4 +60,5 @@ EXPERIMENT = Experiment(
     needs="nothing",
     timed=False,
     quick=False,
+    compiles=True,
 )

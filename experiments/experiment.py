@@ -82,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment; catalogue.Listed explains the last six, and reads them as constants in the text.
+    """An experiment; catalogue.Listed explains the last seven, and reads them as constants in the text.
 
     columns: of the CSV.
     plan: Plan of a Request.
@@ -106,6 +106,7 @@ class Experiment:
     predicted: bool = False
     originals: bool = False
     choices: tuple[str, ...] = ()
+    compiles: bool = False
 
 
 class LeftOut(Exception):

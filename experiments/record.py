@@ -126,7 +126,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured, with predicted times")
     parser.add_argument("--assume-cuda", action="store_true", help="with --dry-run: as on a machine with a GPU")
-    parser.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
+    parser.add_argument("--commit", type=command.commit_id, help="the commit to note down in place of what git says")
     parser.add_argument("--output", type=Path, help="default: results/recorded/<machine>")
     command.add_minutes(parser)
     options = parser.parse_args()

@@ -47,7 +47,7 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     arguments.add_argument("--scale", choices=SCALES, default="quick", help="how much (default: quick)")
     arguments.add_argument("--output", type=command.csv_path, help=f"where the rows go (default: {default})")
     arguments.add_argument("--devices", nargs="+", choices=command.DEVICES, help="default: all that are present")
-    arguments.add_argument("--commit", type=command.commit_id, help="the commit to note down where there is no git")
+    arguments.add_argument("--commit", type=command.commit_id, help="the commit to note down in place of what git says")
     arguments.add_argument(
         "--cores", type=command.count, help="to share out over what is not timed (default: all there are)"
     )

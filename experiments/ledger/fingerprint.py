@@ -16,17 +16,22 @@ from lockstep.reading import read_yaml
 # Code that writes down, asks, and finds, and code that only shows: no row depends on it.
 ASIDE = ("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py")
 DRAWING = "render.py"
+OF_A_GPU = "_cuda.cuh"  # files of kernels that only a GPU's form has
 C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
 
 
-def of(experiment: str, environment: str | None = None, root: Path = ROOT) -> str:
+def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: bool = True) -> str:
     """The fingerprint of the code that measures an experiment of an environment, 64 hexadecimal digits.
 
     The recipe by which agents are trained counts, and so do the data that an environment's folder has for the code; the
     settings of experiments are told apart from code: `settings_of`.
+
+    gpu: the machine has one. Without it files of a GPU's kernels count only where they are compiled.
     """
     paths = sources.of_experiment(experiment, environment, root)
-    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith((*sources.DATA, DRAWING))]
+    counts = gpu or catalogue.experiments()[experiment].compiles
+    aside = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
+    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith(aside)]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text()) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
     digests += [digest_of_content(root / path) for path in read]

@@ -62,7 +62,7 @@ def collect(
 ) -> dict:
     """The provenance of a result, as written beside its CSV.
 
-    sources: sha256 by path, taken before the run. commit: what to note down where git cannot tell.
+    sources: sha256 by path, taken before the run. commit: what to note down in place of what git says.
     """
     found, dirty = git_commit(sources)
     return {
@@ -74,8 +74,8 @@ def collect(
         "sources": dict(sources),
         "machine": machine(),
         "command": command(),
-        "commit": found or commit,
-        "dirty": dirty,
+        "commit": commit or found,
+        "dirty": None if commit and commit != found else dirty,  # git knows nothing of a commit that is not there
         "started": started or now(),
         "finished": now(),
         "wall_s": wall_s,

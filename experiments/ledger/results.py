@@ -238,17 +238,19 @@ def current_key(experiment: str, environment: str | None, scale: str, conditions
 
     conditions: what the groups depend on beside code, machine and settings.
     """
-    key = meaning(experiment, environment, scale) | {"conditions": conditions, "machine": provenance.machine()}
+    machine = provenance.machine()
+    key = meaning(experiment, environment, scale, gpu=machine["gpu"] is not None)
+    key |= {"conditions": conditions, "machine": machine}
     return json.loads(json.dumps(key))  # so that it compares equal to one that was read from a file
 
 
-def meaning(experiment: str, environment: str | None, scale: str, root: Path = ROOT) -> dict:
-    """The code and conditions that every row of an experiment depends on, wherever it runs."""
+def meaning(experiment: str, environment: str | None, scale: str, root: Path = ROOT, *, gpu: bool) -> dict:
+    """The code and conditions that every row of an experiment depends on, on any machine with or without a GPU."""
     return {
         "experiment": experiment,
         "environment": environment,
         "scale": scale,
-        "fingerprint": fingerprint.of(experiment, environment, root),
+        "fingerprint": fingerprint.of(experiment, environment, root, gpu),
         "settings": fingerprint.settings_of(experiment, environment, scale),
     }
 
@@ -261,7 +263,8 @@ def is_of_the_present_code(described: Mapping, root: Path = ROOT) -> bool:
     if "fingerprint" not in described:
         return not provenance.changed(described["sources"], root)
     try:
-        now = meaning(*(described[name] for name in ("experiment", "environment", "scale")), root)
+        of = (described[name] for name in ("experiment", "environment", "scale"))
+        now = meaning(*of, root, gpu=(described["machine"] or {}).get("gpu") is not None)
     except (UserError, ValueError, KeyError):  # it is gone, or asks for what is refused
         return False
     return {name: described[name] for name in now} == json.loads(json.dumps(now))

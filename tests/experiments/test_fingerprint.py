@@ -24,13 +24,13 @@ def root(tmp_path_factory):
 def edited(root):
     """Changes a file of the copy, tells if an experiment has another fingerprint then, and changes it back."""
 
-    def change(path, old, new, of=OURS):
-        file, before = root / path, fingerprint.of(*of, root)
+    def change(path, old, new, of=OURS, gpu=True):
+        file, before = root / path, fingerprint.of(*of, root, gpu)
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new, 1))
         try:
-            return fingerprint.of(*of, root) != before
+            return fingerprint.of(*of, root, gpu) != before
         finally:
             file.write_text(text)
 
@@ -49,6 +49,15 @@ def edited(root):
 )
 def test_what_changes_what_is_done_changes_it(edited, path, old, new):
     assert edited(path, old, new)
+
+
+@pytest.mark.parametrize(("experiment", "gpu", "told"), [("throughput", False, False), ("compilation", False, True)])
+def test_what_only_a_gpu_runs_tells_nothing_of_a_machine_without_one_unless_it_is_compiled(
+    edited, experiment, gpu, told
+):
+    cuda = "envs/kernels/tile_cuda.cuh"
+    assert edited(cuda, "STEP_BLOCK = 128", "STEP_BLOCK = 64", (experiment, "cartpole"))
+    assert edited(cuda, "STEP_BLOCK = 128", "STEP_BLOCK = 64", (experiment, "cartpole"), gpu) == told
 
 
 @pytest.mark.parametrize(

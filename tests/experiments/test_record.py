@@ -150,7 +150,7 @@ def started(monkeypatch):
         return programs.status
 
     monkeypatch.setattr(record, "status_of", status_of)
-    monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one"})
+    monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one", "gpu": None})
     return programs
 
 
@@ -262,8 +262,8 @@ def test_an_experiment_that_fails_ends_the_recording(started, tmp_path):
 def current(experiment, environment):
     """The provenance of a result of the present code."""
     section = fingerprint.section_of(experiment, environment, "quick")
-    meaning = results.meaning(experiment, environment, "quick")
-    return meaning | {"section": section, "sources": {}, "machine": {"label": "this one"}}
+    meaning = results.meaning(experiment, environment, "quick", gpu=False)
+    return meaning | {"section": section, "sources": {}, "machine": {"label": "this one", "gpu": None}}
 
 
 def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_from(started, tmp_path, monkeypatch):
@@ -320,7 +320,7 @@ def test_a_piece_takes_the_place_of_a_recording_of_another_machine(tmp_path, mon
     columns, path = ["value"], tmp_path / "ceilings.csv"
 
     def measures(memory_gib, *groups, killed=False):
-        monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one", "memory_gib": memory_gib})
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "this one", "gpu": None, "memory_gib": memory_gib})
 
         def status_of(program):
             journal = results.Journal(path, columns, "ceilings", None, "quick", {})

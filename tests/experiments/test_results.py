@@ -79,7 +79,7 @@ def test_time_spent_before_a_kill_counts(path):
 def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change, monkeypatch):
     journal(path).add("a", rows("a"))
     if change == "machine":
-        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another", "gpu": None})
     if change == "settings":
         monkeypatch.setattr(fingerprint, "settings_of", lambda *of: {"blocks": 7})
     second = journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
@@ -187,7 +187,7 @@ def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
 def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, change, monkeypatch):
     piece_of(path)
     if change == "machine":
-        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another"})
+        monkeypatch.setattr(provenance, "machine", lambda: {"label": "another", "gpu": None})
     elif change == "code":
         monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
     elif change == "settings":
