@@ -10,7 +10,6 @@ A probe that fails, hangs or crashes takes no other with it. docs/gpu.md says wh
 import argparse
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import importlib
 import itertools
@@ -549,71 +548,6 @@ def eager(device: str) -> str:
                 torch.cuda.synchronize()
         found.append(f"{name} {statistics.median(taken[1:]) * 1e6:.1f} us")
     return ", ".join(found)
-
-
-class Older(envs.Port):
-    """A port whose step kernel is of the form before episodes that end were compacted."""
-
-    def unit(self, *given, **choices) -> str:
-        return "#define COMPACT 0\n" + super().unit(*given, **choices)
-
-
-def both_forms(name: str) -> list[Callable]:
-    """Makers of batches with the present step kernel, and with the older one."""
-    present = envs.port(name)
-    older = Older(**{field.name: getattr(present, field.name) for field in dataclasses.fields(present)})
-    return [functools.partial(envs.BatchedEnv, port, envs.folder(name)) for port in (present, older)]
-
-
-@probe(gpu=True, alone=True)
-def compact(device: str) -> str:
-    """The two forms of the step kernel: equal bits over 1,000 steps, and how many times as fast the present one is."""
-    names = [name for name in envs.names() if "COMPACT" in default_unit(name)]
-    if not names:
-        raise NotHere("the step kernel has one form")
-    found = []
-    for name in names:
-        forms = both_forms(name)
-        same = [form(num_envs=8192 + 57, device=device, seed=1) for form in forms]
-        for env in same:
-            env.reset()
-        for number in range(1000):
-            for env in same:
-                env.step(env.random_actions()[0])
-            different = differing(*(env.state() for env in same)) if number % 100 == 99 else None
-            require(different is None, f"{name}, step {number + 1}: {different}")
-        different = differing(*(env.statistics() for env in same))
-        require(different is None, f"{name}: {different}")
-        for num_envs in (8192, 2**20):
-            present, older = alternating([replay(form, name, num_envs, device) for form in forms])
-            found.append(f"{name} {num_envs}: {older / present:.2f} times, {num_envs / present / 1e9:.3g} G/s")
-    return "bits equal; " + "; ".join(found)
-
-
-def replay(form: Callable, name: str, num_envs: int, device: str) -> tuple[Callable[[], None], int]:
-    """A call of a graph of random steps, and how many steps it makes."""
-    from lockstep.experiments.bench import rungs
-
-    env = form(num_envs=num_envs, device=device, obs="view" if envs.port(name).observes_state else "copy")
-    env.reset(seed=0)
-    steps = rungs.steps_per_call(rungs.action_bytes(env), device)
-    return env.graph("random", steps).replay, steps
-
-
-def alternating(calls: Sequence[tuple[Callable[[], None], int]], rounds: int = 7, least_s: float = 0.03) -> list[float]:
-    """Seconds of a step of each of several calls, medians of rounds in which they take turns."""
-    taken = [[] for _ in calls]
-    for _ in range(rounds + 1):
-        for (run, steps), own in zip(calls, taken, strict=True):
-            torch.cuda.synchronize()
-            start, made = time.perf_counter(), 0
-            while time.perf_counter() - start < least_s:
-                for _ in range(10):
-                    run()
-                torch.cuda.synchronize()
-                made += 10 * steps
-            own.append((time.perf_counter() - start) / made)
-    return [statistics.median(own[1:]) for own in taken]  # the first round warms up
 
 
 # ---- running them --------------------------------------------------------------------------------

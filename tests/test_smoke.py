@@ -229,10 +229,15 @@ def test_what_is_compiled_beforehand_is_what_a_probe_launches(name, monkeypatch)
 
 
 @pytest.mark.slow
+def test_everything_that_a_first_run_launches_can_be_told_beforehand():
+    with prebuild.noted() as noted:
+        prebuild.launch_everything()
+    assert len(noted) > 100
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in smoke.PROBES if name not in HERE])
 def test_what_a_probe_launches_on_a_gpu_only_is_compiled_beforehand_too(name):
-    if name == "compact" and "COMPACT" not in smoke.default_unit(smoke.ONE):
-        pytest.skip("the step kernel has one form")
     with prebuild.noted() as noted:
         if smoke.PROBES[name].steps:
             prebuild.attempt(name)

@@ -1,4 +1,4 @@
-"""Predicted speed of the GPU kernels from their machine code; needs no GPU, and nothing it says was run on one.
+"""Predicted speed of the GPU kernels from their machine code, without a GPU.
 
     python -m lockstep.experiments.bench.machine_code [--target sm_90] [--write envs/kernels/README.md]
 
@@ -65,7 +65,6 @@ CASES = {
     "several lanes": [(("copy",), r"step|rollout_random")],
 }
 DEFAULT = ("SameStep", "float32")  # mode and dtype of these units
-SWITCHES = {"COMPACT": "step_"}  # compile-time switches that are 1, and the kernels that get a second row without
 
 
 class Region(NamedTuple):
@@ -80,12 +79,9 @@ class Region(NamedTuple):
 
 REGIONS = [
     Region("span_of", r"if \(.*\bb\.tiles\b", "never"),
-    Region("", r"if \([\w.]+ >= 32 \|\| ended == 0\) return", "first warp", rest=True),
-    Region("", r"for \(int k = [\w.]+; k < ended; k \+= 32\)", "rounds", loop=True),
-    Region("", r"\bif \((ended\b|advance\()", "ended"),
-    Region("add_to_tile", r"if \(__any_sync", "ended"),
-    Region("add_to_tile", r"if \(!__syncthreads_or", "block", rest=True),
-    Region("add_to_tile", r"if \(threadIdx\.x == 0\)", "one warp"),
+    Region("", r"\bif \(ended\b", "ended"),
+    Region("add_to_tile", r"if \(__popc", "never"),
+    Region("add_to_tile", r"^ +episodes\.store", "ended"),
     Region("rollout_tile", r"FN void rollout_tile", "once"),
     Region("rollout_tile", r"for \(\w+ k = 0;", "every step", loop=True),
     Region("rollout_tile", r"if \(.*FETCH_EVERY", "fetch"),
@@ -306,13 +302,12 @@ def predicted(machine: Machine, issued: float, step_bytes: float) -> tuple[float
 
 
 @functools.cache
-def ends(name: str, threads: int, fetch: int) -> dict[str, float]:
+def ends(name: str, fetch: int) -> dict[str, float]:
     """Ends of episodes under the random policy, counted on the CPU over two horizons after a first one.
 
     Returns:
         Shares: "ended", "cut" of warps and steps in which a lane's episode ends, or is only cut off; "fetched" of warps
-        that have an end within the steps of a fetch; "block" of blocks of threads and steps with an end; "gathered"
-        of the warps that the lanes of a block fill whose episodes ended.
+        that have an end within the steps of a fetch.
     """
     env = envs.make(name, ENVS)
     env.reset(seed=0)
@@ -325,23 +320,21 @@ def ends(name: str, threads: int, fetch: int) -> dict[str, float]:
         ended.append(down | late)
         cut.append(late & ~down)
     ended, cut = np.concatenate(ended), np.concatenate(cut)
-    by_warp, by_block = ended.reshape(len(ended), -1, WARP).any(2), ended.reshape(len(ended), -1, threads)
+    by_warp = ended.reshape(len(ended), -1, WARP).any(2)
     shares = {
         "ended": by_warp.mean(),
         "fetched": by_warp.reshape(-1, fetch, by_warp.shape[1]).any(1).mean(),
         "cut": cut.reshape(len(cut), -1, WARP).any(2).mean(),
-        "block": by_block.any(2).mean(),
-        "gathered": np.ceil(by_block.sum(2) / WARP).mean() / (threads / WARP),
     }
     return {key: float(share) for key, share in shares.items()}
 
 
-def rates(name: str, text: str, threads: int) -> dict[str, float]:
-    """The times that each kind of region runs in a warp and step, of a unit in blocks of so many threads."""
+def rates(name: str, text: str) -> dict[str, float]:
+    """The times that each kind of region of a unit runs in a warp and step."""
     declared = envs.port(name)
     hidden, fetch = (number_in(text, word) for word in ("define HIDDEN", "FETCH_EVERY ="))
     of_a_word = 1 if declared.continuous else 32 if declared.of("action").n == 2 else 2
-    found = ends(name, threads, fetch)
+    found = ends(name, fetch)
     return found | {
         "every step": STEPS,
         "once": 1 / STEPS,
@@ -349,9 +342,6 @@ def rates(name: str, text: str, threads: int) -> dict[str, float]:
         "words": 1 / (4 * of_a_word),
         "turns": 1 / of_a_word,
         "units": hidden / 4,
-        "one warp": WARP / threads,
-        "first warp": WARP / threads * found["block"],
-        "rounds": found["gathered"] * threads / WARP / found["block"],
         "never": 0,
     }
 
@@ -384,25 +374,21 @@ def unit_of(name: str, kinds: Sequence[str]) -> tuple[str, str]:
 
 
 def rows_of(target: str, names: Sequence[str] | None = None, disassembled: bool = True) -> list[dict]:
-    """One row for each kernel of CASES, of every environment (or of those named) and form.
+    """One row for each kernel of CASES, of every environment or of those named.
 
     disassembled: with the instructions issued, for which nvdisasm is needed, and the rate.
     """
     machine, rows = MACHINES[target], []
     for name in names or envs.names():
         for kinds, pattern in CASES[launch_form(name)]:
-            kind, unit = unit_of(name, kinds)
-            without = [one for one, kernels in SWITCHES.items() if kernels in pattern and f"ifndef {one}" in unit]
-            forms = {"": unit} | {f"{one} 0": f"#define {one} 0\n{unit}" for one in without}
-            for form, text in forms.items():
-                for kernel, counts in counted(name, text, pattern, target, disassembled).items():
-                    blocks = occupancy(machine, *(counts[key] for key in ("threads", "registers", "shared")))
-                    counts |= {"blocks": blocks, "warps": blocks * counts["threads"] // WARP}
-                    if counts["issued"]:
-                        of_memory = step_bytes(name, kernel, kind)
-                        low, high, binds = predicted(machine, counts["issued"], of_memory)
-                        counts |= {"low": low, "high": high, "binds": binds}
-                    rows.append({"environment": name, "kernel": kernel, "form": form} | counts)
+            kind, text = unit_of(name, kinds)
+            for kernel, counts in counted(name, text, pattern, target, disassembled).items():
+                blocks = occupancy(machine, *(counts[key] for key in ("threads", "registers", "shared")))
+                counts |= {"blocks": blocks, "warps": blocks * counts["threads"] // WARP}
+                if counts["issued"]:
+                    low, high, binds = predicted(machine, counts["issued"], step_bytes(name, kernel, kind))
+                    counts |= {"low": low, "high": high, "binds": binds}
+                rows.append({"environment": name, "kernel": kernel} | counts)
     return rows
 
 
@@ -423,7 +409,7 @@ def counted(name: str, text: str, pattern: str, target: str, disassembled: bool)
             "shared": bytes_in(part, "smem") + (constant(binary, "scratch_bytes") or 0),
             "spills": bytes_in(part, "spill stores"),
             "threads": threads,
-            "issued": issued(listing[kernel], regions, rates(name, text, threads)) if listing else None,
+            "issued": issued(listing[kernel], regions, rates(name, text)) if listing else None,
         }
     return dict(sorted(found.items()))
 
@@ -463,8 +449,8 @@ def table(rows: list[dict]) -> str:
         f"| --- | --- |{' ---: |' * (len(COLUMNS) - 1)} --- |",
     ]
     for row in rows:
-        kernel = f"`{row['kernel']}`" + (f", {row['form']}" if row["form"] else "")
-        lines.append(f"| {row['environment']} | {kernel} | {' | '.join(of(row) for of in COLUMNS.values())} |")
+        cells = " | ".join(of(row) for of in COLUMNS.values())
+        lines.append(f"| {row['environment']} | `{row['kernel']}` | {cells} |")
     return "\n".join(lines)
 
 
@@ -473,7 +459,7 @@ def page(rows: list[dict], target: str) -> str:
     machine, version = MACHINES[target], ".".join(map(str, compile.nvrtc().getVersion()))
     slots = f"{machine.multiprocessors} multiprocessors of {machine.schedulers} schedulers at"
     chip = f"{machine.title}: {slots} {machine.clock_hz / 1e9:.2f} GHz, memory at {machine.bandwidth / 1e12:.1f} TB/s"
-    said = f"**Predicted, never run**: kernels for {target}, compiled by NVRTC {version}, on one {chip}."
+    said = f"**Predicted**: kernels for {target}, compiled by NVRTC {version}, on one {chip}."
     return f"{MARKS[0]}\n{said}\n\n{table(rows)}\n{MARKS[1]}"
 
 

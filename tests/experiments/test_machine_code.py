@@ -131,11 +131,9 @@ def test_shares_of_warps_whose_episodes_end_alone_and_together():
     env.statistics()
     env.rollout(500)
     p = float(env.statistics()["episodes"]) / (500 * 2048)
-    assert machine_code.ends("cartpole", 256, 8)["ended"] == pytest.approx(1 - (1 - p) ** 32, rel=0.01)
-    together = machine_code.ends("pendulum", 256, 8)
-    assert together == pytest.approx(
-        dict.fromkeys(("ended", "cut", "block", "gathered"), 1 / 200) | {"fetched": 8 / 200}
-    )
+    assert machine_code.ends("cartpole", 8)["ended"] == pytest.approx(1 - (1 - p) ** 32, rel=0.01)
+    together = machine_code.ends("pendulum", 8)
+    assert together == pytest.approx(dict.fromkeys(("ended", "cut"), 1 / 200) | {"fetched": 8 / 200})
 
 
 def test_without_nvdisasm_it_says_where_to_get_one(monkeypatch):
@@ -219,7 +217,7 @@ def test_numbers_of_lines_do_not_change_the_machine_code():
 def shown(name: str, version: str) -> dict[str, dict[str, str]]:
     """An environment's rows of the committed table, by kernel and form; cells by column."""
     text = README.read_text().split(machine_code.MARKS[0])[1].split(machine_code.MARKS[1])[0]
-    assert "Predicted, never run" in text
+    assert "**Predicted**" in text
     if f"NVRTC {version}," not in text:
         pytest.skip(f"the table is of another NVRTC than {version}, which is installed")
     heads, _, *rows = ([cell.strip() for cell in row[1:-1].split("|")] for row in re.findall(r"^\|.*\|$", text, re.M))
@@ -240,7 +238,7 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         assert (table[kernel]["instructions"], table[kernel]["registers"]) == (f"{count:,}", str(row["registers"]))
         threads = machine_code.bound(parts[f".nv.info.{kernel}"])
         of_block = "#define LANES" if name in SEVERAL_LANES else "#define TILE"
-        declared = r"{ BLOCK =" if kernel.startswith("step_") else of_block
+        declared = "STEP_BLOCK =" if kernel.startswith("step_") else of_block
         lanes = machine_code.number_in(unit, declared)
         assert threads == (128 if name in SEVERAL_LANES and lanes <= 32 else lanes)  # groups fill a block of 128
 
@@ -248,15 +246,12 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", envs.names())
 def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
-    """Every kernel, case and form, in the columns that need no nvdisasm.
+    """Every kernel and case, in the columns that need no nvdisasm.
 
     NVRTC gives the largest kernels an instruction or two registers more or less from one process to the next.
     """
     about, exactly = ("instructions", "registers"), ("shared, bytes", "spills", "blocks", "warps")
-    present = {
-        ", ".join(filter(None, (row["kernel"], row["form"]))): row
-        for row in machine_code.rows_of(TARGET, [name], disassembled=False)
-    }
+    present = {row["kernel"]: row for row in machine_code.rows_of(TARGET, [name], disassembled=False)}
     table = shown(name, nvrtc)
     assert present and present.keys() == table.keys()
     for kernel, row in present.items():
@@ -267,10 +262,10 @@ def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
 
 
 def test_the_published_counts_are_those_of_the_table(tmp_path):
-    row = {"environment": "pendulum", "kernel": "step_float32", "form": "", "instructions": 700, "registers": 48}
+    row = {"environment": "pendulum", "kernel": "step_float32", "instructions": 700, "registers": 48}
     row |= {"shared": 516, "spills": 0, "threads": 256, "issued": 1232.0, "blocks": 5, "warps": 40}
     row |= {"low": 7e10, "high": 7e10, "binds": "memory"}
-    rows = [row, row | {"form": "COMPACT 0", "issued": 1.0}, row | {"environment": "edge", "issued": None}]
+    rows = [row, row | {"environment": "edge", "issued": None}]
     file = tmp_path / "README.md"
     file.write_text(f"| a | table |\n\n{machine_code.page(rows, 'sm_90')}\n")
     assert machine_code.published(file)["pendulum", "step_float32"] == 1232
