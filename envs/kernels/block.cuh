@@ -169,7 +169,7 @@ FN void advance(const Batch& b, i64 e, Memory& s, Episode& episode, bool shown) 
         }
         if (lane() == 0) count_episode(b, e, episode.t, episode.total);
         if (AUTORESET == SAME_STEP) {
-            sync();  // all lanes have read what the step left
+            if (ABSENT && !shown) sync();  // all lanes have counted the team
             open_episode(b, e, s, episode, episode.number + 1, false);
             seen = episode.active;
         }

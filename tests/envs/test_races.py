@@ -77,6 +77,7 @@ FORMS: dict[str, list[Callable]] = {
             (marine.FORMS[2], 9, {"preset": "original"}),
             (marine.FORMS[3], 1, {}),
             (marine.FORMS[3], 1, {"min_goal_distance": FAR}),
+            (marine.FORMS[0], 5, {"scenarios": 2}),
         )
     ],
     "vehicle_routing": [
