@@ -35,7 +35,7 @@ EDGE_SLOTS = 4e6  # slots per second of the largest batches, of 70 vehicles
 
 def write(root: Path, environments: list[str], blocks: int = 6, machine: str = MACHINE) -> None:
     """The recording under root/results/recorded/<machine>/, of some environments, so many blocks of each setting."""
-    source = next((ROOT / "results" / "recorded").glob("*/SHA256SUMS")).parent
+    source = without_gpu()
     folder = root / "results" / "recorded" / machine
     for file in sorted(source.rglob("*.csv")):
         about, name = json.loads(file.with_suffix(".json").read_text()), file.parent.name
@@ -57,6 +57,14 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
         about["rows_sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
         target.with_suffix(".json").write_text(json.dumps(about))
     checksums.sign(folder, [file for file in sorted(folder.rglob("*.*")) if file.name != checksums.SUMS])
+
+
+def without_gpu() -> Path:
+    """The folder of the machine on record that has no GPU."""
+    for described in sorted((ROOT / "results" / "recorded").glob("*/ceilings.json")):
+        if json.loads(described.read_text())["machine"]["gpu"] is None:
+            return described.parent
+    raise FileNotFoundError("no machine without a GPU is on record")
 
 
 def blocks_of(frame: pd.DataFrame) -> range:
