@@ -89,7 +89,7 @@ FN Before before_step(const Batch& b, i64 i) {
     e.running = RUNNING_RETURN ? b.running_return[i] : 0.0f;
     load(b, i, e.s);
 #pragma unroll
-    for (int j = 0; j < REALS; j++) stay(e.s.of[j]);
+    for (int j = 0; j < REALS && LONG_STEP != 3; j++) stay(e.s.of[j]);  // of many numbers that would take registers
     return e;
 }
 
