@@ -25,6 +25,7 @@ from lockstep.envs.batch import launch
 from lockstep.envs.batch.port import TILES
 from lockstep.envs.batch.state import States
 from lockstep.envs.kernels import compile
+from lockstep.envs.vehicle_routing.oracles.attention import fused
 from lockstep.experiments import config, throughput
 from tests import sanitize, smoke
 
@@ -58,7 +59,9 @@ def noted() -> Iterator[dict[str, None]]:
         mock.patch.object(States, "_require_allowed"),  # kernels that do nothing leave states that no step leads to
         mock.patch.object(torch.cuda, "synchronize"),
     ):
+        fused.launcher.cache_clear()  # what was launched before is asked for again
         yield found
+        fused.launcher.cache_clear()
 
 
 def launch_everything() -> None:
