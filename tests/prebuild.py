@@ -60,8 +60,10 @@ def noted() -> Iterator[dict[str, None]]:
         mock.patch.object(torch.cuda, "synchronize"),
     ):
         fused.launcher.cache_clear()  # what was launched before is asked for again
-        yield found
-        fused.launcher.cache_clear()
+        try:
+            yield found
+        finally:
+            fused.launcher.cache_clear()
 
 
 def launch_everything() -> None:
