@@ -23,7 +23,7 @@ LINE_EVERY_S = 10.0
 class Log:
     """A context manager that takes one row per iteration, or one whenever `due()`, and writes ten a second at most.
 
-    Of the rows in between the last one is kept, and written on leaving, also on an error.
+    Of the rows in between the last one is kept, and written by `flush` and on leaving, also on an error.
 
     Args:
         path: of the CSV file; None writes none. Its folder is made where missing.
@@ -69,8 +69,7 @@ class Log:
 
     def __exit__(self, *_):
         try:
-            if self._pending is not None:
-                self._write()
+            self.flush()
             self._show(last=True)
         finally:
             for sink in filter(None, (self._file, self._events)):
@@ -98,10 +97,13 @@ class Log:
                 raise ValueError(f"a log row must have {name!r}")
         self._pending = self._last = dict(row)
         if self.due():
-            self._write()
+            self.flush()
         self._show()
 
-    def _write(self):
+    def flush(self) -> None:
+        """Writes the last row given, if it was kept back."""
+        if self._pending is None:
+            return
         if self._file is not None:
             self._file.write(_line("" if (v := self._pending.get(name)) is None else v for name in self._columns))
             self._file.flush()

@@ -132,6 +132,7 @@ def train(
     def save() -> None:
         if output is None:
             return
+        written.flush()  # so that the log of a run that is killed next ends no earlier than its checkpoint
         states = run.ranks.gather(run.state())
         if path is not None:
             versions = {package.__name__: str(package.__version__) for package in (torch, np, gymnasium)}

@@ -248,7 +248,8 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
 def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
     """Every kernel and case, in the columns that need no nvdisasm.
 
-    NVRTC gives the largest kernels an instruction or two registers more or less from one process to the next.
+    NVRTC gives the largest kernels an instruction or three registers more or less from one machine to the next; with
+    the same blocks and warps, which are compared exactly.
     """
     about, exactly = ("instructions", "registers"), ("shared, bytes", "spills", "blocks", "warps")
     present = {row["kernel"]: row for row in machine_code.rows_of(TARGET, [name], disassembled=False)}
@@ -257,7 +258,7 @@ def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
     for kernel, row in present.items():
         cells = table[kernel]
         assert {of: machine_code.COLUMNS[of](row) for of in exactly} == {of: cells[of] for of in exactly}, kernel
-        near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=2, rel=2e-4) for of in about}
+        near = {of: pytest.approx(int(cells[of].replace(",", "")), abs=3, rel=2e-4) for of in about}
         assert {of: row[of] for of in about} == near, kernel
 
 

@@ -70,6 +70,20 @@ def test_a_training_whose_files_fail_goes_on_to_the_same_end(tmp_path, undisturb
         assert same(goes_on(folder), expected)
 
 
+def test_no_checkpoint_is_ahead_of_its_log(tmp_path, monkeypatch):
+    """Else a run killed right after one would lack the row; the log alone keeps rows back that come fast."""
+    save, seen = checkpoint.save, []
+
+    def saves(path, content):
+        last = (tmp_path / training.PROGRESS).read_text().splitlines()[-1]
+        seen.append((content["states"][0]["iteration"], int(last.split(",")[0])))
+        save(path, content)
+
+    monkeypatch.setattr(checkpoint, "save", saves)
+    goes_on(tmp_path)
+    assert len(seen) > 10 and all(saved == logged for saved, logged in seen)
+
+
 @pytest.mark.parametrize("trials", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, undisturbed, trials):
     """Writes themselves fail, within a file of any length up to a checkpoint's."""
