@@ -235,7 +235,28 @@ def test_each_family_has_a_table_of_its_environments(loaded):
     assert (row["environment"], row["observation"], row["action"]) == ("cartpole", "4", "2 choices")
     assert row["port on GPU"] == f"1.00{typeset.SPACE}M{typeset.SPACE}(20,000{TIMES})"
     (row,) = [row for row in rows("vehicular_edge_environments", loaded["with_edge"])]
-    assert (row["agents"], row["original's slots/s"]) == ("2", "50.0")
+    assert row["observation"].startswith(f"2{typeset.SPACE}{TIMES}{typeset.SPACE}")
+    assert row["original's slots/s"] == "50.0"
+
+
+def test_environments_of_a_family_are_listed_machine_by_machine(tmp_path):
+    for machine in ("here", "first", "second"):
+        for name in ("cartpole", "pendulum"):
+            recorded, about = (None, handwritten.HERE) if machine == "here" else (machine, handwritten.BIG)
+            steps = [row | {"environment": name} for row in handwritten.CHECKS[:1]]
+            handwritten.write(tmp_path, recorded, "correctness", steps, about, environment=name)
+    frame = tables.frame("classic_control_environments", paper.load(tmp_path))
+    frame = frame[frame["status"] != paper.NOT_MEASURED]
+    order = [(machine, name) for machine in ("here", "first", "second") for name in ("cartpole", "pendulum")]
+    assert list(zip(frame["machine"], frame["environment"], strict=True)) == order
+
+
+def test_a_claim_on_record_is_of_the_machine_that_measured_its_target_at_full_scale(tmp_path):
+    for machine, scale, cases in (("first", "quick", 100), ("second", "full", 1_000_000)):
+        checks = [handwritten.check("transition", "x", cases, error=0.0, tolerance=1e-6, passed=True)]
+        handwritten.write(tmp_path, machine, "correctness", checks, handwritten.BIG, scale=scale)
+    (row,) = [row for row in rows("results", paper.load(tmp_path)) if row["claim"].startswith("Fewest states")]
+    assert (row["recorded"], row["recorded on"], row["verdict"]) == ("1,000,000", "second", "met on record")
 
 
 def test_each_claim_has_a_row_with_the_first_answer_that_was_measured(datasets):

@@ -10,7 +10,7 @@ from lockstep.experiments.ledger import sources
 from lockstep.paper import families, tables
 from lockstep.paper.common.tables.correctness import held
 from lockstep.paper.tables import ONE_MACHINE, table
-from lockstep.paper.typeset import DASH, SPACE, Column, count, missing, number, si, times
+from lockstep.paper.typeset import DASH, SPACE, TIMES, Column, Row, count, missing, number, si, times
 
 
 def overview(datasets: list) -> pd.DataFrame:
@@ -70,6 +70,13 @@ def traits(environment: str) -> dict:
     }
 
 
+def observed(row: Row) -> str:
+    """The numbers of an observation, after the number of agents where there are several."""
+    return (
+        f"{row['agents']}{SPACE}{TIMES}{SPACE}{row['observation']}" if row["agents"] > 1 else count(row["observation"])
+    )
+
+
 def environments_of(family: str) -> None:
     """Make a table of the environments of a family, <family>_environments."""
     about = families.about(family)
@@ -78,7 +85,7 @@ def environments_of(family: str) -> None:
     def environments(datasets):
         found = overview(datasets)
         found = found[[families.of(name) == family for name in found["environment"]]]
-        found = found.sort_values(["machine", "status"], key=lambda values: values != "here", kind="stable")
+        found = found.sort_values("machine", key=lambda names: names.replace("here", ""), kind="stable")
         return found.assign(**pd.DataFrame([traits(name) for name in found["environment"]], found.index))
 
     environments.__name__ = f"{family}_environments"
@@ -86,8 +93,7 @@ def environments_of(family: str) -> None:
         f"The environments of {about['title'].lower()}: sizes, {steps} per second of {size:,} environments with one "
         "call per step, and what was verified. In brackets, the ratio to the original on the same machine.",
         *ONE_MACHINE,
-        number("agents", "agents", count),
-        number("observation", "observation", count),
+        Column("observation", lambda row: observed(row), "number"),
         Column("action", lambda row: row["action"], "number"),
         number(f"{steps} per episode", "longest", count),
         number(f"original's {steps}/s", "original_rate", si),

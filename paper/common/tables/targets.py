@@ -39,24 +39,30 @@ RETURNS = "Targets for the return after training that are met, over all environm
 )
 def results(datasets):
     measured = [row for row in judged(datasets) if row["status"] != paper.NOT_MEASURED]
-    claimed: dict[str, dict[str, list]] = {}
-    for row in measured:
-        for claim in row["claims"]:
-            claimed.setdefault(claim, {}).setdefault(row["machine"], []).append(row)
-    order, rows = [name for name in paper.machines(datasets) if name != "here"], []
-    for claim, by_machine in claimed.items():
-        machine = next((name for name in order if name in by_machine), None)
-        found = {"recorded": together(claim, by_machine.get(machine)), "here": together(claim, by_machine.get("here"))}
-        about = {"claim": claim, "recorded_on": machine}
+    sides = {"recorded": on_record(measured), "here": [row for row in measured if row["machine"] == "here"]}
+    rows = []
+    for claim in dict.fromkeys(claim for row in measured for claim in row["claims"]):
+        of = {side: [row for row in found if claim in row["claims"]] for side, found in sides.items()}
+        found = {side: together(claim, judgements) for side, judgements in of.items()}
+        about = {"claim": claim, "recorded_on": ", ".join({row["machine"]: None for row in of["recorded"]}) or None}
         about["accepted"] = "; ".join(dict.fromkeys(one["accepted"] for one in found.values() if one))
-        for name, one in found.items():
-            about |= {name: one.get("shown"), f"{name}_value": one.get("value"), f"{name}_met": one.get("met")}
+        for side, one in found.items():
+            about |= {side: one.get("shown"), f"{side}_value": one.get("value"), f"{side}_met": one.get("met")}
         rows.append(about)
     return pd.DataFrame(rows, columns=None if rows else ["claim"])
 
 
-def together(claim: str, rows: list[dict] | None) -> dict:
-    """The rows of a claim on one machine as one figure: the worst, or how many there are of those that count."""
+def on_record(rows: list[dict]) -> list[dict]:
+    """One row for each target that a recorded machine can tell of: the first at full scale, or else the first."""
+    kept: dict[tuple, dict] = {}
+    recorded = (row for row in rows if row["machine"] != "here")
+    for row in sorted(recorded, key=lambda row: row["scale"] != FULL):
+        kept.setdefault((row["environment"], row["target"]), row)
+    return list(kept.values())
+
+
+def together(claim: str, rows: list[dict]) -> dict:
+    """The rows of a claim as one figure: the worst, or how many there are of those that count."""
     if not rows:
         return {}
     met = all(row["met"] for row in rows)
