@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import warnings
 from dataclasses import asdict
 
 import pandas as pd
@@ -89,6 +90,7 @@ def first_piece(tree, tmp_path_factory):
     return root
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
 def test_a_first_piece_of_a_recording_makes_a_report(first_piece, tmp_path):
     """Its targets of the GPU are judged, those over the original not measured."""
     report = Report(first_piece, tmp_path)
@@ -113,7 +115,8 @@ def test_every_table_reads_sensibly(name, datasets):
 def test_no_words_of_a_figure_run_off_it(name, datasets):
     """Axes keep inside the figure, and what is written beside a bar keeps inside its axes."""
     figure = figures.draw(name, datasets)
-    with figures.style():
+    with figures.style(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a layout that finds no room
         figure.draw_without_rendering()
     width = figure.get_window_extent().x1
     for panel in figure.axes:

@@ -99,10 +99,8 @@ def test_only_environments_whose_yaml_asks_are_missed(tmp_path, monkeypatch):
 
 
 def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
-    """By machine and place of the policy: parts of 519.8, 200 and 168 us and one whole, or the reason for none."""
-    here_gpu, here_cpu, big_gpu, big_cpu = figures.draw("transfer", datasets).axes
-    assert NEEDS_GPU in [text.get_text() for text in here_gpu.texts]
-    assert not here_gpu.patches
+    """By machine and place of the policy: parts of 519.8, 200 and 168 us and one whole; none of a GPU here."""
+    here_cpu, big_gpu, big_cpu = figures.draw("transfer", datasets).axes
     assert [bar.get_width() for bar in here_cpu.patches] == pytest.approx([60, 40, 75, 25])
     widths = {bars.get_label(): [] for bars in big_gpu.containers}
     for bars in big_gpu.containers:
@@ -115,6 +113,17 @@ def test_the_figure_draws_shares_beside_the_note_s_line(datasets):
     assert not [line for line in big_cpu.lines if line.get_label() == "the document's share"]
     assert [label.get_text()[0] for label in big_gpu.get_yticklabels()] == ["a", "b", "b", "c"]
     assert big_gpu.get_xlabel() == "B = 8,192"
+
+
+def test_a_bar_stands_beside_its_own_name_where_batch_sizes_have_other_rows(tmp_path):
+    few = [row | {"num_envs": 1} for row in rows("rows", "original", loop=100, policy=60, step=40)]
+    many = rows("resident", "port-cpu", loop=80, policy=60, step=20)
+    handwritten.write(tmp_path, None, "transfer", [*many, *few], handwritten.HERE)
+    one, batch = figures.draw("transfer", paper.load(tmp_path)).axes
+    names = [label.get_text() for label in one.get_yticklabels()]
+    for panel, letter in ((one, "d"), (batch, "c")):
+        (place,) = {round(bar.get_y() + bar.get_height() / 2) for bar in panel.patches}
+        assert names[place].startswith(letter)
 
 
 def test_captions_speak_of_originals_row_by_row_where_there_are_such_rows(tmp_path, datasets):

@@ -4,7 +4,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lockstep.experiments.shares import NEEDS_GPU
 from lockstep.paper import quantities, rung, tables
 from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS, of_rows
 from lockstep.paper.figures import WIDTH, figure, grid, legend, title
@@ -26,36 +25,35 @@ INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline
 )
 def transfer(datasets: list) -> Figure:
     frame, runs = tables.frame("transfer", datasets), quantities.of(datasets, {"experiment": "transfer"})
-    rows = [(run, device, bars(frame, run, device)) for run in runs for device in DEVICES]
+    rows = [(run, device, part) for run in runs for device in DEVICES if len(part := bars(frame, run, device))]
     if not rows:
         return grid([], 1)[0]
-    heights = [0.8 + 0.19 * max(part.groupby("num_envs").size(), default=0) for *_, part in rows]
+    heights = [0.9 + 0.19 * part["name"].nunique() for *_, part in rows]
     figure = Figure(figsize=(WIDTH, sum(heights, 0.5)), layout="constrained")
     parts, panels = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), []
     for block, (run, device, part) in zip(parts.flat, rows, strict=True):
-        sizes = sorted(part["num_envs"].unique()) or [None]
+        sizes = sorted(part["num_envs"].unique())
         axes = list(block.subplots(1, len(sizes), sharey=True, squeeze=False).flat)
         block.suptitle(f"{title(run)}, policy on the {DEVICES[device]}: {run.status}", x=0.01, ha="left", **HEADING)
         for panel, size in zip(axes, sizes, strict=True):
-            stack(panel, part[part["num_envs"] == size].to_dict("records"))
-            panel.set_xlabel("" if size is None else f"B = {count(size)}")
+            stack(panel, part[part["num_envs"] == size].to_dict("records"), list(part["name"].unique()))
+            panel.set_xlabel(f"B = {count(size)}")
         panels += axes
     legend(figure, panels)
     return figure
 
 
 def bars(frame: pd.DataFrame, run, device: str) -> pd.DataFrame:
-    """The rows of a run that are drawn for a device; of the timings apart those with the document's kind of memory."""
+    """Rows of a run that are drawn for a device, with a `name`; of timings apart those with the document's memory."""
     part = quantities.matching(frame, {**tables.source(run), "device": device}).dropna(subset=["num_envs"])
-    return part[(part["loop"] != "note") | (part["memory"] == "pageable")]
+    part = part[(part["loop"] != "note") | (part["memory"] == "pageable")]
+    return part.assign(name=[name(row) for row in part.to_dict("records")])
 
 
-def stack(panel: Axes, rows: list[dict]) -> None:
-    """A bar for each row, copies first; without rows the reason."""
-    if not rows:
-        panel.set_axis_off()
-        panel.text(0, 0.5, NEEDS_GPU, transform=panel.transAxes)
-    for place, row in enumerate(rows):
+def stack(panel: Axes, rows: list[dict], names: list[str]) -> None:
+    """A bar for each row in the place of its name, copies first."""
+    for row in rows:
+        place = names.index(row["name"])
         parts = {part: row[part] for part in COLOURS if not missing(row.get(part))}
         parts, left = parts or {"policy and step": row["whole"]}, 0.0
         for part, seconds in parts.items():
@@ -69,9 +67,9 @@ def stack(panel: Axes, rows: list[dict]) -> None:
             )
     if "cuda" in [row["device"] for row in rows]:
         panel.axvline(100 * NOTE, color="#d1344b", linewidth=1.2, label="the document's share")
-    panel.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
+    panel.set(xlim=(0, 100), ylim=(len(names) - 0.4, -0.6))
     panel.set_xticks([0, 50, 100], ["0", "50 %", "100 %"])
-    panel.set_yticks(range(len(rows)), [name(row) for row in rows])
+    panel.set_yticks(range(len(names)), names)
     panel.tick_params(axis="y", length=0, labelsize=6.5)
     panel.grid(visible=False, axis="y")
 
