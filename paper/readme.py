@@ -28,6 +28,7 @@ from lockstep.paper.typeset import DASH, Column, Row, count, markdown, missing, 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE, DRAWING = Path("results", "recorded", "headline.svg"), "family"
 ABSENT = "On recorded machines: not measured yet. `make report` measures yours.\n"
+GRAPH = "port-cuda-graph"
 COSTS = {"wall time": "wall_s", "CPU time": "cpu_s"}
 
 
@@ -50,8 +51,8 @@ def picture(datasets: list) -> str:
 
 
 def environments(datasets: list) -> str:
-    """A row per environment and recorded machine: speed, and what was verified."""
-    frame = overview(datasets).query("status != @paper.NOT_MEASURED")
+    """A row per environment: what was verified, the speed on that machine, and the speed of a GPU."""
+    frame = one_each(overview(datasets).query("status != @paper.NOT_MEASURED"))
     if frame.empty:
         return ABSENT
     columns = [
@@ -59,10 +60,27 @@ def environments(datasets: list) -> str:
         Column("original", lambda row: original(row["environment"])),
         number("its steps/s", "original_rate", si),
         faster("port, on a CPU", "port-cpu"),
-        faster("port, on a GPU", "port-cuda-graph"),
+        Column("port, on a GPU", on_gpu, "number"),
         *VERIFIED,
     ]
     return with_source(columns, frame)
+
+
+def one_each(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of several machines that measured an environment the one that verified it; with the first GPU's rate, `gpu`."""
+    frame = frame.assign(**{name: None for name in ("cases", f"{GRAPH}_rate") if name not in frame})
+    frame = frame.sort_values("cases", key=pd.isna, kind="stable")
+    gpus = frame.dropna(subset=f"{GRAPH}_rate").drop_duplicates("environment").set_index("environment")
+    rows = frame.drop_duplicates("environment").sort_values("environment")
+    return rows.assign(gpu=[gpus.loc[name] if name in gpus.index else None for name in rows["environment"]])
+
+
+def on_gpu(row: Mapping) -> str:
+    """A GPU's rate with its ratio to the original there, and where, if that is another machine than the row's."""
+    if row["gpu"] is None:
+        return DASH
+    place = "" if row["gpu"]["machine"] == row["machine"] else f", {row['gpu']['machine']}"
+    return faster("", GRAPH).cell(Row(row["gpu"])) + place
 
 
 def sheet(environment: str) -> str:

@@ -77,6 +77,15 @@ def test_an_environment_has_its_speed_and_what_was_verified(tree):
     assert "Status:" not in readme.environments(readme.recorded(tree))
 
 
+def test_a_gpu_of_another_machine_stands_in_the_row_of_the_one_that_verified(tree):
+    handwritten.big(tree)
+    handwritten.write(tree, "small", "correctness", handwritten.CHECKS, handwritten.BIG)
+    checked = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
+    handwritten.write(tree, "small", "throughput", checked, handwritten.BIG)
+    about = "| CartPole-v1 | 10.0 | 1.00 k (100\u00d7) | 1.00 M (20,000\u00d7), big | 1,000,000 | 4 of 5 |"
+    assert row(tree, "cartpole") == about
+
+
 def test_rates_and_older_checks_of_one_machine_are_one_row(tree):
     handwritten.big(tree)
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)

@@ -43,7 +43,9 @@ def of_environment(datasets: list, environment: str) -> Figure:
     ladder = tables.frame("ladder", datasets)
     frames = [quantities.matching(ladder, tables.source(run)) for run in runs]
     rows = [len(frame) + 3 for frame in frames] or [1]
-    figure, axes = of_runs(runs, height=(0.3 + 0.165 * sum(rows)) / len(rows), columns=1, sharex=True, height_ratios=rows)
+    figure, axes = of_runs(
+        runs, height=(0.3 + 0.165 * sum(rows)) / len(rows), columns=1, sharex=True, height_ratios=rows
+    )
     for panel, frame in zip(axes, frames, strict=True):
         for place, row in enumerate(frame.to_dict("records")):
             colour = rung(row["rung"]).colour
