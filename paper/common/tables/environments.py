@@ -16,7 +16,7 @@ from lockstep.paper.typeset import DASH, SPACE, TIMES, Column, Row, count, missi
 def overview(datasets: list) -> pd.DataFrame:
     """A row per environment and machine that measured it: the columns of `family` and `agreement`, `held`, `checks`.
 
-    Where the code of one of the two has changed since, that is said of both.
+    The date is the earlier of the two, and where the code of one has changed since, that is said of both.
     """
     speed, checks = (
         one.assign(here=one["status"] == paper.HERE)
@@ -24,8 +24,8 @@ def overview(datasets: list) -> pd.DataFrame:
     )
     found = speed.merge(checks, "outer", ["environment", "machine", "here"], suffixes=("", "_of_checks"))
     later = found["status"].isna() | (found["status_of_checks"] == paper.CHANGED)
-    for name in ("status", "date"):
-        found[name] = found[name].mask(later, found[f"{name}_of_checks"])
+    found["status"] = found["status"].mask(later, found["status_of_checks"])
+    found["date"] = found[["date", "date_of_checks"]].min(axis="columns")
     for name in ("held", "checks"):
         levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
         found[name] = found.reindex(columns=levels).sum(axis="columns")
