@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-import hashlib
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -354,6 +354,27 @@ def test_few_problems_take_one_thread_of_torch():
     assert seen == [1, 2, 2]
 
 
+def test_two_threads_get_the_answers_of_one():
+    """Each fills the arguments of its own launches, of equal sizes."""
+    params, asked, found = Params(requests=4), [days(8, 4, seed) for seed in (0, 1)], [[], []]
+    oracles = [oracle("am", params, city().travel) for _ in asked]
+    alone = [one.answer_all(*given) for one, given in zip(oracles, asked, strict=True)]
+
+    def ask(thread: int):
+        for _ in range(100):
+            found[thread].append(oracles[thread].answer_all(*asked[thread]))
+
+    threads = [threading.Thread(target=ask, args=(thread,)) for thread in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for mine, own in zip(found, alone, strict=True):
+        assert len(mine) == 100
+        for answers in mine:
+            assert all(np.array_equal(*pair) for pair in zip(answers, own, strict=True))
+
+
 # ---- weights
 
 
@@ -396,16 +417,17 @@ def test_weights_of_another_city_size_mode_or_hash_are_refused(saved):
         (lambda file: None, "own.npz is not an archive of arrays of numbers"),
         (
             lambda file: stored(file, np.full((3, 16), np.nan)),
-            "context of own.npz must be finite floating-point numbers",
+            "context of own.npz must be finite numbers of float32",
         ),
-        (lambda file: stored(file, np.ones((3, 16), complex)), "context of own.npz must be finite floating-point"),
+        (lambda file: stored(file, np.full((3, 16), 1e300)), "context of own.npz must be finite numbers of float32"),
+        (lambda file: stored(file, np.ones((3, 16), complex)), "context of own.npz must be finite numbers of float32"),
         (lambda file: stored(file, np.ones((2, 16))), r"context has shape \(2, 16\), expected \(3, 16\)"),
     ],
 )
 def test_weights_that_are_no_arrays_of_numbers_are_refused_by_name(saved, written, sentence):
     with saved.open("wb") as file:
         written(file)
-    restated(saved, sha256=hashlib.sha256(saved.read_bytes()).hexdigest())
+    restated(saved)
     with pytest.raises(ValueError, match=sentence):
         weights.load(str(saved), Params(), city().travel)
 
@@ -421,6 +443,40 @@ def test_weights_whose_json_has_no_shape_or_hash_are_refused_by_name(saved):
         weights.load(str(saved), Params(), city().travel)
 
 
+def test_weights_that_are_to_be_read_otherwise_are_refused(saved):
+    known = json.loads(saved.with_suffix(".json").read_text())
+    known["shape"]["heads"] = 1
+    saved.with_suffix(".json").write_text(json.dumps(known))
+    with pytest.raises(ValueError, match="SHA-256 is [0-9a-f]{64}, expected [0-9a-f]{64}; name other weights"):
+        weights.load(str(saved), Params(), city().travel)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"layers": 65536}, "layers=65536 must be an integer from 1 to 64"),
+        ({"width": 16384}, r"context has shape \(3, 16\), expected \(3, 16384\)"),
+    ],
+)
+def test_weights_whose_json_asks_for_a_huge_network_are_refused_before_it_is_made(saved, sizes, sentence, monkeypatch):
+    made = Network.__init__
+
+    def only_sizes(self, *given):
+        made(self, *given)
+        assert self.context.device.type == "meta"
+
+    monkeypatch.setattr(Network, "__init__", only_sizes)
+    restated(saved, shape=json.loads(saved.with_suffix(".json").read_text())["shape"] | sizes)
+    with pytest.raises(ValueError, match=sentence):
+        weights.load(str(saved), Params(), city().travel)
+
+
+@pytest.mark.parametrize("word", ["x" * 5000, "/", ".", "a\0b", "/dev/null", "no/where.npz"])
+def test_words_that_are_no_path_of_weights_are_refused_in_a_sentence(word):
+    with pytest.raises(ValueError, match="^weights=.{,70}(there is no|must be a name or the path of a file).{,200}$"):
+        make_oracle(f"am:{word}", Params(), city().travel)
+
+
 def stored(file, context):
     """Writes weights whose array `context` is another."""
     arrays = network(Params(), city().travel).state_dict()
@@ -428,9 +484,9 @@ def stored(file, context):
 
 
 def restated(path, **facts):
-    """Writes other facts of weights into their JSON."""
-    known = path.with_suffix(".json")
-    known.write_text(json.dumps(json.loads(known.read_text()) | facts))
+    """Writes other facts of weights into their JSON, and the hash that is right for them."""
+    known = json.loads(path.with_suffix(".json").read_text()) | facts
+    path.with_suffix(".json").write_text(json.dumps(known | {"sha256": weights.digest(known, path.read_bytes())}))
 
 
 def test_the_learned_oracle_is_best_known_in_its_city_and_insertion_elsewhere():
