@@ -1,12 +1,25 @@
 """Files as they are read, which others may have made."""
 
 import io
+import os
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 MOST = 2**29  # bytes of a file, and of all arrays in one
+
+
+def path_of(given, what: str) -> Path:
+    """A path that was given.
+
+    Raises:
+        ValueError: it names no file; says what it must be that of.
+    """
+    path = Path(given) if isinstance(given, str | os.PathLike) else Path()
+    if not path.name:
+        raise ValueError(f"path={given!r:.60} must be that of {what}")
+    return path
 
 
 def content(path: Path) -> bytes:
@@ -21,7 +34,8 @@ def content(path: Path) -> bytes:
         with path.open("rb") as file:
             found = file.read(MOST + 1)
     except (OSError, ValueError) as error:  # a ValueError of characters that no path has
-        raise ValueError(f"{str(path)[:200]!r} cannot be read: {getattr(error, 'strerror', error)}") from None
+        where = str(path)[:200].replace("\0", "\\0")
+        raise ValueError(f"{where} cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(found) > MOST:
         raise ValueError(f"{path} has more than {MOST:,} bytes, which is the most")
     return found

@@ -42,6 +42,8 @@ def make_oracle(word: str, params: Params, travel: np.ndarray) -> Oracle:
         ValueError: an unknown name or argument (the nearest known one is given), or parameters that it does not serve.
         ImportError: PyVRP or OR-Tools is not installed; names the extra.
     """
+    if not isinstance(params, Params):
+        raise ValueError(f"params={params!r:.60} must be Params")
     name, colon, argument = str(word).partition(":")
     if not isinstance(word, str) or name not in ORACLES:
         raise ValueError(f"oracle={word!r} is unknown{nearest(name, ORACLES)}")

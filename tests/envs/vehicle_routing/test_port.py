@@ -278,6 +278,9 @@ def test_a_reference_oracle_costs_no_more_than_insertion():
         ({"max_ride": 60.0, "oracle": "greedy"}, "max_ride=60.0 must be at least"),
         ({"preset": "published"}, "preset='published' is unknown"),
         ({"requests": 0}, "requests=0 must be at least 1"),
+        ({"horizon": 60.0, "requests": 5}, "horizon=60.0 must be at least 422 min, when a city's first windows end"),
+        ({"oracle": "ortools:1e15"}, "oracle='ortools:1e15' must have a positive number of seconds, at most 3600"),
+        ({"scenario": "a\0b"}, r"a.0b.json cannot be read: embedded null byte"),
         ({"early_ends": True}, "no parameter or option 'early_ends'; did you mean 'early_end'"),
         ({"scenario": 7}, "scenario=7 must be a Scenario, a path of a scenario file, or None"),
         ({"scenario": city(), "requests": 7}, "requests=7 must be 30, the travellers of the scenario"),
@@ -320,6 +323,29 @@ def test_masks_that_are_none_are_refused(masks, message):
     assert env.masks.all()
 
 
+def test_masks_changed_in_place_are_looked_at_when_an_episode_begins():
+    env = made()
+    env.masks[0] = False
+    with pytest.raises(ValueError, match=r"masks\[0\] allows no action of traveller 0, must allow one or more"):
+        env.reset()
+
+
+def test_an_order_that_leaves_someone_out_is_refused():
+    env = made()
+    with pytest.raises(ValueError, match=r"order must hold each traveller 0 .. 1 once in every row"):
+        env.set_state({"order": np.zeros(2, int)})
+    env.set_state({"order": np.array([1, 0])})
+    assert env.traveller.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(-1, "key=-1 must be an integer from 0"), ([1, 2], "key has 2 values; groups=1 needs one")]
+)
+def test_a_key_that_is_none_is_refused_by_its_name(key, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        made().reset(key=key)
+
+
 def test_a_key_beside_a_seed_is_refused():
     with pytest.raises(ValueError, match="seed=1 must be None where a key is given"):
         made().reset(seed=1, key=2)
@@ -336,7 +362,9 @@ def test_indices_of_a_state_from_outside_are_made_to_be_some():
             if field.dtype == "int32":
                 high = int(min(field.high, 2**20))
                 state[name] = rng.integers(max(int(field.low), -1), high + 1, (6, *field.shape), dtype=np.int32)
+        order = torch.from_numpy(state.pop("order"))  # which is looked at besides
         env.set_state(state)
+        env.fields()["order"].copy_(order)
         for _ in range(3):
             obs, *_ = env.step(torch.tensor(rng.integers(-5, 99, 6), dtype=torch.int32))
             assert obs.isfinite().all()
