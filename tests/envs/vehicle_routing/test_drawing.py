@@ -159,8 +159,8 @@ def test_trips_that_a_day_has_no_room_for_are_drawn_again():
     p = Params(horizon=720.0)
     c = city(params=p, trips=8)
     assert 6000 < c.trip[:, :, 5].max() <= 7200 and c.check(p) is c
-    with pytest.raises(ValueError, match="horizon=430.0 leaves no feasible trip in 1000 attempts"):
-        city(params=Params(horizon=430.0, requests=1), trips=1)
+    with pytest.raises(ValueError, match="horizon=425.0 leaves no feasible trip in 1000 attempts"):
+        city(params=Params(horizon=425.0, requests=1), trips=20)
 
 
 # ---- travel times
