@@ -25,9 +25,9 @@ def best_known(params: Params, travel: np.ndarray) -> str:
     """The word of an oracle that is good and fast.
 
     The learned one where its weights are of the city [Z, Z] ticks, mode and vehicles, and of as many requests or more;
-    or else insertion, or with `max_ride` a greedy one.
+    or else insertion, or with `max_ride` a greedy one. With `full_size_only` the weights know whole days alone.
     """
-    if weights.serve(weights.default(params), params, travel):
+    if not params.full_size_only and weights.serve(weights.default(params), params, travel):
         return Attention.name
     return Greedy.name if params.max_ride else Insertion.name
 

@@ -19,7 +19,7 @@ WHOLE = {"travel": 2, "trip": 3, "type": 1, "trip_count": 1, "threshold": 3, "se
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Times in ticks of 0.1 min, int32 unless another type stands beside them.
+    """Times in ticks of 0.1 min, int32 unless another type stands beside them. Arrays are copies, and read-only.
 
     With `fixed` an episode plays one of the M trips, the same number of each traveller, in the travellers' order.
     """

@@ -354,10 +354,12 @@ def test_few_problems_take_one_thread_of_torch():
     assert seen == [1, 2, 2]
 
 
-def test_two_threads_get_the_answers_of_one():
+@pytest.mark.parametrize("oracles_of_both", [1, 2])
+def test_two_threads_get_the_answers_of_one(oracles_of_both):
     """Each fills the arguments of its own launches, of equal sizes."""
     params, asked, found = Params(requests=4), [days(8, 4, seed) for seed in (0, 1)], [[], []]
-    oracles = [oracle("am", params, city().travel) for _ in asked]
+    own = [oracle("am", params, city().travel) for _ in range(oracles_of_both)]
+    oracles = [own[0], own[-1]]
     alone = [one.answer_all(*given) for one, given in zip(oracles, asked, strict=True)]
 
     def ask(thread: int):
