@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 
 from ..batch import BatchedEnv, Port
-from ..batch.state import array
 from ..checks import available_memory, choice, find_device, integer
 from .kernel_tables import ANSWER, PROBLEM
 from .oracles import Oracle, make_oracle
@@ -69,7 +68,7 @@ class RoutingBatch(BatchedEnv):
     def masks(self) -> torch.Tensor:
         """Actions by traveller that `action_mask` shows, [n, 16] bool, all true at first; others stay legal.
 
-        It is the batch's own, and may be changed in place: `reset` refuses then what setting it would have refused.
+        It is the batch's own, and may be changed in place: a reset without options refuses then what setting it would.
 
         Raises:
             ValueError: when set to another shape, or to a row that allows nothing; names the traveller.
@@ -99,7 +98,8 @@ class RoutingBatch(BatchedEnv):
         Raises:
             ValueError: a key beside a seed, a row of `masks` that allows nothing, and what `BatchedEnv.reset` refuses.
         """
-        require_choices(self._masks)
+        if not options:  # else perhaps a mask on the device, for which nothing may wait
+            require_choices(self._masks)
         if key is not None:
             if seed is not None:
                 raise ValueError(f"seed={seed!r} must be None where a key is given")
@@ -108,16 +108,6 @@ class RoutingBatch(BatchedEnv):
             self._seeds(0 if seed is None else seed)
             seed = [secrets.randbits(64) for _ in range(self.groups)]
         return super().reset(seed=seed, options=options)
-
-    def set_state(self, state: Mapping, mask=None):
-        """The same as every batch's; each row of `order` holds every traveller once."""
-        if isinstance(state, Mapping) and "order" in state:
-            n = self.params.requests
-            order = array("order", state["order"], (self.num_envs, n), (n,))
-            wrong = order.sort(dim=-1).values != torch.arange(n, device=order.device)
-            if wrong.any():
-                raise ValueError(f"set_state: order must hold each traveller 0 .. {n - 1} once in every row")
-        super().set_state(state, mask)
 
     def key(self) -> list[int]:
         """Keys of the noise, one for each group, for `reset(key=...)`."""

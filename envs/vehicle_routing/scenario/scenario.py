@@ -12,7 +12,7 @@ from ..params import MOST, MOST_HORIZON, MOST_REQUESTS, TICKS, Params
 from ..streams import mulhi
 from ..windows import LEGS, PRESHIFTS, SHIFTS, TYPES, acceptable, every_shift, lateness
 
-FARTHEST = 1e9  # km, of a zone from where places are counted from
+FARTHEST = 1e9  # km, of a zone from the origin
 CHUNK = 2048  # trips that are looked at in all their shifts at once, of which each takes 7 kB and more
 WHOLE = {"travel": 2, "trip": 3, "type": 1, "trip_count": 1, "threshold": 3, "service": 3, "demand": 2}  # dimensions
 

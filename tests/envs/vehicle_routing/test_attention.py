@@ -172,6 +172,24 @@ def test_ten_thousand_walks_with_ties_are_complete_and_valid():
     complete(500, 20)
 
 
+def complete_days(word: str, total: int, each: int = 500):
+    """Walks of the shipped weights over that many days of the city, of 1 to 30 requests."""
+    for seed in range(-(-total // each)):
+        columns = days(each, int(np.random.default_rng(seed).integers(1, 31)), 100 + seed)
+        passes(make_oracle(word, Params(), city().travel).solve(*columns), columns, city().travel, Params())
+
+
+@pytest.mark.parametrize("word", ["am", "am-sample:2", "am-pomo:2", "am:published"])
+def test_every_walk_of_the_shipped_weights_is_complete_and_valid(word):
+    complete_days(word, 300, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["am", "am-sample:8", "am-pomo:8"])
+def test_ten_thousand_walks_of_the_shipped_weights_are_complete_and_valid(word):
+    complete_days(word, 10_000)
+
+
 def test_a_request_that_nobody_can_serve_is_not_ok():
     params, late = Params(requests=2), [1, 0, 50, 2, 0, 6000]  # A is 10 min away, and closes after 5
     given = problem([RIDE, late])
@@ -494,7 +512,7 @@ def restated(path, **facts):
 def test_the_learned_oracle_is_best_known_in_its_city_and_insertion_elsewhere():
     assert best_known(Params(), city().travel) == "am"
     assert best_known(Params(), city(seed=2).travel) == "insertion"
-    assert best_known(Params(full_size_only=True), city().travel) == "insertion"  # whose weights are not shipped
+    assert best_known(Params(full_size_only=True), city().travel) == "insertion"  # whose weights know whole days alone
     assert best_known(Params(max_ride=600.0), city().travel) == "am"
     assert best_known(Params(max_ride=600.0), city(seed=2).travel) == "greedy"
     assert [best_known(Params(requests=n), city().travel) for n in (1, 30, 31)] == ["am", "am", "insertion"]

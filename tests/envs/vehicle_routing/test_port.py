@@ -330,14 +330,6 @@ def test_masks_changed_in_place_are_looked_at_when_an_episode_begins():
         env.reset()
 
 
-def test_an_order_that_leaves_someone_out_is_refused():
-    env = made()
-    with pytest.raises(ValueError, match=r"order must hold each traveller 0 .. 1 once in every row"):
-        env.set_state({"order": np.zeros(2, int)})
-    env.set_state({"order": np.array([1, 0])})
-    assert env.traveller.tolist() == [1]
-
-
 @pytest.mark.parametrize(
     ("key", "said"), [(-1, "key=-1 must be an integer from 0"), ([1, 2], "key has 2 values; groups=1 needs one")]
 )
@@ -362,9 +354,7 @@ def test_indices_of_a_state_from_outside_are_made_to_be_some():
             if field.dtype == "int32":
                 high = int(min(field.high, 2**20))
                 state[name] = rng.integers(max(int(field.low), -1), high + 1, (6, *field.shape), dtype=np.int32)
-        order = torch.from_numpy(state.pop("order"))  # which is looked at besides
         env.set_state(state)
-        env.fields()["order"].copy_(order)
         for _ in range(3):
             obs, *_ = env.step(torch.tensor(rng.integers(-5, 99, 6), dtype=torch.int32))
             assert obs.isfinite().all()
