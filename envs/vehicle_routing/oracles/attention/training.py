@@ -72,7 +72,7 @@ class Config:
 
 
 CONFIGS = {
-    "small": Config(Shape(width=64, layers=2, heads=4, ff=256)),
+    "small": Config(Shape(width=64, layers=2, heads=4, ff=256), minutes=15.0),
     "large": Config(batch=16_000, learning_rate=3e-4, minutes=600.0),
     "published": Config(
         Shape(norm="batch", pairs=False, legs=False, raw=True), preset="original", full_size=True, batch=1920,
