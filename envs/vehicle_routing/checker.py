@@ -27,7 +27,7 @@ def check(
         max_ride: ticks from the start of service at a pickup to that at its drop-off; 0: no limit.
 
     Raises:
-        ValueError: the walk is not valid; names the first node that is wrong, and why. Or a zone or demand is none.
+        ValueError: a zone or demand out of range, or a walk that is not valid; names the first wrong node, and why.
     """
     for node in range(len(zone)):
         if not 0 <= zone[node] < len(travel):
