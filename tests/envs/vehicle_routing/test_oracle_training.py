@@ -189,10 +189,13 @@ def test_the_gap_is_the_mean_excess_and_its_interval():
     assert (found["low"], found["high"]) == pytest.approx((0.2 - spread, 0.2 + spread), abs=0.005)
 
 
-def test_shipped_weights_say_where_they_are_from():
+def test_shipped_weights_are_what_their_configuration_makes_and_say_where_they_are_from():
     assert weights.shipped()
     for name in weights.shipped():
         known = json.loads((weights.FOLDER / f"{name}.json").read_text())
+        config = training.CONFIGS[name]
+        assert known["config"] == dataclasses.asdict(config) and known["threads"] == 1 and not known["dirty"]
+        assert known["budgets"] == [[0, config.minutes, config.steps]]
         assert known["instances"] > 0 and known["curve"][-1][1] == known["instances"]
         assert {row["requests"] for row in known["gap"]} == set(training.SIZES)
         assert (weights.FOLDER / f"{name}.npz").stat().st_size < 2**21
