@@ -135,14 +135,7 @@ class Kernels:
             size = compile.of_batch(self.text).scratch_bytes
             size.restype = ctypes.c_longlong
             return size()
-        found = constant(self.text, "scratch_bytes", device)
-        most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-        if found > most:
-            raise MemoryError(
-                f"a block of environments of these sizes needs {found:,} bytes of shared memory; "
-                f"a block of {device} has {most:,}"
-            )
-        return found
+        return shared_bytes(self.text, "scratch_bytes", device)
 
 
 def step_block(num_envs: int, tile: int, device: torch.device) -> int:
@@ -211,7 +204,7 @@ def cuda(
         grid, block = (-(-tiles // together),), (tile * together,)
         with card:
             function = compile.cuda_module(text, target).get_function(name)
-            shared = 0 if scratch is None or name == without else constant(text, scratch, device)
+            shared = 0 if scratch is None or name == without else shared_bytes(text, scratch, device)
             if shared:
                 function.max_dynamic_shared_size_bytes = shared
 
@@ -232,6 +225,21 @@ class _Stream:
     """A stream as CuPy's kernels read one, by its address; to make a `cupy.cuda.Stream` takes as long as to launch."""
 
     ptr = 0
+
+
+def shared_bytes(text: str, name: str, device: torch.device) -> int:
+    """Bytes of shared memory that a block of a unit asks for, by the constant of that name.
+
+    Raises:
+        MemoryError: more than a block of the device has.
+    """
+    found = constant(text, name, device)
+    most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    if found > most:
+        raise MemoryError(
+            f"a block of these sizes needs {found:,} bytes of shared memory; a block of {device} has {most:,}"
+        )
+    return found
 
 
 def constant(text: str, name: str, device: torch.device) -> int:

@@ -68,6 +68,8 @@ class RoutingBatch(BatchedEnv):
     def masks(self) -> torch.Tensor:
         """Actions by traveller that `action_mask` shows, [n, 16] bool, all true at first; others stay legal.
 
+        It is the batch's own, and may be changed in place: a reset without options refuses then what setting it would.
+
         Raises:
             ValueError: when set to another shape, or to a row that allows nothing; names the traveller.
         """
@@ -82,8 +84,7 @@ class RoutingBatch(BatchedEnv):
             raise ValueError(f"masks={given!r:.60} must be bool {known}") from None
         if list(rows.shape) != known or rows.dtype != torch.bool:
             raise ValueError(f"masks={str(rows.dtype).removeprefix('torch.')} {list(rows.shape)} must be bool {known}")
-        for traveller in (~rows.any(dim=1)).nonzero().flatten().tolist():
-            raise ValueError(f"masks[{traveller}] allows no action of traveller {traveller}, must allow one or more")
+        require_choices(rows)
         self._masks.copy_(rows)
 
     def reset(self, *, seed: int | Sequence[int] | None = None, options: Mapping | None = None, key=None):
@@ -95,12 +96,14 @@ class RoutingBatch(BatchedEnv):
             key: of the noise, or one for each group: a seed that is used as it is, even with `unseeded_instances`.
 
         Raises:
-            ValueError: a key beside a seed, and what `BatchedEnv.reset` refuses.
+            ValueError: a key beside a seed, a row of `masks` that allows nothing, and what `BatchedEnv.reset` refuses.
         """
+        if not options:  # else perhaps a mask on the device, for which nothing may wait
+            require_choices(self._masks)
         if key is not None:
             if seed is not None:
                 raise ValueError(f"seed={seed!r} must be None where a key is given")
-            seed = key
+            seed = self._seeds(key, "key")
         elif self.params.unseeded_instances and (seed is not None or not self._started) and not options:
             self._seeds(0 if seed is None else seed)
             seed = [secrets.randbits(64) for _ in range(self.groups)]
@@ -118,6 +121,12 @@ class RoutingBatch(BatchedEnv):
         problem, answer = ([self._buffers.tables[name] for name in names] for names in (PROBLEM, ANSWER))
         self.problems = Problems(*problem[:-1], problem[-1].view(torch.bool))
         self.answers = Answers(*answer[:-1], answer[-1].view(torch.bool))
+
+
+def require_choices(masks: torch.Tensor):
+    """Raises ValueError that names the first row of masks [n, 16] which allows nothing."""
+    for traveller in (~masks.any(dim=1)).nonzero().flatten().tolist():
+        raise ValueError(f"masks[{traveller}] allows no action of traveller {traveller}, must allow one or more")
 
 
 def fitting(port: Port, folder: Path, device, **options) -> int:

@@ -27,8 +27,14 @@ def check(
         max_ride: ticks from the start of service at a pickup to that at its drop-off; 0: no limit.
 
     Raises:
-        ValueError: the walk is not valid; names the first node that is wrong, and why.
+        ValueError: a zone or demand out of range, or a walk that is not valid; names the first wrong node, and why.
     """
+    for node in range(len(zone)):
+        if not 0 <= zone[node] < len(travel):
+            raise ValueError(f"zone[{node}]={zone[node]} must be from 0 to {len(travel) - 1}")
+        if node and (demand[node] != -demand[node - 1] if paired and node % 2 == 0 else demand[node] < 1):
+            must = -demand[node - 1] if paired and node % 2 == 0 else "at least 1"
+            raise ValueError(f"demand[{node}]={demand[node]} must be {must}")
     walk = [int(node) for node in walk]
     if not walk or walk[0] != 0:
         raise ValueError("the walk must begin at the depot, node 0")

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from lockstep.experiments.ledger import provenance
 from ..kernels.compile import CompilerError
 from .oracles import make_oracle
 from .oracles.attention import training, weights
-from .oracles.attention.training import CONFIGS, JUDGED, SIZES, Training
+from .oracles.attention.training import BUDGET, CONFIGS, JUDGED, SIZES, Training
 
 SECONDS = {0.1: 100, 1.0: 100, 10.0: 10}  # of PyVRP: problems of each size
 RESAMPLED = 1000
@@ -22,7 +23,6 @@ SEED = 2**33  # of the problems of the gap, which neither training nor validatio
 WRONG = (ValueError, OSError, ImportError, MemoryError, CompilerError)  # whose message says all
 
 
-@interrupt.told("interrupted; the same command goes on from the last checkpoint, if there is one")
 def main(arguments: list[str] | None = None):
     """The command line.
 
@@ -43,10 +43,12 @@ def main(arguments: list[str] | None = None):
     parser.add_argument("--gap", action="store_true", help="do not train: measure, and note it in <config>.json")
     asked = parser.parse_args(arguments)
     try:
-        for folder in (asked.output, asked.checkpoints):
-            if folder.exists() and not folder.is_dir():
-                raise ValueError(f"{folder} is a file, must be a folder")
-        note_gap(asked.output / asked.config) if asked.gap else train(asked)
+        if asked.gap:
+            with interrupt.told("interrupted; nothing is noted, the same command measures all of it again"):
+                note_gap(asked.output / asked.config)
+        else:
+            with interrupt.told("interrupted; the same command goes on from the last checkpoint, if there is one"):
+                train(asked)
     except WRONG as error:
         raise SystemExit(f"error: {error}") from None
 
@@ -58,11 +60,14 @@ def train(asked: argparse.Namespace):
     config = dataclasses.replace(CONFIGS[asked.config], **chosen)
     commit, dirty = provenance.git_commit(["envs/vehicle_routing"])
     run = Training(config, asked.checkpoints / asked.config, device=asked.device, threads=asked.threads)
+    for folder in (asked.output, asked.checkpoints / asked.config):
+        require_writable(folder)
     run.run()
     weights.save(
         run.network.cpu(), path, run.scenario.travel, config=dataclasses.asdict(config), commit=commit, dirty=dirty,
         machine=provenance.machine()["label"], device=asked.device, threads=asked.threads, instances=run.instances,
-        updates=run.step, seconds=round(run.seconds, 1), budget_seconds=round(run.used, 1), curve=run.curve,
+        updates=run.step, seconds=round(run.seconds, 1), budget_seconds=round(run.used, 1),
+        budgets=run.budgets, budgets_columns=["from update", *BUDGET], curve=run.curve,
         curve_columns=["seconds", "instances", *(f"over insertion, n = {n}" for n in SIZES)],
     )  # fmt: skip
     print(f"{run.step} updates; oracle='am:{path}.npz' takes the weights")
@@ -71,9 +76,20 @@ def train(asked: argparse.Namespace):
 def note_gap(path: Path):
     """Measures the gap of weights and writes it into their JSON."""
     weights.path_of(str(path.with_suffix(".npz")))
+    require_writable(path.parent)
     known = json.loads(path.with_suffix(".json").read_text())
     known["gap"] = gaps(str(path.with_suffix(".npz")), known["config"]["preset"])
-    path.with_suffix(".json").write_text(json.dumps(known, indent=2) + "\n")
+    weights.note(path, known)
+
+
+def require_writable(folder: Path):
+    """Makes a folder; raises ValueError where it cannot be written, before anything takes time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"folder {folder} cannot be written: {error.strerror}") from None
 
 
 def gaps(word: str, preset: str, words: tuple[str, ...] = ("am:{}", "am-sample:64:{}", "am-pomo:8:{}"), seconds=None):

@@ -61,7 +61,8 @@ def world(
         scenario: None for the city of the parameters, a `Scenario`, or the path of a scenario file.
         oracle: None for the best known of the scenario (`best_known`), or a word (README.md, 5): "insertion" and
             "greedy:rule" are part of the kernel, learned ones answer on the device, others are asked on the host; or a
-            function of the batch, which reads its `problems` and writes its `answers`.
+            function of the batch, which reads its `problems` and writes its `answers`. What it writes is believed, as a
+            check would have to wait for the device: walks are of nodes, and cost what they say.
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lockstep.envs.vehicle_routing.oracles import Problem, make_oracle, problem_of
-from lockstep.envs.vehicle_routing.oracles.attention import Attention, training, weights
-from lockstep.envs.vehicle_routing.oracles.attention.network import Network
+from lockstep.envs.vehicle_routing.oracles.attention import Attention
 from lockstep.envs.vehicle_routing.params import TICKS, Params, make_params
 from lockstep.envs.vehicle_routing.scenario import Scenario, city, draw
 from lockstep.experiments import experiment
@@ -27,7 +25,6 @@ COLUMNS = [
 ]
 # A row is a problem. oracle: its word, of `neighbours` the weights. batch: problems of one. among_others_min: cost
 # with other neighbours, of `neighbours` alone.
-UNTRAINED = "untrained"  # in place of weights: a network as it is before it has learned
 
 
 @dataclass(frozen=True)
@@ -92,23 +89,14 @@ def neighbours(group: Group, settings: Settings) -> dict[str, np.ndarray]:
     """
     params = make_params("original", batch_statistics=group.batch_statistics, unseeded_instances=False)
     scenario, asked = city(params=params), settings.oracles.neighbours
-    given = {"network": network(group.oracle, params, scenario), "dtype": "float64", "form": "torch"}
-    oracle = Attention(params, scenario.travel, chunk=group.batch, **given)
+    given = {"chunk": group.batch, "dtype": "float64", "form": "torch"}
+    oracle = Attention(params, scenario.travel, group.oracle, **given)
     columns = stacked(days(scenario, params, settings.oracles.seed, asked.problems, group.requests))
     order = np.random.default_rng(settings.oracles.seed).permutation(asked.problems)
     cost, _, vehicles, _ = oracle.solve(*columns)
     again = np.empty_like(cost)
     again[order] = oracle.solve(*(column[order] for column in columns))[0]
     return {"cost_min": cost / TICKS, "among_others_min": again / TICKS, "vehicles": vehicles}
-
-
-def network(word: str, params: Params, scenario: Scenario) -> Network:
-    """The network of weights, or one of the published shape before training."""
-    if word != UNTRAINED:
-        return weights.load(word, params, scenario.travel)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return Network(training.CONFIGS["published"].shape, params, scenario.travel)
 
 
 def days(scenario: Scenario, params: Params, seed: int, number: int, requests: int) -> list[Problem]:

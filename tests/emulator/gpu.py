@@ -222,7 +222,7 @@ def cuda(
     unit = unit_on(text, device)
 
     def kernel(name: str, together: int = 1):
-        shared = 0 if scratch is None or name == without else unit.constant(scratch)
+        shared = 0 if scratch is None or name == without else launch.shared_bytes(text, scratch, device)
         blocks = -(-tiles // together)
         return functools.partial(unit.run, name, (batch, call), blocks, tile * together, shared, device)
 

@@ -70,15 +70,15 @@ def test_insertion_costs_what_days_of_the_original_cost(few):
 
 
 def test_neighbours_change_costs_by_statistics_of_the_batch_alone(few):
-    among = rows_of(few, "neighbours", "untrained", 6, 2, True)
-    stored = rows_of(few, "neighbours", "untrained", 6, 2, False)
+    among = rows_of(few, "neighbours", "published", 6, 2, True)
+    stored = rows_of(few, "neighbours", "published", 6, 2, False)
     assert (among["cost_min"] != among["among_others_min"]).any()
     assert stored["cost_min"].tolist() == stored["among_others_min"].tolist()
 
 
 def test_a_batch_of_all_problems_knows_no_order(few):
     """Statistics over the same problems are the same."""
-    rows = rows_of(few, "neighbours", "untrained", 6, 8, True)
+    rows = rows_of(few, "neighbours", "published", 6, 8, True)
     assert rows["cost_min"].tolist() == rows["among_others_min"].tolist()
 
 

@@ -25,9 +25,9 @@ def best_known(params: Params, travel: np.ndarray) -> str:
     """The word of an oracle that is good and fast.
 
     The learned one where its weights are of the city [Z, Z] ticks, mode and vehicles, and of as many requests or more;
-    or else insertion, or with `max_ride` a greedy one.
+    or else insertion, or with `max_ride` a greedy one. With `full_size_only` the weights know whole days alone.
     """
-    if weights.serve(weights.default(params), params, travel):
+    if not params.full_size_only and weights.serve(weights.default(params), params, travel):
         return Attention.name
     return Greedy.name if params.max_ride else Insertion.name
 
@@ -42,6 +42,8 @@ def make_oracle(word: str, params: Params, travel: np.ndarray) -> Oracle:
         ValueError: an unknown name or argument (the nearest known one is given), or parameters that it does not serve.
         ImportError: PyVRP or OR-Tools is not installed; names the extra.
     """
+    if not isinstance(params, Params):
+        raise ValueError(f"params={params!r:.60} must be Params")
     name, colon, argument = str(word).partition(":")
     if not isinstance(word, str) or name not in ORACLES:
         raise ValueError(f"oracle={word!r} is unknown{nearest(name, ORACLES)}")

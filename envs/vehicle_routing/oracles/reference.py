@@ -12,6 +12,8 @@ from ..params import Params
 from .insertion import refuse_max_ride
 from .problem import Answer, Oracle, Problem, answer
 
+MOST_SECONDS = 3600  # of a problem
+
 
 class Search(Oracle):
     """The best that a solver finds in so many seconds, one by default; a subclass has `load` and `route`."""
@@ -34,8 +36,9 @@ class Search(Oracle):
             self.seconds = 1.0 if argument is None else float(argument)
         except ValueError:
             self.seconds = 0.0
-        if not 0 < self.seconds < float("inf"):
-            raise ValueError(f"oracle='{self.name}:{argument}' must have a positive number of seconds after the colon")
+        if not 0 < self.seconds <= MOST_SECONDS:
+            must = f"must have a positive number of seconds, at most {MOST_SECONDS}, after the colon"
+            raise ValueError(f"oracle='{self.name}:{argument}' {must}")
 
 
 class PyVRP(Search):

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lockstep import files
+
+from .. import reading
 from ..layout import state_shapes
 from ..params import Params
 from .scenario import Scenario
@@ -42,9 +45,10 @@ def save_episodes(path, scenario: Scenario, params: Params, states: list[dict]) 
             strict=True,
         ):  # fmt: skip
             rows[name].append(row)
-    path = Path(path)
+    path = reading.path_of(path, "a file, .npz")
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = {"travel": scenario.travel, "depot": scenario.depot, "Q": params.capacity, "H": params.horizon_ticks}
-    np.savez_compressed(path, **whole, **{name: np.stack(columns) for name, columns in rows.items()})
+    with files.replacing(path, "wb") as file:
+        np.savez_compressed(file, **whole, **{name: np.stack(columns) for name, columns in rows.items()})
     return path

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from lockstep import files
+
 from ...checks import choice, integer
+from .. import reading
 from .scenario import Scenario
 
 VERSION = 1
@@ -23,6 +25,8 @@ def save(path, scenario: Scenario):
         ValueError: they cannot be written, or do not hold such a scenario; names it.
     """
     text, binary = _both(path)
+    if not isinstance(scenario, Scenario):
+        raise ValueError(f"scenario={scenario!r:.60} must be a Scenario")
     arrays = {name: getattr(scenario, name) for name in ("zone_xy", "travel", "threshold", "type")}
     arrays["depot"] = np.int32(scenario.depot)
     if scenario.fixed:
@@ -37,12 +41,15 @@ def save(path, scenario: Scenario):
     header["params"] = {"mode": scenario.mode} | {short: getattr(scenario, name) for short, name in HEADER.items()}
     try:
         text.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(binary, **arrays)
+        with files.replacing(binary, "wb") as file:
+            np.savez(file, **arrays)
         header["sha256_npz"] = _sha256(binary.read_bytes())
         header["sha256"] = _sha256(json.dumps(header, sort_keys=True).encode())
-        text.write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+        with files.replacing(text, encoding="utf-8") as file:
+            file.write(json.dumps(header, indent=1) + "\n")
     except OSError as error:
-        raise ValueError(f"{error.filename or binary} cannot be written: {error.strerror}") from error
+        where = str(error.filename or binary).removesuffix(".partial")
+        raise ValueError(f"{where} cannot be written: {error.strerror}") from error
 
 
 def load(path, closure: bool = False) -> Scenario:
@@ -55,17 +62,17 @@ def load(path, closure: bool = False) -> Scenario:
         ValueError: the file is not what was written, or not of this version; names the file, the part and what is
             expected.
     """
+    choice("closure", closure, (False, True))
     text, binary = _both(path)
+    said, content = reading.content(text), reading.content(binary)
     try:
-        header = json.loads(text.read_text(encoding="utf-8"))
-        content = binary.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from error
+        header = json.loads(said)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{text}: not JSON: {error}") from error
-    if not isinstance(header, dict) or header.get("version") != VERSION:
-        found = header.get("version") if isinstance(header, dict) else None
-        raise ValueError(f"{text}: version is {found}, must be {VERSION}")
+    for name, expected in (("version", VERSION), ("units", UNITS)):
+        found = header.get(name) if isinstance(header, dict) else None
+        if type(found) is not type(expected) or found != expected:
+            raise ValueError(f"{text}: {name} is {found!r:.60}, must be {expected}")
     stated = header.pop("sha256", None)
     for file, given, found in (
         (text, stated, _sha256(json.dumps(header, sort_keys=True).encode())),
@@ -73,12 +80,7 @@ def load(path, closure: bool = False) -> Scenario:
     ):
         if given != found:
             raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
-    try:
-        with np.load(binary, allow_pickle=False) as stored:
-            arrays = dict(stored)
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{binary}: not an archive of arrays of numbers: {error}") from error
-    scenario = _scenario(arrays, header, text, binary)
+    scenario = _scenario(reading.arrays(content, binary), header, text, binary)
     return scenario.closed() if closure else scenario
 
 
@@ -109,12 +111,7 @@ def _scenario(arrays: dict, header: dict, text: Path, binary: Path) -> Scenario:
 
 
 def _both(given) -> tuple[Path, Path]:
-    try:
-        path = Path(given)
-    except TypeError:
-        path = Path()
-    if not path.name:
-        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz")
+    path = reading.path_of(given, "a scenario file, .json or .npz")
     stem = path.with_suffix("") if path.suffix in (".npz", ".json") else path
     return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".npz")
 

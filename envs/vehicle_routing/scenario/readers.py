@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...checks import integer
+from ...checks import choice, integer
 from ...noise import philox
-from .. import streams
+from .. import reading, streams
 from ..params import MOST, MOST_HORIZON, MOST_REQUESTS, STEP_THRESHOLD, THRESHOLDS, TICKS
 from ..streams import mulhi
 from .scenario import Scenario, typed
@@ -29,8 +29,7 @@ def solomon(path, ticks: int = TICKS, rounded: bool = False, types="uniform", se
     Raises:
         ValueError: not such a file; names the file, the line and what is allowed.
     """
-    path = Path(path)
-    lines = _lines(path)
+    path, lines = _lines(path)
     heads = [number for number, words in lines if words[0].upper() == "CUST"]
     before = [(number, words) for number, words in lines if heads and number < heads[0]]
     capacities = [(number, words) for number, words in before if len(words) == 2 and all(map(_is_number, words))]
@@ -55,9 +54,10 @@ def li_lim(path, ticks: int = TICKS, rounded: bool = False, types="uniform", see
         ValueError: not such a file, or pickups and deliveries that do not fit; names the file, the line and what is
             allowed.
     """
-    path = Path(path)
-    lines = _lines(path)
-    fleet, capacity, _ = _head(path, *lines[0], ("vehicles", "capacity", "speed"))
+    path, lines = _lines(path)
+    fleet, capacity, speed = _head(path, *lines[0], ("vehicles", "capacity", "speed"))
+    if speed != 1:
+        raise ValueError(f"{path}, line {lines[0][0]}: speed={speed} must be 1, so that times are distances")
     stops = _stops(path, lines[1:], COLUMNS["li_lim"], ticks)
     where = [number for number, _ in lines[1:]]
     rows, service, demand = [], [], []
@@ -85,6 +85,8 @@ def li_lim(path, ticks: int = TICKS, rounded: bool = False, types="uniform", see
 
 def _scenario(path, mode, stops, rows, service, demand, fleet, capacity, ticks, rounded, types, seed, closure):
     seed = integer("seed", seed, 0, 2**64 - 1)
+    for name, given in (("rounded", rounded), ("closure", closure)):
+        choice(name, given, (False, True))
     n = integer(f"{path}: requests", len(rows), 1, MOST_REQUESTS)
     xy = np.array([stop[1:3] for stop in stops], dtype=np.float64)
     exact = ticks * np.sqrt(((xy[:, None] - xy) ** 2).sum(axis=-1))
@@ -99,16 +101,17 @@ def _scenario(path, mode, stops, rows, service, demand, fleet, capacity, ticks, 
     return found.closed() if closure else found
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """Number and words of each line that is not empty."""
+def _lines(given) -> tuple[Path, list[tuple[int, list[str]]]]:
+    """The path that was given, and number and words of each line that is not empty."""
+    path = reading.path_of(given, "a text file")
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = reading.content(path).decode()
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     found = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not found:
         raise ValueError(f"{path}: is empty")
-    return found
+    return path, found
 
 
 def _is_number(word: str) -> bool:

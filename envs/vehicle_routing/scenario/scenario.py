@@ -8,16 +8,18 @@ from typing import Literal
 import numpy as np
 
 from ...checks import choice, integer
-from ..params import MOST_REQUESTS, TICKS, Params
+from ..params import MOST, MOST_HORIZON, MOST_REQUESTS, TICKS, Params
 from ..streams import mulhi
 from ..windows import LEGS, PRESHIFTS, SHIFTS, TYPES, acceptable, every_shift, lateness
 
+FARTHEST = 1e9  # km, of a zone from the origin
+CHUNK = 2048  # trips that are looked at in all their shifts at once, of which each takes 7 kB and more
 WHOLE = {"travel": 2, "trip": 3, "type": 1, "trip_count": 1, "threshold": 3, "service": 3, "demand": 2}  # dimensions
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Times in ticks of 0.1 min, int32 unless another type stands beside them.
+    """Times in ticks of 0.1 min, int32 unless another type stands beside them. Arrays are copies, and read-only.
 
     With `fixed` an episode plays one of the M trips, the same number of each traveller, in the travellers' order.
     """
@@ -40,6 +42,12 @@ class Scenario:
 
     def __post_init__(self):
         choice("scenario: fixed", self.fixed, (False, True))
+        choice("scenario: mode", self.mode, ("darp", "vrptw"))
+        most = {"depot": 2**31 - 1, "capacity": MOST, "horizon": MOST_HORIZON * TICKS, "fleet_size": MOST}
+        most |= {} if self.seed is None else {"seed": 2**64 - 1}
+        for name, high in most.items():
+            low = 0 if name in ("depot", "seed") else 1
+            object.__setattr__(self, name, integer(f"scenario: {name}", getattr(self, name), low, high))
         n, M, _ = whole(self.trip, "scenario: trip", 3).shape
         empty = {"trip_count": np.full(n, M), "threshold": np.zeros((n, M, 2), int)}
         empty |= {"service": np.zeros((n, M, 2), int), "demand": np.ones((n, M), int)}
@@ -96,8 +104,8 @@ class Scenario:
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{where}: {name} has shape {getattr(self, name).shape}, must have {shape}")
-        if not np.isfinite(self.zone_xy).all():
-            raise ValueError(f"{where}: zone_xy must be finite")
+        if not (np.abs(self.zone_xy) <= FARTHEST).all():
+            raise ValueError(f"{where}: zone_xy must be finite, from {-FARTHEST:g} to {FARTHEST:g} km")
         for i, kind in enumerate(self.type.tolist()):
             integer(f"{where}: type of traveller {i}", kind, 0, len(TYPES) - 1)
         for i, count in enumerate(self.trip_count.tolist()):
@@ -152,17 +160,19 @@ class Scenario:
             least = smallest_max_ride(rows, service, self.travel, preshift)
             if p.max_ride_ticks < least:
                 raise ValueError(f"max_ride={p.max_ride} must be at least {least / TICKS}, or 0 for none")
-        late = lateness(every_shift(rows, p, preshift), service[:, None, None], self.travel, self.depot, p)
         accepted = acceptable(p, self.type[traveller], self.threshold[traveller, number])
-        late = np.where(accepted[:, None, :, None], late, 0)
-        for k, pre, action, leg in np.argwhere(late > 0)[:1].tolist():
-            shift = f"shift {tuple(SHIFTS[action].tolist())} min"
-            if preshift:
-                shift = f"pre-shift ({PRESHIFTS[pre // 3]}, {PRESHIFTS[pre % 3]}) min and {shift}"
-            raise ValueError(
-                f"{where}: trip {number[k]} of traveller {traveller[k]} under {shift}: {LEGS[p.paired][leg]} is "
-                f"{late[k, pre, action, leg] / TICKS} min late, even alone"
-            )
+        for first in range(0, len(rows), CHUNK):
+            few = slice(first, first + CHUNK)
+            shifts, stops = every_shift(rows[few], p, preshift), service[few, None, None]
+            late = np.where(accepted[few, None, :, None], lateness(shifts, stops, self.travel, self.depot, p), 0)
+            for k, pre, action, leg in np.argwhere(late > 0)[:1].tolist():
+                shift = f"shift {tuple(SHIFTS[action].tolist())} min"
+                if preshift:
+                    shift = f"pre-shift ({PRESHIFTS[pre // 3]}, {PRESHIFTS[pre % 3]}) min and {shift}"
+                raise ValueError(
+                    f"{where}: trip {number[first + k]} of traveller {traveller[first + k]} under {shift}: "
+                    f"{LEGS[p.paired][leg]} is {late[k, pre, action, leg] / TICKS} min late, even alone"
+                )
 
 
 def smallest_max_ride(rows, service, travel, preshift: bool) -> int:

@@ -42,8 +42,8 @@ def routing_gap(datasets: list) -> Figure:
 
 @figure(
     "Change of a problem's cost when the problems of its batch are exchanged for others, by the size of batches, for a "
-    "network with batch norm: the share of problems whose cost changes by so much or less. A line at the top from the "
-    "left edge on is a cost that knows no neighbours.",
+    "network with batch norm that was trained here under the published masks: the share of problems whose cost changes "
+    "by so much or less. A line at the top from the left edge on is a cost that knows no neighbours.",
     "Step charts, one panel per machine: the share of problems over the absolute change of their cost in minutes, a "
     "line for each size of batches, for statistics of the batch and for stored ones. The table of neighbours holds the "
     "numbers.",

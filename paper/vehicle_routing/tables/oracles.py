@@ -25,7 +25,8 @@ def routing_oracles(datasets):
 
 @table(
     "Costs of the learned oracle in batches of the same problems in another order, under the preset that is like the "
-    "published code: the share that changes, with Wilson's interval, and by how much, on average and at most.",
+    "published code and with the weights trained here under its masks: the share that changes, with Wilson's interval, "
+    "and by how much, on average and at most.",
     *RUN,
     text("weights", "oracle", merge=True),
     text("statistics of the batch", "batch_statistics", yes_no),

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-import hashlib
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -170,6 +170,24 @@ def test_every_walk_is_complete_and_valid():
 @pytest.mark.slow
 def test_ten_thousand_walks_with_ties_are_complete_and_valid():
     complete(500, 20)
+
+
+def complete_days(word: str, total: int, each: int = 500):
+    """Walks of the shipped weights over that many days of the city, of 1 to 30 requests."""
+    for seed in range(-(-total // each)):
+        columns = days(each, int(np.random.default_rng(seed).integers(1, 31)), 100 + seed)
+        passes(make_oracle(word, Params(), city().travel).solve(*columns), columns, city().travel, Params())
+
+
+@pytest.mark.parametrize("word", ["am", "am-sample:2", "am-pomo:2", "am:published"])
+def test_every_walk_of_the_shipped_weights_is_complete_and_valid(word):
+    complete_days(word, 300, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["am", "am-sample:8", "am-pomo:8"])
+def test_ten_thousand_walks_of_the_shipped_weights_are_complete_and_valid(word):
+    complete_days(word, 10_000)
 
 
 def test_a_request_that_nobody_can_serve_is_not_ok():
@@ -354,6 +372,29 @@ def test_few_problems_take_one_thread_of_torch():
     assert seen == [1, 2, 2]
 
 
+@pytest.mark.parametrize("oracles_of_both", [1, 2])
+def test_two_threads_get_the_answers_of_one(oracles_of_both):
+    """Each fills the arguments of its own launches, of equal sizes."""
+    params, asked, found = Params(requests=4), [days(8, 4, seed) for seed in (0, 1)], [[], []]
+    own = [oracle("am", params, city().travel) for _ in range(oracles_of_both)]
+    oracles = [own[0], own[-1]]
+    alone = [one.answer_all(*given) for one, given in zip(oracles, asked, strict=True)]
+
+    def ask(thread: int):
+        for _ in range(100):
+            found[thread].append(oracles[thread].answer_all(*asked[thread]))
+
+    threads = [threading.Thread(target=ask, args=(thread,)) for thread in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for mine, own in zip(found, alone, strict=True):
+        assert len(mine) == 100
+        for answers in mine:
+            assert all(np.array_equal(*pair) for pair in zip(answers, own, strict=True))
+
+
 # ---- weights
 
 
@@ -396,16 +437,17 @@ def test_weights_of_another_city_size_mode_or_hash_are_refused(saved):
         (lambda file: None, "own.npz is not an archive of arrays of numbers"),
         (
             lambda file: stored(file, np.full((3, 16), np.nan)),
-            "context of own.npz must be finite floating-point numbers",
+            "context of own.npz must be finite numbers of float32",
         ),
-        (lambda file: stored(file, np.ones((3, 16), complex)), "context of own.npz must be finite floating-point"),
+        (lambda file: stored(file, np.full((3, 16), 1e300)), "context of own.npz must be finite numbers of float32"),
+        (lambda file: stored(file, np.ones((3, 16), complex)), "context of own.npz must be finite numbers of float32"),
         (lambda file: stored(file, np.ones((2, 16))), r"context has shape \(2, 16\), expected \(3, 16\)"),
     ],
 )
 def test_weights_that_are_no_arrays_of_numbers_are_refused_by_name(saved, written, sentence):
     with saved.open("wb") as file:
         written(file)
-    restated(saved, sha256=hashlib.sha256(saved.read_bytes()).hexdigest())
+    restated(saved)
     with pytest.raises(ValueError, match=sentence):
         weights.load(str(saved), Params(), city().travel)
 
@@ -421,6 +463,40 @@ def test_weights_whose_json_has_no_shape_or_hash_are_refused_by_name(saved):
         weights.load(str(saved), Params(), city().travel)
 
 
+def test_weights_that_are_to_be_read_otherwise_are_refused(saved):
+    known = json.loads(saved.with_suffix(".json").read_text())
+    known["shape"]["heads"] = 1
+    saved.with_suffix(".json").write_text(json.dumps(known))
+    with pytest.raises(ValueError, match="SHA-256 is [0-9a-f]{64}, expected [0-9a-f]{64}; name other weights"):
+        weights.load(str(saved), Params(), city().travel)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"layers": 65536}, "layers=65536 must be an integer from 1 to 64"),
+        ({"width": 16384}, r"context has shape \(3, 16\), expected \(3, 16384\)"),
+    ],
+)
+def test_weights_whose_json_asks_for_a_huge_network_are_refused_before_it_is_made(saved, sizes, sentence, monkeypatch):
+    made = Network.__init__
+
+    def only_sizes(self, *given):
+        made(self, *given)
+        assert self.context.device.type == "meta"
+
+    monkeypatch.setattr(Network, "__init__", only_sizes)
+    restated(saved, shape=json.loads(saved.with_suffix(".json").read_text())["shape"] | sizes)
+    with pytest.raises(ValueError, match=sentence):
+        weights.load(str(saved), Params(), city().travel)
+
+
+@pytest.mark.parametrize("word", ["x" * 5000, "/", ".", "a\0b", "/dev/null", "no/where.npz"])
+def test_words_that_are_no_path_of_weights_are_refused_in_a_sentence(word):
+    with pytest.raises(ValueError, match="^weights=.{,70}(there is no|must be a name or the path of a file).{,200}$"):
+        make_oracle(f"am:{word}", Params(), city().travel)
+
+
 def stored(file, context):
     """Writes weights whose array `context` is another."""
     arrays = network(Params(), city().travel).state_dict()
@@ -428,15 +504,15 @@ def stored(file, context):
 
 
 def restated(path, **facts):
-    """Writes other facts of weights into their JSON."""
-    known = path.with_suffix(".json")
-    known.write_text(json.dumps(json.loads(known.read_text()) | facts))
+    """Writes other facts of weights into their JSON, and the hash that is right for them."""
+    known = json.loads(path.with_suffix(".json").read_text()) | facts
+    path.with_suffix(".json").write_text(json.dumps(known | {"sha256": weights.digest(known, path.read_bytes())}))
 
 
 def test_the_learned_oracle_is_best_known_in_its_city_and_insertion_elsewhere():
     assert best_known(Params(), city().travel) == "am"
     assert best_known(Params(), city(seed=2).travel) == "insertion"
-    assert best_known(Params(full_size_only=True), city().travel) == "insertion"  # whose weights are not shipped
+    assert best_known(Params(full_size_only=True), city().travel) == "insertion"  # whose weights know whole days alone
     assert best_known(Params(max_ride=600.0), city().travel) == "am"
     assert best_known(Params(max_ride=600.0), city(seed=2).travel) == "greedy"
     assert [best_known(Params(requests=n), city().travel) for n in (1, 30, 31)] == ["am", "am", "insertion"]

@@ -48,6 +48,21 @@ def test_a_broken_walk_is_refused(walk, options, said):
         price(walk, **options)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"zone": [0, 9, 2]}, "zone[1]=9 must be from 0 to 2"),
+        ({"demand": [0, -9, 9]}, "demand[1]=-9 must be at least 1"),
+        ({"demand": [0, 1, 1]}, "demand[2]=1 must be -1"),
+    ],
+)
+def test_a_zone_or_demand_that_is_none_is_refused(change, said):
+    ride = {"zone": [0, 1, 2], "earliest": [0] * 3, "latest": [9999] * 3, "demand": [0, 1, -1]}
+    assert check([0, 1, 2, 0], TRIANGLE, **ride, capacity=8, horizon=9999) == (420, 1)
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        check([0, 1, 2, 0], TRIANGLE, **ride | change, capacity=8, horizon=9999)
+
+
 def test_a_pickup_opens_no_earlier_than_a_ride_before_its_dropoff():
     """Ride of 13 min at most: without it the rider boards at 6000 and is on board until 6180."""
     early, late = [0, 6000, 6180, 6000, 6120], [0, 6300, 6420, 6300, 6420]

@@ -1,19 +1,26 @@
 """Scenario files, records of episodes, and readers of published files."""
 
 import dataclasses
+import io
 import itertools
 import json
 import re
+import sys
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lockstep.envs.vehicle_routing import reading
+from lockstep.envs.vehicle_routing.oracles import make_oracle
 from lockstep.envs.vehicle_routing.original import get_state
 from lockstep.envs.vehicle_routing.params import Params, make_params
 from lockstep.envs.vehicle_routing.scenario import Scenario, city, li_lim, load, save, save_episodes, solomon
 from tests.envs.vehicle_routing.worlds import RIDE, TRIANGLE, make, opened, scene
 
 P = Params(requests=4)
+cities, scenarios = (sys.modules[f"{Scenario.__module__.rpartition('.')[0]}.{name}"] for name in ("city", "scenario"))
 FIELDS = [field.name for field in dataclasses.fields(Scenario)]
 
 
@@ -308,6 +315,123 @@ def test_a_file_without_lines_is_refused(tmp_path):
         li_lim(written(tmp_path, "2 30 1\n0 0 0 0 0 1000 0 0 0\n"))
 
 
+@pytest.mark.parametrize("reader", [load, solomon, li_lim])
+@pytest.mark.parametrize("path", [None, 5, b"x", "", "."])
+def test_a_path_that_is_none_is_named_by_every_reader(reader, path):
+    with pytest.raises(ValueError, match=re.escape(f"path={path!r} must be that of a ")):
+        reader(path)
+
+
+def test_flags_and_units_that_are_none_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="rounded='yes' must be one of False, True"):
+        li_lim(written(tmp_path, LI_LIM), rounded="yes")
+    with pytest.raises(ValueError, match="closure='x' must be one of False, True"):
+        solomon(written(tmp_path, SOLOMON), closure="x")
+    save(tmp_path / "a", city(3, P, zones=5, trips=6))
+    with pytest.raises(ValueError, match="closure='x' must be one of False, True"):
+        load(tmp_path / "a", closure="x")
+    for name, wrong, said in (
+        ("units", "miles", "units is 'miles', must be {'time'"),
+        ("version", True, "version is True, must be 1"),
+    ):
+        header = json.loads((tmp_path / "a.json").read_text()) | {name: wrong}
+        (tmp_path / "b.json").write_text(json.dumps(header))
+        (tmp_path / "b.npz").touch()
+        with pytest.raises(ValueError, match=f"b.json: {re.escape(said)}"):
+            load(tmp_path / "b")
+
+
+def test_speeds_that_times_do_not_mean_are_refused(tmp_path):
+    head, rest = LI_LIM.split("\n", 1)
+    wrong = "\n".join([" ".join([*head.split()[:2], "-7"]), rest])
+    with pytest.raises(ValueError, match="line 1: speed=-7 must be 1, so that times are distances"):
+        li_lim(written(tmp_path, wrong))
+
+
+def test_files_that_are_no_files_or_too_large_are_refused_at_once(tmp_path, monkeypatch):
+    endless = tmp_path / "endless"
+    for suffix in (".json", ".txt"):
+        endless.with_suffix(suffix).symlink_to("/dev/zero")
+    for ask in (lambda: load(endless), lambda: li_lim(endless.with_suffix(".txt"))):
+        with pytest.raises(ValueError, match=r"endless\.\w+ cannot be read: no regular file"):
+            ask()
+    monkeypatch.setattr(reading, "MOST", 10)
+    with pytest.raises(ValueError, match="file.txt has more than 10 bytes, which is the most"):
+        li_lim(written(tmp_path, LI_LIM))
+
+
+def of_shape(shape: tuple[int, ...]) -> bytes:
+    """An .npz of an array that says it is of a shape, and of nothing more."""
+    header, archive = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("x.npy", header.getvalue())
+    return archive.getvalue()
+
+
+def encrypted() -> bytes:
+    """An .npz that says it is encrypted, in both of its headers."""
+    found = bytearray(of_shape((0,)))
+    for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        found[found.index(signature) + flags] |= 1
+    return bytes(found)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", of_shape((10**12,)), encrypted()])
+def test_an_archive_that_is_none_is_refused_in_a_sentence(content):
+    with pytest.raises(ValueError, match=r"^a.npz is not an archive of arrays of numbers: .+"):
+        reading.arrays(content, Path("a.npz"))
+
+
+def test_an_archive_of_too_much_is_refused_before_it_is_unpacked(monkeypatch):
+    packed = io.BytesIO()
+    np.savez_compressed(packed, x=np.zeros(10**6))
+    monkeypatch.setattr(reading, "MOST", 10**6)
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(ValueError, match="a.npz is not an .*: has 8,000,128 bytes, must have at most 1,000,000"):
+        reading.arrays(packed.getvalue(), Path("a.npz"))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    save(tmp_path / "a", city(3, P, zones=5, trips=6))
+    before = (tmp_path / "a.npz").read_bytes()
+
+    def fill(file, **arrays):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", fill)
+    with pytest.raises(ValueError, match="a.npz cannot be written: No space left on device"):
+        save(tmp_path / "a", city(2, P, zones=5, trips=6))
+    assert (tmp_path / "a.npz").read_bytes() == before
+    assert same(load(tmp_path / "a"), city(3, P, zones=5, trips=6))
+
+
+def test_objects_of_another_kind_are_refused_in_a_sentence(tmp_path):
+    for ask, said in (
+        (lambda: city(types=[1]), "types=[1] must be one of"),
+        (lambda: city(params={}), "params={} must be Params, or None"),
+        (lambda: city(params=3), "params=3 must be Params, or None"),
+        (lambda: make_oracle("insertion", 3, TRIANGLE), "params=3 must be Params"),
+        (lambda: save(tmp_path / "a", 3), "scenario=3 must be a Scenario"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            ask()
+
+
+def test_many_trips_are_looked_at_in_parts(monkeypatch):
+    """The same trips as at once, and the same of them is named."""
+    whole = city(5, P, zones=5, trips=9)
+    for module in (cities, scenarios):
+        monkeypatch.setattr(module, "CHUNK", 7)
+    again = cities._city.__wrapped__(P, "census", 5, 5, 9)
+    assert np.array_equal(whole.trip, again.trip)
+    late = again.trip.copy()
+    late[3, 8] = [1, 0, 1, 2, 2, 3]
+    with pytest.raises(ValueError, match="trip 8 of traveller 3 under"):
+        dataclasses.replace(again, trip=late).check(P)
+
+
 # ---- what a scenario refuses
 
 
@@ -335,6 +459,7 @@ NO_TRIPS = {"trip": np.zeros((2, 0, 6)), **dict.fromkeys(("trip_count", "thresho
         ({"trip": [[RIDE], [[1, 0, 5999, 2, 0, 14_401]]]}, "l'=14401 of trip 0 of traveller 1 must be from 0 to 14400"),
         ({"service": [[[0, 0]], [[0, -1]]]}, "service'=-1 of trip 0 of traveller 1 must be from 0 to 14400"),
         ({"zone_xy": [[0, 0], [0, np.nan], [1, 1]]}, "zone_xy must be finite"),
+        ({"zone_xy": [[0, 0], [0, 1e308], [1, -1e308]]}, "zone_xy must be finite, from -1e+09 to 1e+09 km"),
     ],
 )  # fmt: skip
 def test_a_scenario_without_meaning_is_refused(change, said):
@@ -354,6 +479,11 @@ def test_a_scenario_without_meaning_is_refused(change, said):
         ({"zone_xy": [[0, 1], [2]]}, "zone_xy has rows of different lengths, must hold numbers in 2 axes"),
         ({"travel": None}, "travel is object (), must hold numbers in 2 axes"),
         ({"fixed": "yes"}, "fixed='yes' must be one of False, True"),
+        ({"mode": "vrp"}, "mode='vrp' must be one of 'darp', 'vrptw'"),
+        ({"horizon": "x"}, "horizon='x' must be an integer from 1 to 10000000"),
+        ({"horizon": None}, "horizon=None must be an integer from 1 to 10000000"),
+        ({"capacity": 0}, "capacity=0 must be an integer from 1 to 1000000"),
+        ({"seed": "x"}, "seed='x' must be an integer from 0 to"),
     ],
 )
 def test_arrays_hold_whole_numbers(change, said):

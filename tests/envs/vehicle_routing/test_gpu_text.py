@@ -9,6 +9,9 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.kernels import compile
+from lockstep.envs.vehicle_routing.oracles.attention import fused
+from lockstep.envs.vehicle_routing.oracles.attention.network import Shape
+from lockstep.envs.vehicle_routing.params import Params
 from tests.contract.batches import equal
 from tests.emulator import gpu
 from tests.envs.faults import shows
@@ -55,6 +58,14 @@ def every_kernel(env) -> dict[str, torch.Tensor]:
     env.step(env.random_actions()[0])
     found = {name: b.contiguous().view(torch.uint8).clone() for name, b in env._buffers.items() if b.numel()}
     return found | {"first": first} | {name: getattr(env.problems, name).clone() for name in env.problems._fields}
+
+
+def test_a_learned_oracle_of_more_requests_than_a_block_has_room_for_says_so():
+    text = fused.unit(Params(requests=200), Shape(width=64, layers=2, heads=4, ff=256), fused.size_of(401), "float32")
+    with pytest.raises(
+        MemoryError, match=r"a block of these sizes needs [\d,]+ bytes of shared memory; a block of cpu"
+    ):
+        fused.launcher(text, 4, gpu.Device(), 1, 0)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -30,9 +30,9 @@ def test_the_learned_oracle_is_the_default_and_is_answered_where_the_batch_is(mo
         ({"scenario": city(seed=2)}, "insertion"),
         ({"scenario": city(seed=2), "max_ride": 250.0}, "greedy"),
     ],
-    ids=["no weights of the preset", "another city", "the longest ride"],
+    ids=["the preset, whose weights know whole days alone", "another city", "the longest ride"],
 )
 @pytest.mark.parametrize("given", [{}, {"oracle": None}], ids=["left out", "None"])
-def test_without_weights_the_default_oracle_is_one_of_the_kernel(options, expected, given):
+def test_elsewhere_the_default_oracle_is_one_of_the_kernel(options, expected, given):
     assert lockstep.make("vehicle_routing", 1, **options, **given).oracle == expected
     assert lockstep.make_original("vehicle_routing", **options, **given).oracle.name == expected

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +100,9 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
     Training(TINY, tmp_path).run(told=lambda line: None)
     with pytest.raises(ValueError, match="seed is 0, the configuration has 1; choose another folder, or seed=0"):
         Training(dataclasses.replace(TINY, seed=1), tmp_path)
-    assert Training(dataclasses.replace(TINY, steps=8), tmp_path).progress == 0.5  # with more time it goes on
+    longer = Training(dataclasses.replace(TINY, steps=8), tmp_path)  # with more time it goes on
+    assert longer.progress == 0.5
+    assert longer.budgets == [[0, 10.0, 4], [4, 10.0, 8]]
 
 
 def test_a_checkpoint_that_is_damaged_or_lacks_something_is_refused(tmp_path):
@@ -127,6 +129,7 @@ def test_the_command_writes_weights_and_where_they_are_from(tmp_path, monkeypatc
     assert (weights.FOLDER / "small.npz").read_bytes() == shipped
     known = json.loads(Path("runs/oracle/small.json").read_text())
     assert (known["updates"], known["config"]["steps"], known["config"]["seed"]) == (2, 2, 0)
+    assert known["budgets"] == [[0, 10.0, 2]]
     assert {"commit", "machine", "seconds", "instances", "curve", "sha256", "city_sha256"} <= known.keys()
     assert "2 updates; oracle='am:runs/oracle/small.npz' takes the weights" in capsys.readouterr().out
     assert make_oracle("am:runs/oracle/small.npz", Params(), city().travel).network.shape == TINY.shape
@@ -141,18 +144,21 @@ def test_the_command_writes_weights_and_where_they_are_from(tmp_path, monkeypatc
         (["--seed", "-1"], "seed=-1 must be an integer from 0"),
         (["--threads", "0"], "threads=0 must be an integer from 1"),
         (["--device", "gpu"], "device='gpu' must be 'cpu', 'cuda' or"),
-        (["--output", "file"], "file is a file, must be a folder"),
-        (["--checkpoints", "file"], "file is a file, must be a folder"),
+        (["--output", "file"], "folder file cannot be written: File exists"),
+        (["--output", "/proc/none"], "folder /proc/none cannot be written: "),
+        (["--checkpoints", "file"], "folder file/small cannot be written: Not a directory"),
+        (["--gap", "--output", "file"], "weights='file/small.npz': there is no small.npz"),
         (["--gap"], "weights='runs/oracle/small.npz': there is no small.npz"),
     ],
 )
-def test_the_command_says_in_a_sentence_what_is_wrong(tmp_path, monkeypatch, arguments, said):
+def test_the_command_says_in_a_sentence_what_is_wrong_before_it_trains(tmp_path, monkeypatch, arguments, said):
     monkeypatch.setitem(training.CONFIGS, "small", TINY)
+    monkeypatch.delattr(Training, "run")
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     with pytest.raises(SystemExit, match=f"^error: {said}"):
         oracle.main(["--config", "small", *arguments])
-    assert os.listdir() == ["file"]
+    assert not list(Path().rglob("*.*"))
 
 
 def test_an_interrupted_command_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
@@ -169,6 +175,11 @@ def test_an_interrupted_command_says_how_it_goes_on(tmp_path, monkeypatch, capsy
     assert (
         capsys.readouterr().err == "\ninterrupted; the same command goes on from the last checkpoint, if there is one\n"
     )
+    shutil.copytree(weights.FOLDER, "runs/oracle", dirs_exist_ok=True)
+    monkeypatch.setattr(oracle, "gaps", lambda *_: interrupt(None))
+    with pytest.raises(SystemExit):
+        oracle.main(["--config", "small", "--gap"])
+    assert capsys.readouterr().err == "\ninterrupted; nothing is noted, the same command measures all of it again\n"
 
 
 def test_the_gap_is_the_mean_excess_and_its_interval():
@@ -178,10 +189,13 @@ def test_the_gap_is_the_mean_excess_and_its_interval():
     assert (found["low"], found["high"]) == pytest.approx((0.2 - spread, 0.2 + spread), abs=0.005)
 
 
-def test_shipped_weights_say_where_they_are_from():
+def test_shipped_weights_are_what_their_configuration_makes_and_say_where_they_are_from():
     assert weights.shipped()
     for name in weights.shipped():
         known = json.loads((weights.FOLDER / f"{name}.json").read_text())
+        config = training.CONFIGS[name]
+        assert known["config"] == dataclasses.asdict(config) and known["threads"] == 1 and not known["dirty"]
+        assert known["budgets"] == [[0, config.minutes, config.steps]]
         assert known["instances"] > 0 and known["curve"][-1][1] == known["instances"]
         assert {row["requests"] for row in known["gap"]} == set(training.SIZES)
-        assert (weights.FOLDER / f"{name}.npz").stat().st_size < 2**20
+        assert (weights.FOLDER / f"{name}.npz").stat().st_size < 2**21

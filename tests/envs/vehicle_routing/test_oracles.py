@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lockstep.envs.vehicle_routing.checker import check
-from lockstep.envs.vehicle_routing.oracles import ORACLES, make_oracle
+from lockstep.envs.vehicle_routing.oracles import make_oracle
 from lockstep.envs.vehicle_routing.oracles.problem import answer, routes_of
 from lockstep.envs.vehicle_routing.params import Params
 from lockstep.envs.vehicle_routing.scenario.scenario import closure
@@ -395,7 +395,3 @@ def test_a_missing_solver_is_named_with_its_extra(solver, monkeypatch):
         ImportError, match=re.escape(f"oracle={solver!r} needs {solver}: pip install 'lockstep[routing]'")
     ):
         make_oracle(solver, Params(), TRIANGLE)
-
-
-def test_every_oracle_has_its_name():
-    assert all(oracle.name == name for name, oracle in ORACLES.items())

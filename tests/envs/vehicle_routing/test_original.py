@@ -467,6 +467,8 @@ MEANT = {  # switches that act on the original: what they need besides, and whet
     "lookahead_mask": {"oracle": "greedy:nearest"},
     "threshold_acceptance": {},
     "raw_observation": {},
+    "full_size_only": {"oracle": "am"},
+    "batch_statistics": {"oracle": "am:published"},  # whose norm is of the batch
 }
 
 
@@ -480,12 +482,28 @@ def test_a_switch_flipped_alone_changes_episodes(switch):
         assert [step[1] for step in one[1:]] == [step[1] for step in other[1:]]
 
 
-@pytest.mark.parametrize(
-    "switch", ["rebuild_oracle", "shared_end", "batch_statistics", "raw_scales", "full_size_only", "flat_gae"]
-)
+@pytest.mark.parametrize("switch", ["rebuild_oracle", "shared_end", "batch_statistics", "raw_scales", "flat_gae"])
 def test_a_switch_of_time_or_of_learning_changes_no_episode(switch):
-    one, other = (play(make(seed=3, requests=6, **{switch: on})) for on in (False, True))
+    """Of the default oracle, whose weights have no norm of the batch, and say themselves which features they take."""
+    one, other = (play(make(seed=3, requests=6, oracle="am", **{switch: on})) for on in (False, True))
     assert one == other
+
+
+@pytest.mark.parametrize("switch", ["batch_statistics", "one_obligation", "early_end", "lookahead_mask"])
+def test_insertion_reads_no_switch_of_the_published_oracle(switch):
+    one, other = (play(make(seed=3, requests=6, oracle="insertion", **{switch: on})) for on in (False, True))
+    assert one == other
+
+
+def test_the_published_oracle_is_asked_for_by_its_word():
+    """By its own weights under the preset, whose default oracle is insertion."""
+    assert make("original").word == "insertion"
+    env = make("original", oracle="am", unseeded_instances=False)
+    assert env.oracle.network.shape.norm == "batch"
+    one, other = (
+        play(make("original", oracle="am", unseeded_instances=False, batch_statistics=on)) for on in (True, False)
+    )
+    assert one != other
 
 
 def test_preset_original_plays_whole_days():

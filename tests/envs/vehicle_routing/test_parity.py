@@ -240,11 +240,6 @@ def test_services_and_demands_of_files_are_those_of_the_original():
     rng = np.random.default_rng(3)
     scenario = roomy(tied(rng, 5, requests=6), rng, type=np.arange(6) % 3)
     options = {"scenario": scenario, "preshift": False}
-    try:
-        scenario.check(original.make(**options).params)
-    except ValueError:  # a shift that is accepted may need more room
-        scenario = roomy(tied(rng, 5, requests=6), rng)
-        options["scenario"] = scenario
     for oracle in ("insertion", "greedy:soonest"):
         env, ones = pair(4, oracle=oracle, **options)
         for _ in range(12):

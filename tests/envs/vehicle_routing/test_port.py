@@ -278,6 +278,9 @@ def test_a_reference_oracle_costs_no_more_than_insertion():
         ({"max_ride": 60.0, "oracle": "greedy"}, "max_ride=60.0 must be at least"),
         ({"preset": "published"}, "preset='published' is unknown"),
         ({"requests": 0}, "requests=0 must be at least 1"),
+        ({"horizon": 60.0, "requests": 5}, "horizon=60.0 must be at least 422 min, when a city's first windows end"),
+        ({"oracle": "ortools:1e15"}, "oracle='ortools:1e15' must have a positive number of seconds, at most 3600"),
+        ({"scenario": "a\0b"}, r"a.0b.json cannot be read: embedded null byte"),
         ({"early_ends": True}, "no parameter or option 'early_ends'; did you mean 'early_end'"),
         ({"scenario": 7}, "scenario=7 must be a Scenario, a path of a scenario file, or None"),
         ({"scenario": city(), "requests": 7}, "requests=7 must be 30, the travellers of the scenario"),
@@ -318,6 +321,21 @@ def test_masks_that_are_none_are_refused(masks, message):
     with pytest.raises(ValueError, match=message):
         env.masks = masks
     assert env.masks.all()
+
+
+def test_masks_changed_in_place_are_looked_at_when_an_episode_begins():
+    env = made()
+    env.masks[0] = False
+    with pytest.raises(ValueError, match=r"masks\[0\] allows no action of traveller 0, must allow one or more"):
+        env.reset()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(-1, "key=-1 must be an integer from 0"), ([1, 2], "key has 2 values; groups=1 needs one")]
+)
+def test_a_key_that_is_none_is_refused_by_its_name(key, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        made().reset(key=key)
 
 
 def test_a_key_beside_a_seed_is_refused():

@@ -29,8 +29,8 @@ ROWS = [
     *answered("ortools:0.1", [120, 220]),
     *answered("pyvrp:2", [100, 200]),
     *answered("am", [""], status="not measured", reason="there is no small.npz", problem="", vehicles=""),
-    *answered("untrained", [10, 20, 30, 40], 15, "neighbours", [10, 24, 28, 40], batch=2, batch_statistics=True),
-    *answered("untrained", [10, 20, 30, 40], 15, "neighbours", [10, 20, 30, 40], batch=2),
+    *answered("published", [10, 20, 30, 40], 15, "neighbours", [10, 24, 28, 40], batch=2, batch_statistics=True),
+    *answered("published", [10, 20, 30, 40], 15, "neighbours", [10, 20, 30, 40], batch=2),
 ]
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .network import CLIP, TICKS, TIME_MIN, Network, asked_of
+from .network import CLIP, Network, asked_of, moves
 from .problems import Answers, Nodes
 from .walks import Walks
 
@@ -50,17 +50,9 @@ def logits(network: Network, walks: Walks, keys: Tensor, allowed: Tensor, step: 
     glimpse = (weight[..., None] * value.unflatten(-1, (heads, -1))).sum(1).flatten(1)
     logit = (pointer @ glimpse[..., None])[..., 0]
     if network.legs is not None:
-        logit = logit + moves(walks, keys.dtype) @ network.legs
+        given = (walks.legs(), walks.clock[:, None], walks.nodes.earliest, walks.due)
+        logit = logit + moves(*given, keys.dtype) @ network.legs
     return logit.masked_fill(~allowed, lowest)
-
-
-def moves(walks: Walks, dtype: torch.dtype) -> Tensor:
-    """Of a move to each node the leg, the time until service starts, and the slack, [B, N, 3] in units of 40 min."""
-    leg, nodes = walks.legs(), walks.nodes
-    arrival = walks.clock[:, None] + leg
-    start, slack = torch.maximum(arrival, nodes.earliest), walks.due - arrival
-    start[:, 0], slack[:, 0] = arrival[:, 0], 0
-    return torch.stack([leg, start - walks.clock[:, None], slack], -1).to(dtype) / (TIME_MIN * TICKS)
 
 
 def pick(logit: Tensor, u: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Decoding of walks by one kernel, `decode.cuh`: a block of a GPU makes one walk, a thread of a CPU many."""
 
 import functools
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,15 +102,19 @@ def decode(
         given |= vars(kept)
     text = unit(params, network.shape, size, str(keys.dtype).removeprefix("torch."))
     threads = min(launch.Form.default_threads(W, LANES), torch.get_num_threads())
-    batch, _, run = launcher(text, W, device, threads)
+    batch, _, run = launcher(text, W, device, threads, threading.get_ident())
     structs.fill(batch, **dict.fromkeys(OPTIONAL, 0) | given)
     run()
     return answers, kept
 
 
 @functools.lru_cache(maxsize=256)
-def launcher(text: str, walks: int, device: torch.device, threads: int) -> tuple:
-    """Both structs that a launch of so many walks reads, and the launch; kept, since making one waits for a device."""
+def launcher(text: str, walks: int, device: torch.device, threads: int, caller: int) -> tuple:
+    """Both structs that a launch of so many walks reads, and the launch; kept, since making one waits for a device.
+
+    Args:
+        caller: the thread, so that no two of them fill the same struct.
+    """
     batch, call = structs.struct("Batch", text), structs.struct("Call", text, walks=walks)
     if device.type == "cpu":
         return batch, call, launch.cpu(text, batch, call, walks, threads)("decode")

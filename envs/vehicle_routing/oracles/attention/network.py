@@ -44,7 +44,7 @@ class Shape:
 
     def __post_init__(self):
         for size in ("width", "layers", "heads", "ff"):
-            integer(size, getattr(self, size), 1, 2**16)
+            integer(size, getattr(self, size), 1, 2**6 if size == "layers" else 2**16)
         if self.width % (OF_HEAD * self.heads):
             raise ValueError(f"width={self.width} must be a multiple of {OF_HEAD} for each of heads={self.heads}")
         choice("norm", self.norm, ("layer", "batch"))
@@ -173,6 +173,19 @@ def asked_of(params: Params, load: Tensor, clock: Tensor, step, requests: Tensor
         load.to(dtype) / params.capacity, clock.to(dtype) / params.horizon_ticks,
         share.to(dtype) / (2 * requests.clamp(min=1)).to(dtype),
     ], -1)  # fmt: skip
+
+
+def moves(leg: Tensor, clock: Tensor, earliest: Tensor, latest: Tensor, dtype: torch.dtype) -> Tensor:
+    """Of moves to each node the leg, the time until service starts, and the slack, [..., N, 3] in units of 40 min.
+
+    Args:
+        leg, earliest, latest: [..., N] ticks; node 0 is the depot, whose slack is 0.
+        clock: [..., 1] ticks.
+    """
+    arrival, depot = clock + leg, torch.arange(leg.shape[-1], device=leg.device) == 0
+    start = torch.where(depot, arrival, torch.maximum(arrival, earliest))
+    slack = torch.where(depot, 0, latest - arrival)
+    return torch.stack([part.to(dtype) for part in (leg, start - clock, slack)], -1) / (TIME_MIN * TICKS)
 
 
 def shape_of(fields: dict) -> Shape:

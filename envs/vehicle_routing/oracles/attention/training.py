@@ -23,7 +23,7 @@ from ...scenario import Scenario, city
 from ...windows import NO_SHIFT, PRESHIFTS, SHIFTS, preshifted, shifted
 from ..insertion import Insertion
 from . import fused
-from .network import CLIP, TIME_MIN, Network, Shape
+from .network import CLIP, Network, Shape, moves
 from .problems import Nodes, places
 
 SIZES = (5, 10, 20, 30)  # requests of the problems on which a network is judged
@@ -72,7 +72,7 @@ class Config:
 
 
 CONFIGS = {
-    "small": Config(Shape(width=64, layers=2, heads=4, ff=256)),
+    "small": Config(Shape(width=64, layers=2, heads=4, ff=256), minutes=15.0),
     "large": Config(batch=16_000, learning_rate=3e-4, minutes=600.0),
     "published": Config(
         Shape(norm="batch", pairs=False, legs=False, raw=True), preset="original", full_size=True, batch=1920,
@@ -136,24 +136,13 @@ def log_likelihood(
     logit = glimpse.transpose(1, 2).flatten(2) @ pointer.transpose(1, 2)
     if network.legs is not None:
         clock = asked[..., 1:2] * network.params.horizon_ticks
-        logit = logit + moves(travel, nodes, at, clock).to(logit.dtype) @ network.legs
+        zone = nodes.zone.long()
+        leg = travel[zone.gather(1, at).unsqueeze(-1), zone.unsqueeze(1)]
+        windows = (nodes.earliest.unsqueeze(1), nodes.latest.unsqueeze(1))
+        logit = logit + moves(leg, clock, *windows, logit.dtype) @ network.legs
     likelihood = (CLIP * logit.tanh()).masked_fill(~allowed, -torch.inf).log_softmax(-1)
     chosen = likelihood.gather(-1, to.unsqueeze(-1))[..., 0].masked_fill(~choices, 0.0)
     return torch.zeros(B, S, dtype=chosen.dtype, device=walk.device).scatter_add(1, order // L, chosen)
-
-
-def moves(travel: Tensor, nodes: Nodes, at: Tensor, clock: Tensor) -> Tensor:
-    """Leg, wait with it, and slack of moves from nodes `at` [B, k] to all, [B, k, N, 3] in units of 40 min.
-
-    Args:
-        clock: [B, k, 1] ticks.
-    """
-    zone = nodes.zone.long()
-    leg = travel[zone.gather(1, at).unsqueeze(-1), zone.unsqueeze(1)]
-    arrival, depot = clock + leg, torch.arange(zone.shape[1], device=zone.device) == 0
-    start = torch.where(depot, arrival, torch.maximum(arrival, nodes.earliest.unsqueeze(1)))
-    slack = torch.where(depot, 0.0, nodes.latest.unsqueeze(1) - arrival)
-    return torch.stack([leg.to(clock.dtype), start - clock, slack], -1) / (TIME_MIN * TICKS)
 
 
 class Training:
@@ -165,6 +154,7 @@ class Training:
     Attributes:
         used: seconds of the budget so far; seconds: on the clock.
         curve: rows of seconds, instances, and mean cost over that of insertion, less 1, by SIZES.
+        budgets: rows of the update from which on a budget held, its minutes and its steps.
 
     Raises:
         ValueError: a device that is none, fewer than one thread, or a checkpoint that is not of this training.
@@ -182,8 +172,12 @@ class Training:
         self.step = self.instances = 0
         self.used = self.seconds = 0.0
         self.curve: list[list[float]] = []
+        self.budgets: list[list[float]] = []
         if self.path.exists():
             self.restore(checkpoint.load(self.path))
+        budget = [getattr(config, name) for name in BUDGET]
+        if not self.budgets or self.budgets[-1][1:] != budget:
+            self.budgets.append([self.step, *budget])
 
     # ---- one update
 
@@ -257,7 +251,7 @@ class Training:
         return {
             "config": dataclasses.asdict(self.config), "network": dict(self.network.state_dict()),
             "optimiser": self.optimiser.state_dict(), "rng": json.dumps(self.rng.bit_generator.state),
-            "curve": self.curve, **{name: getattr(self, name) for name in COUNTERS},
+            "curve": self.curve, "budgets": self.budgets, **{name: getattr(self, name) for name in COUNTERS},
         }  # fmt: skip
 
     def restore(self, state: dict):
@@ -279,7 +273,7 @@ class Training:
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rng.bit_generator.state = json.loads(state["rng"])
-        self.curve = state["curve"]
+        self.curve, self.budgets = state["curve"], state["budgets"]
         for name in COUNTERS:
             setattr(self, name, state[name])
 

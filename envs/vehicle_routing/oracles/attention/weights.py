@@ -2,15 +2,16 @@
 
 import hashlib
 import json
-import zipfile
-import zlib
+import os
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from lockstep import files
 from lockstep.reading import nearest
 
+from ... import reading
 from ...params import Params, make_params
 from .network import Network, shape_of
 
@@ -31,16 +32,29 @@ def save(network: Network, path: Path, travel: np.ndarray, **provenance) -> dict
     """Writes weights and what is known of them; returns the latter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: array.numpy().astype(np.float16) for name, array in network.state_dict().items()}
-    np.savez_compressed(path.with_suffix(".npz"), **arrays)
+    with files.replacing(path.with_suffix(".npz"), "wb") as file:
+        np.savez_compressed(file, **arrays)
     known = {
         "shape": vars(network.shape),
         "mode": network.params.mode,
         "zones": len(travel),
         "city_sha256": city_hash(travel),
     }
-    known |= {**provenance, "sha256": hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()}
-    path.with_suffix(".json").write_text(json.dumps(known, indent=2) + "\n")
+    known |= {**provenance, "sha256": digest(known, path.with_suffix(".npz").read_bytes())}
+    note(path, known)
     return known
+
+
+def note(path: Path, known: dict):
+    """Writes what is known of weights."""
+    with files.replacing(path.with_suffix(".json")) as file:
+        file.write(json.dumps(known, indent=2) + "\n")
+
+
+def digest(known: dict, content: bytes) -> str:
+    """SHA-256 of the bytes of weights, and of what their JSON says of how they are to be read."""
+    facts = [known[name] for name in ("shape", "mode", "zones", "city_sha256")]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + content).hexdigest()
 
 
 def default(params: Params) -> str:
@@ -74,14 +88,13 @@ def path_of(word: str) -> Path:
     Raises:
         ValueError: there are none; the nearest shipped name is given.
     """
-    path = (
-        FOLDER / f"{word}.npz"
-        if Path(word).name == word and not word.endswith(".npz")
-        else Path(word).with_suffix(".npz")
-    )
+    if not Path(word).name:
+        raise ValueError(f"weights={word!r} must be a name or the path of a file{nearest(word, shipped())}")
+    named = Path(word).name == word and not word.endswith(".npz")
+    path = FOLDER / f"{word}.npz" if named else Path(word).with_suffix(".npz")
     for file in (path, path.with_suffix(".json")):
-        if not file.exists():
-            raise ValueError(f"weights={word!r}: there is no {file.name}{nearest(word, shipped())}")
+        if not os.path.isfile(file):  # false of a path that there cannot be, too
+            raise ValueError(f"weights={word!r:.60}: there is no {file.name:.60}{nearest(word, shipped())}")
     return path
 
 
@@ -96,24 +109,19 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
     """
     path = path_of(word)
     try:
-        known = json.loads(path.with_suffix(".json").read_text())
+        content, known = reading.content(path), json.loads(reading.content(path.with_suffix(".json")))
         shape, facts = shape_of(known["shape"]), of_city(known, params, travel)
-        facts.insert(0, ("SHA-256", hashlib.sha256(path.read_bytes()).hexdigest(), known["sha256"]))
+        facts.insert(0, ("SHA-256", digest(known, content), known["sha256"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"weights={word!r}: {path.stem}.json is not what training writes: {error!r}") from None
     for what, found, expected in facts:
         if found != expected:
             raise ValueError(
-                f"weights={word!r}: {what} is {found}, expected {expected}; train others, or name another oracle"
+                f"weights={word!r}: {what} is {found}, expected {expected}; name other weights, or oracle='insertion'"
             )
-    with torch.device("cpu"):  # whatever the default is
-        network = Network(shape, params, travel)
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = dict(stored)
-    except (TypeError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"weights={word!r}: {path.name} is not an archive of arrays of numbers: {error}") from None
-    expected = {name: tuple(array.shape) for name, array in network.state_dict().items()}
+    with torch.device("meta"):  # sizes alone, which may be any
+        expected = {name: tuple(part.shape) for name, part in Network(shape, params, travel).state_dict().items()}
+    arrays = reading.arrays(content, path)
     found = {name: array.shape for name, array in arrays.items()}
     if found != expected:
         wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
@@ -121,7 +129,9 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
             f"weights={word!r}: {wrong[0]} has shape {found.get(wrong[0])}, expected {expected.get(wrong[0])}"
         )
     for name, array in arrays.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise ValueError(f"weights={word!r}: {name} of {path.name} must be finite floating-point numbers")
+        if array.dtype.kind != "f" or not (np.abs(array) <= np.finfo(np.float32).max).all():
+            raise ValueError(f"weights={word!r}: {name} of {path.name} must be finite numbers of float32")
+    with torch.device("cpu"):  # whatever the default is
+        network = Network(shape, params, travel)
     network.load_state_dict({name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()})
     return network.eval()
