@@ -77,7 +77,7 @@ MUTANTS = {
     "noise of the step before": (KERNEL, "at.active), at.t + 1);", "at.active), at.t);", "noise"),
     "others where the observer is": (PERCEPTION, "pairs.dx[n] = s.x[k] - s.pose(i)[0];", "pairs.dx[n] = 0;", "gaps"),
     "encounters counted": (PERCEPTION, "if (angle > 0) return angle;", "if (angle > 0) return 1;", "encounter"),
-    "encounters of the slow": (PERCEPTION, "(speed2 >= real(0.25)) & ", "", "slow"),
+    "encounters of the slow": (PERCEPTION, "(speed2 >= real(SLOW * SLOW)) & ", "", "slow"),
     "encounters on any course": (PERCEPTION, "& (ex < 0) & (magnitude(ey) < -ex)", "", "courses"),
     # collisions, rewards and ends
     "collisions without the own radius": (
