@@ -32,7 +32,7 @@ class MarineNavigation(ParallelEnv):
         curriculum: None, or settings of the episodes that are drawn: a name, `Stages`, `Mix`, or pairs of a setting
             and a weight.
         seed, index: key of the noise, 0 .. 2^64-1, and number of the environment, 0 .. 2^32-1.
-        batch: environments whose steps a curriculum counts, of which this is one; 1 without a curriculum.
+        batch: environments whose steps a curriculum counts, of which this is one.
         check_actions: refuse numbers outside an action's space; else they are clipped, and NaN and indices that are
             none act as 0.
         render_mode: None or "rgb_array".
@@ -59,8 +59,6 @@ class MarineNavigation(ParallelEnv):
         self.check_actions = choice("check_actions", check_actions, (True, False))
         self.key, self.index = integer("seed", seed, 0, 2**64 - 1), integer("index", index, 0, 2**32 - 1)
         self.batch = integer("batch", batch, 1, 2**31 - 1)
-        if curriculum is None and batch != 1:
-            raise ValueError(f"batch={batch} must be 1 where there is no curriculum")
         if scenario is not None and curriculum is not None:
             raise ValueError(f"curriculum={curriculum!r:.60} must be None where scenarios are given")
         self.scenarios = None if scenario is None else pool_of(scenario, p)
