@@ -76,7 +76,8 @@ class ArraysEnv:
         needed, kinds = (self.num_envs, self.params.robots, *self._space.shape), "iuf" if self._space.shape else "iu"
         if getattr(action, "shape", None) != needed or action.dtype.kind not in kinds:
             numbers = "numbers" if self._space.shape else "integers"
-            raise ValueError(f"action={action!r:.60} must be an array of {numbers} {needed}")
+            given = f"{action.dtype} {action.shape}" if hasattr(action, "dtype") else type(action).__name__
+            raise ValueError(f"action is {given}, must be an array of {numbers} {needed}")
         self.state, outcome = step(self.model, self.state, action, self.seed, self.index)
         self.clock += 1
         rows = xp.flatnonzero(outcome.over)
