@@ -396,12 +396,14 @@ def constant(name: str, value, spec):
         return bool(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} must be a number")
-    if not abs(value) <= float(np.finfo(np.float32).max):
-        raise ValueError(f"{name}={value!r:.60} must be a finite number, of at most {np.finfo(np.float32).max:g}")
+    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    if not abs(value) <= most:
+        allowed = f"from {-most:g} to {most:g}" if math.inf > abs(value) else "a finite number"
+        raise ValueError(f"{name}={value!r:.60} must be {allowed}")
     if spec.type is int:
         if value != int(value):
             raise ValueError(f"{name}={value!r} must be an integer")
         return int(value)
-    if spec.metadata.get("positive") and not value >= np.finfo(np.float32).tiny:
-        raise ValueError(f"{name}={value!r} must be positive, and at least {np.finfo(np.float32).tiny:g}")
+    if spec.metadata.get("positive") and not value >= least:
+        raise ValueError(f"{name}={value!r} must be {f'at least {least:g}' if value > 0 else 'positive'}")
     return float(value)

@@ -147,6 +147,7 @@ class Params:
             raise ValueError(f"action_kind='continuous' must be 'discrete' where version={self.version!r}")
         if self.non_cooperative and self.version != "kinematic":
             raise ValueError(f"non_cooperative={self.non_cooperative} must be 0 where version={self.version!r}")
+        self._check_alone(self.robots)
         if self.width <= 2 * OBSTACLE_MARGIN:
             raise ValueError(f"width={self.width} must be more than {2 * OBSTACLE_MARGIN}, the margins of obstacles")
         for low, high in (("edge_speed_low", "edge_speed_high"), ("obstacle_low", "obstacle_high")):
@@ -167,6 +168,10 @@ class Params:
                     f"dt={self.dt} must be less than {2 / rate:.6g} s, or with these masses, forces and drags substeps "
                     f"of the {motion} grow at top speed"
                 )
+
+    def _check_alone(self, robots: int, where: str = ""):
+        if self.version == "sonar" and robots != 1:
+            raise ValueError(f"{where}robots={robots} must be 1 where version='sonar'")
 
     # ---- what follows from the numbers
 
@@ -274,8 +279,7 @@ class Params:
         except TypeError:
             raise ValueError(f"{where}{given!r:.60} must be four numbers (A, C, O, D_min)") from None
         setting = Setting(*(checked(specs[name], value, where) for name, value in named))
-        if self.version == "sonar" and setting.robots != 1:
-            raise ValueError(f"{where}robots={setting.robots} must be 1 where version='sonar'")
+        self._check_alone(setting.robots, where)
         diagonal = (self.width - 2 * START_MARGIN) * math.sqrt(2.0)
         if setting.min_goal_distance >= diagonal:
             raise ValueError(

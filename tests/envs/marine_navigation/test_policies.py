@@ -192,6 +192,7 @@ def successes(name, setting, episodes):
     return np.mean(found)
 
 
+@pytest.mark.slow
 def test_a_potential_field_succeeds_as_often_as_published():
     """37 of the first fifty scenarios with three robots, four cores and four obstacles."""
     assert successes("apf", (3, 4, 4, 40.0), 50) == 0.74
