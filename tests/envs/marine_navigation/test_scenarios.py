@@ -83,7 +83,7 @@ def check_many(version, preset, episodes):
 @pytest.mark.parametrize("preset", ["corrected", "original"])
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_drawn_scenarios_keep_the_rules(version, preset):
-    check_many(version, preset, 150)
+    check_many(version, preset, 60)
 
 
 @pytest.mark.slow
