@@ -27,6 +27,9 @@ def pool_of(given, params: Params, field: str = "scenario") -> list[Scenario]:
             found.append((f"scenario {len(found)}", one))
         else:
             raise ValueError(f"{field}={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
-    for where, one in {id(one): (where, one) for where, one in reversed(found)}.values():  # each object once
-        one.check(params, where)
+    checked = set()
+    for where, one in found:
+        if id(one) not in checked:
+            one.check(params, where)
+            checked.add(id(one))
     return [one for _, one in found]
