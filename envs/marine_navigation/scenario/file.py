@@ -233,7 +233,8 @@ def _read_published(content: dict, where: str) -> Scenario:
     if version == "thruster":
         own["speed"] = np.zeros(own["start"].shape[:1])
     circulation = _numbers(_part(content, "env.cores.Gamma", where), "env.cores.Gamma", where)
-    refuse(circulation <= 0, circulation, "env.cores.Gamma", where, "must be positive")
+    wrong = ~((circulation > 0) & (circulation < np.inf))
+    refuse(wrong, circulation, "env.cores.Gamma", where, "must be positive and finite")
     radius = content["env"].get("r", PUBLISHED_CORE_RADIUS)
     if isinstance(radius, bool) or not isinstance(radius, int | float) or not 1 / LARGEST <= radius <= LARGEST:
         allowed = f"a positive number from {1 / LARGEST:g} to {LARGEST:g}, the radius of cores in m"

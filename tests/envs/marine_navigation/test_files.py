@@ -238,7 +238,7 @@ def nested() -> list:
         (PUBLISHED | {"env": PUBLISHED["env"] | {"r": 1e-320}}, "env.r=1e-320 must be a positive number from 1e-06"),
         (
             PUBLISHED | {"env": PUBLISHED["env"] | {"cores": PUBLISHED["env"]["cores"] | {"Gamma": [1, -20]}}},
-            "env.cores.Gamma[1] is -20, must be positive",
+            "env.cores.Gamma[1] is -20, must be positive and finite",
         ),
         ({"env_0": SONAR, "env_1": {"robot": {}}}, "one.json: env_1: robots.start is missing"),
         ({"env_0": SONAR | {"env": {}}}, "one.json: env_0: env.start is missing"),
@@ -333,6 +333,8 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         with pytest.raises(ValueError, match=re.escape(said)):
             call()
     assert all(map(same, load(written(n_robots=np.array([3, 7], np.uint64))), drawn()))
+    save(tmp_path / "narrow.json", dataclasses.replace(drawn()[0], core_radius=np.float32(0.5), blind=np.int64(0)))
+    assert load(tmp_path / "narrow.json")[0].core_radius == 0.5
     with pytest.raises(ValueError, match=r"text\.npz: not an archive of arrays of numbers$"):
         load(tmp_path / "text.npz")
 
