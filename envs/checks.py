@@ -66,14 +66,14 @@ def find_device(device) -> torch.device:
 def integer(field: str, value, low: int, high: int) -> int:
     """The value as an int; ValueError unless it is an integer from low to high."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ValueError(f"{field}={value!r} must be an integer from {low} to {high}")
+        raise ValueError(f"{field}={value!r:.60} must be an integer from {low} to {high}")
     return int(value)
 
 
 def choice(field: str, value, allowed):
     """The value; ValueError unless it is one of the allowed."""
     if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
-        raise ValueError(f"{field}={value!r} must be one of {', '.join(map(repr, allowed))}")
+        raise ValueError(f"{field}={value!r:.60} must be one of {', '.join(map(repr, allowed))}")
     return value
 
 

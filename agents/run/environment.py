@@ -13,7 +13,7 @@ TILE = 256  # environments that a thread is worth
 
 
 def options_of(named: str) -> dict[str, object]:
-    """Options of an environment by name, of a text like "preset=original, robots=3".
+    """Options of an environment by name, of a text like "preset=original, trace=true".
 
     Raises:
         ValueError: it is no such text.

@@ -159,7 +159,7 @@ class Port:
         Raises:
             ValueError: an unknown preset or parameter (the nearest known name is given), or a value of the wrong kind.
         """
-        if preset is not None and preset not in list(self.presets):
+        if preset is not None and not (isinstance(preset, str) and preset in self.presets):
             raise ValueError(f"preset={preset!r} is unknown; {self.title} has {', '.join(map(repr, self.presets))}")
         chosen = {**self.presets[preset or self.default_preset], **overrides}
         known = {f.name: f for f in dataclasses.fields(self.params)}
@@ -389,21 +389,21 @@ def constant(name: str, value, spec):
     """
     choices = get_args(spec.type)
     if choices:
-        if value not in choices:
-            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
-        return value
+        return choice(name, value, choices)
     if spec.type is bool:
         if not isinstance(value, bool | np.bool_):
             raise ValueError(f"{name}={value!r} must be True or False")
         return bool(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} must be a number")
-    if not abs(value) <= float(np.finfo(np.float32).max):
-        raise ValueError(f"{name}={value!r} must be a finite number")
+    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    if not abs(value) <= most:
+        allowed = f"from {-most:g} to {most:g}" if math.inf > abs(value) else "a finite number"
+        raise ValueError(f"{name}={value!r:.60} must be {allowed}")
     if spec.type is int:
         if value != int(value):
             raise ValueError(f"{name}={value!r} must be an integer")
         return int(value)
-    if spec.metadata.get("positive") and not value >= np.finfo(np.float32).tiny:
-        raise ValueError(f"{name}={value!r} must be positive")
+    if spec.metadata.get("positive") and not value >= least:
+        raise ValueError(f"{name}={value!r} must be {f'at least {least:g}' if value > 0 else 'positive'}")
     return float(value)

@@ -81,9 +81,9 @@ struct Cores {
     static FN bool apart(const double* one, const double* other) {
         const double own = CORE_RADIUS * one[3], theirs = CORE_RADIUS * other[3], d = distance(one[0], one[1], other[0], other[1]);
         const double most = own > theirs ? own : theirs, least = own > theirs ? theirs : own;
-        if (one[2] == other[2]) return d >= own + theirs;  // over 1 m/s
+        if (one[2] == other[2]) return d >= (own + theirs) / SAME_TURN_SPEED;
         if (d <= 2 * CORE_RADIUS) return P::opposite_cores_overlap && d < 2 * CORE_RADIUS;
-        return most <= (0.8 * least / CORE_RADIUS) * (d - 2 * CORE_RADIUS);
+        return most <= (OPPOSITE * least / CORE_RADIUS) * (d - 2 * CORE_RADIUS);
     }
 };
 

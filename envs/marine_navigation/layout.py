@@ -46,9 +46,15 @@ def state_shapes(params: Params, robots: int, cores: int, obstacles: int) -> dic
 def limits(params: Params, robots: int, cores: int, obstacles: int) -> dict[str, tuple]:
     """Least and largest value of each field that has limits, of an environment that holds so many of each; lists where
     they differ along the field's last axis."""
-    turning = (-params.most_yaw_rate, params.most_yaw_rate)
-    return ({"yaw_rate": turning} if params.version == "thruster" else {}) | {
+    if params.version == "thruster":
+        motion = {"yaw_rate": (-params.most_yaw_rate, params.most_yaw_rate)}
+        motion |= {"thrust": (rounded(params.thrust_low), rounded(params.thrust_high))}
+    else:
+        motion = {"speed": (0.0, rounded(params.top_speed))}
+    return motion | {
         "pose": ([-np.inf, -np.inf, -HEADING], [np.inf, np.inf, HEADING]),
+        "core": ([-np.inf, -np.inf, -1.0, -np.inf], [np.inf, np.inf, 1.0, np.inf]),
+        "obstacle": ([-np.inf, -np.inf, 0.0], [np.inf, np.inf, np.inf]),
         "counts": (0, [robots, cores, obstacles]),
         "asked": (0, MOST["robots"]),
         "blind": (0, MOST["robots"]),
@@ -58,3 +64,8 @@ def limits(params: Params, robots: int, cores: int, obstacles: int) -> dict[str,
         "hit_robot": (0, 1),
         "hit_obstacle": (0, 1),
     }
+
+
+def rounded(limit: float) -> float:
+    """The limit, or what float32 makes of it where that is farther from 0."""
+    return max(limit, float(np.float32(limit)), key=abs)

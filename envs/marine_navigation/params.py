@@ -26,7 +26,7 @@ RATES = (0.0, -0.5, -1.0, 0.5, 1.0)  # of the largest rate of thrust, by digit o
 SLOW = 0.5  # m/s, below which there is none
 MARGIN = 1.0  # m, added to the other's radius
 HEAD_ON = (0.0, 17.0, 4.5)  # m, of the box in the other's axes: first and last x, largest |y|
-CROSSING = (-9.0, 12.0, -17.0)  # m: first and last x, least y; the largest is 0 and -(7/12) x
+CROSSING = (-9.0, 12.0, -17.0, 7.0 / 12.0)  # m: first and last x, least y, and s; the largest y is 0 and -s x
 
 
 class Setting(NamedTuple):
@@ -147,6 +147,7 @@ class Params:
             raise ValueError(f"action_kind='continuous' must be 'discrete' where version={self.version!r}")
         if self.non_cooperative and self.version != "kinematic":
             raise ValueError(f"non_cooperative={self.non_cooperative} must be 0 where version={self.version!r}")
+        self._check_alone(self.robots)
         if self.width <= 2 * OBSTACLE_MARGIN:
             raise ValueError(f"width={self.width} must be more than {2 * OBSTACLE_MARGIN}, the margins of obstacles")
         for low, high in (("edge_speed_low", "edge_speed_high"), ("obstacle_low", "obstacle_high")):
@@ -157,17 +158,26 @@ class Params:
         for name, inertia in (("added_surge", self.surge_inertia), ("added_yaw", self.yaw_inertia)):
             if inertia <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be less than the inertia that it is taken from")
+        if self.radius_spread >= self.radius_mean:
+            raise ValueError(f"radius_spread={self.radius_spread} must be less than radius_mean={self.radius_mean}")
         if self.version != "thruster" and self.turn_rate * self.dt >= 2 * math.pi:
             raise ValueError(f"turn_rate={self.turn_rate} must be less than {2 * math.pi / self.dt:.6g}, a turn in dt")
-        if self.non_cooperative > self.robots:
-            raise ValueError(f"non_cooperative={self.non_cooperative} must be at most robots={self.robots}")
-        self.check_setting(self.setting)
+        for motion, rate in self.rates.items():
+            if self.dt * rate >= 2:
+                raise ValueError(
+                    f"dt={self.dt} must be less than {2 / rate:.6g} s, or with these masses, forces and drags substeps "
+                    f"of the {motion} grow at top speed"
+                )
+
+    def _check_alone(self, robots: int, where: str = ""):
+        if self.version == "sonar" and robots != 1:
+            raise ValueError(f"{where}robots={robots} must be 1 where version='sonar'")
 
     # ---- what follows from the numbers
 
     @property
     def setting(self) -> Setting:
-        """The episodes that are drawn without a curriculum."""
+        """The episodes that are drawn without a curriculum or scenarios."""
         return Setting(self.robots, self.cores, self.obstacles, self.min_goal_distance)
 
     @property
@@ -196,14 +206,40 @@ class Params:
         return self.inertia - self.added_yaw
 
     @property
+    def rates(self) -> dict[str, float]:
+        """Rates at which substeps change each motion at top speed, 1/s: where one times dt is under 2 they do not grow.
+
+        Top speed is where drag holds the largest force, or what this force gives in an episode without drag. Beside
+        the slope of the drag stands what a turn moves between surge and sway; a heading may change by less than a turn.
+        """
+        if self.version != "thruster":
+            return {"speed": self.speed_drag}
+        longest = self.limit * self.period
+        moved = abs(self.added_surge) + self.turn_counted_twice * self.mass
+        r = min(settled(self.twist, self.yaw_drag, self.yaw_drag_square), self.twist / self.yaw_inertia * longest)
+        push = 2 * max(self.thrust_high, -self.thrust_low)
+        u = min(settled(push, self.surge_drag, self.surge_drag_square), push / self.surge_inertia * longest)
+        v = settled(moved * u * r, self.sway_drag, self.sway_drag_square)
+        v = min(v, moved * u * r / self.mass * longest)
+        return {
+            "surge": (self.surge_drag + 2 * self.surge_drag_square * u + moved * r) / self.surge_inertia,
+            "sway": (self.sway_drag + 2 * self.sway_drag_square * v + moved * r) / self.mass,
+            "yaw rate": (self.yaw_drag + 2 * self.yaw_drag_square * r) / self.yaw_inertia,
+            "heading": r / math.pi,
+        }
+
+    @property
+    def twist(self) -> float:
+        """Largest moment of both thrusters, N m."""
+        return self.lever * (self.thrust_high - self.thrust_low)
+
+    @property
     def turns_wide(self) -> bool:
         """True if a substep may turn a boat by more than half of what a short polynomial for its sine is for."""
         if self.version != "thruster":
             return self.turn_rate * self.dt > NARROW / 2
-        twist, drag = self.lever * (self.thrust_high - self.thrust_low), self.yaw_drag
-        fall = drag + math.sqrt(drag * drag + 4 * self.yaw_drag_square * twist)
-        last = 2 * twist / fall if fall else math.inf  # rad/s, where drag is as strong; a substep may go beyond it
-        return (last + twist * self.dt / self.yaw_inertia) * self.dt > NARROW / 2
+        last = settled(self.twist, self.yaw_drag, self.yaw_drag_square)  # rad/s; a substep may go beyond it
+        return (last + self.twist * self.dt / self.yaw_inertia) * self.dt > NARROW / 2
 
     @property
     def most_yaw_rate(self) -> float:
@@ -226,7 +262,10 @@ class Params:
         Raises:
             ValueError: `non_cooperative` is more than these robots.
         """
-        return replace(self, **dict(zip(MOST, map(max, zip(*every, strict=True)), strict=True)))
+        wide = replace(self, **dict(zip(MOST, map(max, zip(*every, strict=True)), strict=True)))
+        if wide.non_cooperative > wide.robots:
+            raise ValueError(f"non_cooperative={wide.non_cooperative} must be at most robots={wide.robots}")
+        return wide
 
     def check_setting(self, given, where: str = "") -> Setting:
         """The setting of four numbers (A, C, O, D_min).
@@ -240,8 +279,7 @@ class Params:
         except TypeError:
             raise ValueError(f"{where}{given!r:.60} must be four numbers (A, C, O, D_min)") from None
         setting = Setting(*(checked(specs[name], value, where) for name, value in named))
-        if self.version == "sonar" and setting.robots != 1:
-            raise ValueError(f"{where}robots={setting.robots} must be 1 where version='sonar'")
+        self._check_alone(setting.robots, where)
         diagonal = (self.width - 2 * START_MARGIN) * math.sqrt(2.0)
         if setting.min_goal_distance >= diagonal:
             raise ValueError(
@@ -249,6 +287,12 @@ class Params:
                 "the diagonal of the square that starts and goals lie in"
             )
         return setting
+
+
+def settled(force: float, drag: float, square: float) -> float:
+    """Speed at which drag, of the speed and of its square, holds a force; infinite where there is none."""
+    fall = drag + math.sqrt(drag * drag + 4 * square * force)
+    return 2 * force / fall if fall else math.inf
 
 
 def given_params(given) -> Params:
@@ -286,7 +330,7 @@ def make_params(version: str = "thruster", preset: str | None = None, options: I
         ValueError: an unknown version, preset or parameter (the nearest known name is given), or what `Params` refuses.
     """
     for name, value, known in (("version", version, VERSIONS), ("preset", preset, PRESETS)):
-        if value not in (*known, *([None] if name == "preset" else [])):
+        if value not in known if isinstance(value, str) else (name, value is None) != ("preset", True):
             raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")
     known = [spec.name for spec in fields(Params)]
     for name in chosen:

@@ -111,9 +111,10 @@ FN bool concerned(const Neighbour& one, real eu, real ev) {
     const real speed2 = one.vx * one.vx + one.vy * one.vy;
     const real c = one.vx / root(speed2), s = one.vy / root(speed2);
     const real x = -(c * one.x + s * one.y), y = s * one.x - c * one.y, ex = c * eu + s * ev, ey = c * ev - s * eu;
-    const bool head_on = (x >= 0) & (x <= 17) & (magnitude(y) <= real(4.5)) & (ex < 0) & (magnitude(ey) < -ex);
-    const bool crossing = (x >= -9) & (x <= 12) & (y >= -17) & (y <= 0) & (y <= real(-7.0 / 12.0) * x) & (ey >= magnitude(ex));
-    return (speed2 >= real(0.25)) & (eu * eu + ev * ev >= real(0.25)) & (head_on | crossing);
+    const bool head_on = (x >= real(HEAD_ON_FIRST)) & (x <= real(HEAD_ON_LAST)) & (magnitude(y) <= real(HEAD_ON_WIDE)) & (ex < 0) & (magnitude(ey) < -ex);
+    const bool behind = (x >= real(CROSSING_FIRST)) & (x <= real(CROSSING_LAST)) & (y >= real(CROSSING_LEAST)) & (y <= 0);
+    const bool crossing = behind & (y <= real(-CROSSING_SLOPE) * x) & (ey >= magnitude(ex));
+    return (speed2 >= real(SLOW * SLOW)) & (eu * eu + ev * ev >= real(SLOW * SLOW)) & (head_on | crossing);
 }
 
 // An object at (dx, dy) from its observer, whose axes are (c, s) and whose velocity is (eu, ev) in them.
@@ -307,7 +308,7 @@ FN real give_way(const Scratch& s, int i) {
     for (int q = 0; q < s.slots[i]; q++) {
         const real* const one = s.slot[i][s.place[i][q]];
         if (one[5] == 0) continue;
-        const real distance = root(one[0] * one[0] + one[1] * one[1]), bound = one[4] + 1;
+        const real distance = root(one[0] * one[0] + one[1] * one[1]), bound = one[4] + real(MARGIN);
         if (!(distance >= bound)) continue;
         real eu, ev;
         to_body(s, i, s.state[GROUND + 2 * i], s.state[GROUND + 2 * i + 1], eu, ev);

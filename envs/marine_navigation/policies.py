@@ -16,8 +16,9 @@ from gymnasium.spaces import Box, Discrete
 
 from lockstep.reading import nearest
 
+from ..checks import integer
 from ..noise import random_numbers
-from .params import RATES, SLOTS, Params
+from .params import RATES, SLOTS, Params, given_params
 
 EMPTY = 1e-3  # m: a slot whose |x| and |y| are smaller holds nothing
 STILL = 1e-3  # m/s, below which a boat's course is its heading
@@ -33,11 +34,29 @@ IN_CACHE = 64  # robots whose velocities times neighbours fit into a core's cach
 
 @dataclass(frozen=True)
 class Noise:
-    """Key of the random policy's numbers, which are those of the port's own: A rows of each environment, in order."""
+    """Key of the random policy's numbers, which are those of the port's own: A rows of each environment, in order.
 
-    seed: int
-    environment: np.ndarray  # [B]
-    clock: int  # steps since the environments were seeded
+    Raises:
+        ValueError: a number out of range, or environments that are no integers [B]; names field, value and what is
+            allowed.
+    """
+
+    seed: int  # 0 .. 2^64-1
+    environment: np.ndarray  # [B] 0 .. 2^32-1
+    clock: int  # steps since the environments were seeded, 0 .. 2^32-1
+
+    def __post_init__(self):
+        integer("noise: seed", self.seed, 0, 2**64 - 1)
+        integer("noise: clock", self.clock, 0, 2**32 - 1)
+        given = np.asarray(self.environment)
+        if (
+            given.ndim != 1
+            or not given.size
+            or given.dtype.kind not in "iu"
+            or not 0 <= given.min() <= given.max() < 2**32
+        ):
+            raise ValueError(f"noise: environment={self.environment!r:.60} must be integers [B] from 0 to {2**32 - 1}")
+        object.__setattr__(self, "environment", given)
 
 
 @dataclass(frozen=True)
@@ -54,23 +73,26 @@ class View:
 
 
 def tensor(observation) -> torch.Tensor:
-    """Observations where they are: of an array on the host."""
-    return observation if isinstance(observation, torch.Tensor) else torch.from_numpy(np.asarray(observation))
+    """Observations where they are: of an array on the host; ValueError where they are no numbers."""
+    try:
+        return observation if isinstance(observation, torch.Tensor) else torch.from_numpy(np.asarray(observation))
+    except (TypeError, ValueError):
+        raise ValueError(f"observation={observation!r:.60} must be an array of numbers") from None
 
 
 def rows_of(observation, params: Params) -> torch.Tensor:
-    """Observations in float64; ValueError where they are of another shape than the version's [..., n]."""
-    rows = tensor(observation).double()
-    if not rows.ndim or rows.shape[-1] != params.observed:
+    """Observations as a tensor; ValueError where they are of another shape than the version's [..., n]."""
+    rows = tensor(observation)
+    if not rows.ndim or rows.shape[-1] != given_params(params).observed:
         raise ValueError(f"observation has shape {tuple(rows.shape)}, must have (..., {params.observed})")
     return rows
 
 
 def kinematic(observation, params: Params) -> torch.Tensor:
     """Observations [..., 39] in float64; ValueError where they are of another version or shape."""
-    if params.version != "kinematic":
+    if given_params(params).version != "kinematic":
         raise ValueError(f"version={params.version!r} must be 'kinematic', whose observations this policy reads")
-    return rows_of(observation, params)
+    return rows_of(observation, params).double()
 
 
 def view(rows: torch.Tensor, params: Params) -> View:
@@ -160,7 +182,7 @@ def candidates(like: torch.Tensor) -> torch.Tensor:
 
 def straight(observation, params: Params, noise: Noise | None = None) -> torch.Tensor:
     """Straight to the goal, whatever lies between; ValueError where the observation is of another version or shape."""
-    rows = rows_of(observation, params)
+    rows = rows_of(observation, params).double()
     if params.version != "thruster":
         first, second = rows[..., :2], rows[..., 2:4]
         goal, velocity = (second, first) if params.version == "sonar" else (first, second)
@@ -169,7 +191,7 @@ def straight(observation, params: Params, noise: Noise | None = None) -> torch.T
     ahead = params.thrust_high / 2 * bearing.cos().clamp(0.0, 1.0) ** 2  # slow in a bend, lest it circle the goal
     aside = params.thrust_high / 2 * (bearing - turning).clamp(-1.0, 1.0)
     wanted = torch.stack([ahead + aside, ahead - aside], dim=-1)
-    rate = ((wanted - thrust) / (params.period * params.thrust_rate)).clamp(-1.0, 1.0)
+    rate = ((wanted - thrust) / (params.period * params.thrust_rate)).clamp(-1.0, 1.0).nan_to_num(0.0)
     if params.action_kind == "continuous":
         return rate.float()
     digits = closest(rate, RATES)
@@ -180,12 +202,16 @@ def random(observation, params: Params, noise: Noise | None = None) -> torch.Ten
     """Uniform actions, of the numbers that the port's own random policy draws (`random_actions` of a batch).
 
     Raises:
-        ValueError: no `Noise`, which it needs.
+        ValueError: no `Noise`, which it needs, or observations that are not as many rows of each of its environments.
     """
     if not isinstance(noise, Noise):
         raise ValueError(f"noise={noise!r:.60} must be Noise(seed, environment, clock) for the random policy")
-    rows, environments = tensor(observation), np.asarray(noise.environment)
-    continuous, agents = params.action_kind == "continuous", rows[..., 0].numel() // len(environments)
+    rows, environments = rows_of(observation, params), noise.environment
+    (*lead, _), B = rows.shape, len(environments)
+    agents, left = divmod(math.prod(lead), B)
+    if not agents or left or (len(lead) > 1 and lead[0] != B):
+        raise ValueError(f"noise: environment has {B} numbers, which observations {tuple(rows.shape)} are no rows of")
+    continuous = params.action_kind == "continuous"
     space = Box(-1.0, 1.0, (2,), np.float32) if continuous else Discrete(params.choices)
     drawn = torch.from_numpy(random_numbers(space, agents, noise.seed, environments, noise.clock))
     drawn = drawn.to(rows.device, non_blocking=True)
@@ -201,7 +227,9 @@ def names(params: Params) -> list[str]:
 
 
 def acting(name: str, params: Params, noise: Noise | None = None) -> Callable[..., torch.Tensor]:
-    """A policy by name, as a function of observations alone; ValueError where there is none of that name."""
+    """A policy by name, as a function of observations alone; ValueError where there is none of that name, or no
+    `Params`."""
+    given_params(params)
     if name not in POLICIES:
         raise ValueError(f"policy={name!r} is unknown{nearest(name, POLICIES)}")
     return functools.partial(POLICIES[name], params=params, noise=noise)

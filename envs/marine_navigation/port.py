@@ -14,12 +14,13 @@ from ..batch.state import array, refuse
 from ..checks import integer, places
 from . import kernel_tables
 from .layout import limits, state_shapes
-from .params import OBSTACLE_MARGIN, PRESETS, START_MARGIN, VERSIONS, Params
+from .params import CROSSING, HEAD_ON, MARGIN, OBSTACLE_MARGIN, PRESETS, SLOW, START_MARGIN, VERSIONS, Params
 from .scenario import Mix, Scenario, Stages, curriculum_of, philox_scenario, pool_of
+from .scenario.drawing import OPPOSITE, SAME_TURN_SPEED, placed
 
 RECORD = ("x", "y", "heading", "left", "right", "valid", "reached", "hit")  # of a robot, in the order of layout.cuh
 TYPES = {np.float64: "real", np.int32: "int32"}
-MOST_DRAWN = 100_000  # scenarios before the first episode, about a millisecond each
+MOST_DRAWN = 10_000  # scenarios before the first episode, some milliseconds each
 EXACT = ("clear", "core_radius", "edge_speed_low", "edge_speed_high", "obstacle_low", "obstacle_high", "top_speed")
 
 
@@ -64,24 +65,30 @@ def world(
         curriculum: settings of episodes that are drawn: a name, `Stages`, `Mix`, or pairs of a setting and a weight.
         scenarios: None to draw each episode; a `Scenario`, a path of a scenario file, or a sequence of them, of which
             episode e of environment b plays number (b + e) mod N; or how many are drawn once and played so.
-        batch: environments whose steps a curriculum counts, on all devices together; None: those of this batch.
+        batch: environments whose steps a curriculum counts, on all devices together, this batch's among them; None:
+            those of this batch.
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
     """
     if scenarios is not None and curriculum is not None:
         raise ValueError(f"curriculum={curriculum!r:.60} must be None where scenarios are given")
-    if batch is not None:
-        integer("batch", batch, 1, 2**31 - 1)
+    if curriculum is None and batch is not None:
+        raise ValueError(f"batch={batch!r:.60} must be None where there is no curriculum")
     chosen = port.make_params(preset, params)
     stages, pool = curriculum_of(curriculum, chosen), _pool(scenarios, chosen)
-    stages = stages or Stages((0,), (chosen.setting,))
+    stages = stages or Stages((0,), (chosen.setting if pool else chosen.check_setting(chosen.setting),))
     wide = chosen.widened([one.counts for one in pool] or [one[:3] for one in stages.settings])
+
+    def tables(dtype: str, num_envs: int) -> dict[str, np.ndarray]:
+        counted = num_envs if batch is None else integer("batch", batch, num_envs, 2**31 - 1)
+        return kernel_tables.tables(wide, stages, pool, counted, dtype)
+
     return World(
         wide,
         scenarios=len(pool),
         in_turn=True,
-        tables=lambda dtype, num_envs: kernel_tables.tables(wide, stages, pool, batch or num_envs, dtype),
+        tables=tables,
         defines=defines(wide, stages),
         metrics=dict.fromkeys(("returns", "time", "energy"), (wide.robots,)),
         flags=dict.fromkeys(("valid", "reached", "hit_robot", "hit_obstacle"), (wide.robots,)) | {"success": ()},
@@ -97,16 +104,21 @@ def _pool(given, params: Params) -> list[Scenario]:
             rest = "hand over a scenario file, or leave scenarios=None, which draws each episode by itself"
             raise ValueError(f"scenarios={given} must be at most {MOST_DRAWN} where they are drawn first: {rest}")
         count = integer("scenarios", given, 1, MOST_DRAWN)
-        given = [philox_scenario(params, params.setting, 0, number, 0) for number in range(count)]
+        setting = params.check_setting(params.setting)
+        given = [placed(philox_scenario(params, setting, 0, n, 0), setting, n, 0) for n in range(count)]
     return pool_of(given, params, "scenarios")
 
 
 def defines(params: Params, stages: Stages | Mix) -> dict[str, object]:
     """Compile-time choices besides the parameters, and those of which scenarios take the last bit, in double."""
-    exact = {name.upper(): repr(getattr(params, name)) for name in EXACT}
-    exact |= {"WIDTH_M": repr(params.width), "HULL_RADIUS": repr(params.hull_radius)}
-    exact |= {"START_MARGIN": repr(START_MARGIN), "OBSTACLE_MARGIN": repr(OBSTACLE_MARGIN)}
-    exact |= {"TURNS_WIDE": int(params.turns_wide)}
+    numbers = {name.upper(): getattr(params, name) for name in EXACT}
+    numbers |= {"WIDTH_M": params.width, "HULL_RADIUS": params.hull_radius}
+    numbers |= {"START_MARGIN": START_MARGIN, "OBSTACLE_MARGIN": OBSTACLE_MARGIN}
+    numbers |= {"OPPOSITE": OPPOSITE, "SAME_TURN_SPEED": SAME_TURN_SPEED, "SLOW": SLOW, "MARGIN": MARGIN}
+    numbers |= dict(zip(("HEAD_ON_FIRST", "HEAD_ON_LAST", "HEAD_ON_WIDE"), HEAD_ON, strict=True))
+    crossing = ("CROSSING_FIRST", "CROSSING_LAST", "CROSSING_LEAST", "CROSSING_SLOPE")
+    numbers |= dict(zip(crossing, CROSSING, strict=True))
+    exact = {name: repr(number) for name, number in numbers.items()} | {"TURNS_WIDE": int(params.turns_wide)}
     return exact | {"STAGES": len(stages.settings), "MIXED": int(isinstance(stages, Mix))}
 
 

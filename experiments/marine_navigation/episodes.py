@@ -3,6 +3,7 @@
 Axes: E episodes, A robots of the largest.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,10 +62,10 @@ class Evaluation:
     def pool(self) -> list[Scenario]:
         return published(self.drawn, self.wanted, self.params)
 
-    def in_port(self, player: Player, preset: str, device: str = "cpu") -> pd.DataFrame:
+    def in_port(self, player: Player, device: str = "cpu") -> pd.DataFrame:
         """COLUMNS of every episode as the port plays them, side by side."""
         played = np.arange(len(self.wanted))
-        return self._rows(in_port(self.name, player, self.params, preset, self.pool, device, self.seed), played)
+        return self._rows(in_port(self.name, player, self.params, self.pool, device, self.seed), played)
 
     def in_original(self, player: Player, fewer: int) -> pd.DataFrame:
         """The same of the first so many episodes of each setting as the original plays them, on all cores."""
@@ -124,13 +125,11 @@ def in_original(
 
 
 def in_port(
-    name: str, player: Player, params: Params, preset: str, pool: list[Scenario], device: str, seed: int
+    name: str, player: Player, params: Params, pool: list[Scenario], device: str, seed: int
 ) -> dict[str, np.ndarray]:
     """States in which episodes end, [E, ...], each of an environment of the port."""
-    given = {"version": params.version, "preset": preset, "max_steps": params.max_steps}
-    given |= {"stop_at_collision": params.stop_at_collision, "action_kind": params.action_kind}
     options = {"device": device, "seed": seed, "scenarios": pool, "autoreset_mode": "Disabled"}
-    env = envs.make(name, len(pool), check_actions=False, **options, **given)
+    env = envs.make(name, len(pool), check_actions=False, **options, **dataclasses.asdict(params))
     observation, _ = env.reset(seed=seed)
     act = player(np.arange(len(pool)))
     over = False

@@ -122,10 +122,10 @@ def of_training(name: str, group: Group, settings: Settings) -> Iterator[tuple[d
 
     of_a_point = dataclasses.replace(evaluation, each=asked.episodes.curve)
     for point, policy in zip(points, policies, strict=True):
-        played = of_a_point.in_port(player(own[1], policy), group.preset, group.device)
+        played = of_a_point.in_port(player(own[1], policy), group.device)
         yield about("curve", "port", own[0], point), played
     for risk, changed in (own, *others):
-        yield about("final", "port", risk), evaluation.in_port(player(changed), group.preset, group.device)
+        yield about("final", "port", risk), evaluation.in_port(player(changed), group.device)
     if group.seed == 0:
         played = evaluation.in_original(player(own[1], device="cpu"), asked.episodes.original)
         yield about("final", "original", own[0]), played

@@ -45,10 +45,7 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     params = episodes.parameters(group.version, group.preset, of_version)
     evaluation = episodes.Evaluation(name, params, of_version.settings, most, asked.seed, settings.seed)
     player = functools.partial(acting, group.policy, params, settings.seed)
-    if group.form == "port":
-        rows = evaluation.in_port(player, group.preset, group.device)
-    else:
-        rows = evaluation.in_original(player, fewer)
+    rows = evaluation.in_port(player, group.device) if group.form == "port" else evaluation.in_original(player, fewer)
     return rows.assign(environment=name, **vars(group))[COLUMNS].to_dict("records")
 
 

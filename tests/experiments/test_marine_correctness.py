@@ -124,7 +124,7 @@ def without_noise(self, boats):
     ("place", "name", "value", "seen"),
     [
         (colregs, "HEAD_ON", (0.0, 17.0, 5.5), "reward"),
-        (colregs, "CROSSING", (-9.0, 12.0, -14.0), "reward"),
+        (colregs, "CROSSING", (-9.0, 12.0, -14.0, 7 / 12), "reward"),
         (episode.Episode, "noise", without_noise, "observation"),
     ],
 )

@@ -56,6 +56,15 @@ def test_both_forms_play_the_same_episodes(few, version, policy):
     ]
 
 
+def test_both_forms_play_under_the_parameters_given():
+    """Whichever of them differs from the preset: goals of 8 m end episodes sooner."""
+    p = make_params("kinematic", "original", goal_radius=8.0, max_steps=60, velocity_lag=False)
+    played = episodes.Evaluation(NAME, p, [(3, 0, 0, 30.0)], 3, 3, 0)
+    player = functools.partial(policies.acting, "straight", p, 0)
+    lengths = [rows["episode_length"].tolist() for rows in (played.in_port(player), played.in_original(player, 3))]
+    assert lengths[0] == lengths[1] and max(lengths[0]) < 60
+
+
 def test_processes_play_what_one_plays(few, monkeypatch):
     alone = rows_of(few, "original", "kinematic", "original", "random")
     monkeypatch.setattr(episodes, "ALONE", 2)

@@ -39,7 +39,8 @@ class ArraysEnv:
     ):  # fmt: skip
         self.num_envs, self.seed = integer("num_envs", num_envs, 1, 2**31 - 1), integer("seed", seed, 0, 2**64 - 1)
         options = [name for name in inspect.signature(ArraysEnv).parameters if name != "params"]
-        self.params = make_params(version, preset, options, **params)
+        given = make_params(version, preset, options, **params)
+        self.params = given.widened([given.check_setting(given.setting)[:3]])
         self.model = Model(xp, self.params, choice("dtype", dtype, ("float32", "float64")))
         continuous = self.params.action_kind == "continuous"
         self._space = Box(-1.0, 1.0, (2,), np.float32) if continuous else Discrete(self.params.choices)
@@ -59,8 +60,24 @@ class ArraysEnv:
             yield drawn if self.params.action_kind == "continuous" else drawn[..., 0]
 
     def step(self, action):
-        """One step with autoreset; returns obs [B, A, n], reward, terminated and truncated [B, A]."""
+        """One step with autoreset.
+
+        Args:
+            action: an array of numbers [B, A, 2] or of integers [B, A]; others than the space's are taken as `rates`
+                and `kinematic` in boats.py say.
+
+        Returns:
+            Observations [B, A, n], reward, terminated and truncated [B, A].
+
+        Raises:
+            ValueError: no such array.
+        """
         xp = self.model.xp
+        needed, kinds = (self.num_envs, self.params.robots, *self._space.shape), "iuf" if self._space.shape else "iu"
+        if getattr(action, "shape", None) != needed or action.dtype.kind not in kinds:
+            numbers = "numbers" if self._space.shape else "integers"
+            given = f"{action.dtype} {action.shape}" if hasattr(action, "dtype") else type(action).__name__
+            raise ValueError(f"action is {given}, must be an array of {numbers} {needed}")
         self.state, outcome = step(self.model, self.state, action, self.seed, self.index)
         self.clock += 1
         rows = xp.flatnonzero(outcome.over)

@@ -50,11 +50,11 @@ def head_on(m: Model, x: Array, y: Array, u: Array, v: Array, among: Array) -> A
 
 def crossing(m: Model, x: Array, y: Array, u: Array, v: Array, among: Array) -> Array:
     """True where the own ship crosses from the other's port side, so that it must give way."""
-    first, last, least = CROSSING
-    slope, beside = y + (7.0 / 12.0) * x, v - m.xp.abs(u)
-    for apart in (x - first, x - last, y - least, y, slope, beside):
+    first, last, least, slope = CROSSING
+    below, beside = y + slope * x, v - m.xp.abs(u)
+    for apart in (x - first, x - last, y - least, y, below, beside):
         m.decides(apart, among)
-    return (x >= first) & (x <= last) & (y >= least) & (y <= 0) & (slope <= 0) & (beside >= 0)
+    return (x >= first) & (x <= last) & (y >= least) & (y <= 0) & (below <= 0) & (beside >= 0)
 
 
 def turn(m: Model, u: Array, v: Array, x: Array, y: Array, radius: Array, asked: Array) -> Array:

@@ -29,7 +29,7 @@ def action(given, agent: str, p: Params, check: bool) -> "int | tuple[float, flo
 
 def _numbers(given, agent: str, check: bool) -> list[float]:
     try:
-        array = np.asarray(given)
+        array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)  # of a tensor its numbers
     except ValueError:  # ragged
         array = np.zeros(0)
     right = array.shape == (2,) and array.dtype.kind in "iuf"
@@ -39,7 +39,7 @@ def _numbers(given, agent: str, check: bool) -> list[float]:
 
 
 def _index(given, agent: str, most: int, check: bool) -> int:
-    index = given.item() if isinstance(given, np.ndarray) and given.ndim == 0 else given
+    index = given.item() if np.ndim(given) == 0 and hasattr(given, "item") else given  # of an array or a tensor
     whole = isinstance(index, numbers.Integral) and not isinstance(index, bool)
     if not whole or (check and not 0 <= index <= most):
         raise ValueError(f"action of {agent}: {given!r:.60} must be an integer from 0 to {most}")

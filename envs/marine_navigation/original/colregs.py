@@ -40,8 +40,8 @@ def head_on(x: float, y: float, u: float, v: float) -> bool:
 
 def crossing(x: float, y: float, u: float, v: float) -> bool:
     """True if the own ship crosses from the other's port side, so that it must give way."""
-    first, last, least = CROSSING
-    return first <= x <= last and least <= y <= 0.0 and y <= -(7.0 / 12.0) * x and v >= abs(u)
+    first, last, least, slope = CROSSING
+    return first <= x <= last and least <= y <= 0.0 and y <= -slope * x and v >= abs(u)
 
 
 def turn(u: float, v: float, other: Seen, R: float) -> float:

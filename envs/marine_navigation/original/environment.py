@@ -13,6 +13,7 @@ from lockstep.reading import nearest
 from ...checks import choice, integer
 from ..params import MOST, Params, given_params, make_params
 from ..scenario import curriculum_of, philox_scenario, pool_of
+from ..scenario.drawing import placed
 from .actions import action
 from .boats import Boat
 from .episode import Episode
@@ -53,7 +54,7 @@ class MarineNavigation(ParallelEnv):
         check_actions: bool = True,
         render_mode: str | None = None,
     ):
-        self.params = p = Params() if params is None else given_params(params)
+        p = Params() if params is None else given_params(params)
         self.render_mode = choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         self.check_actions = choice("check_actions", check_actions, (True, False))
         self.key, self.index = integer("seed", seed, 0, 2**64 - 1), integer("index", index, 0, 2**32 - 1)
@@ -62,17 +63,19 @@ class MarineNavigation(ParallelEnv):
             raise ValueError(f"curriculum={curriculum!r:.60} must be None where scenarios are given")
         self.scenarios = None if scenario is None else pool_of(scenario, p)
         self.curriculum = curriculum_of(curriculum, p)
-        settings = [p.setting] if self.curriculum is None else self.curriculum.settings
-        every = [one.counts for one in self.scenarios] if self.scenarios else [one[:3] for one in settings]
-        wide = p.widened(every)
-        self.most = {kind: getattr(wide, kind) for kind in MOST}  # of all episodes
+        if self.scenarios:
+            every = [one.counts for one in self.scenarios]
+        else:
+            every = [one[:3] for one in (self.curriculum.settings if self.curriculum else [p.check_setting(p.setting)])]
+        self.params = p = p.widened(every)
+        self.most = {kind: getattr(p, kind) for kind in MOST}  # of all episodes
         self.possible_agents = [f"robot_{i}" for i in range(self.most["robots"])]
         self._indices = {agent: i for i, agent in enumerate(self.possible_agents)}
         self.agents: list[str] = []
-        self._observation_space = Box(-np.inf, np.inf, (p.observed,), np.float64)
         continuous = p.action_kind == "continuous"
-        self._action_spaces = {
-            agent: Box(-1.0, 1.0, (2,), np.float32) if continuous else Discrete(p.choices)
+        observation = Box(-np.inf, np.inf, (p.observed,), np.float64)
+        self._spaces = {
+            agent: (observation, Box(-1.0, 1.0, (2,), np.float32) if continuous else Discrete(p.choices))
             for agent in self.possible_agents
         }
         self.number, self.clock, self.playing = -1, 0, 0  # of the episode, of steps since the seed, of the scenario
@@ -81,10 +84,10 @@ class MarineNavigation(ParallelEnv):
     # ---- PettingZoo
 
     def observation_space(self, agent: str) -> Box:
-        return self._observation_space
+        return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> "Box | Discrete":
-        return self._action_spaces[agent]
+        return self._spaces[agent][1]
 
     def reset(self, seed: int | None = None, options: dict | None = None):
         """Opens the next episode; a seed begins with episode 0 again.
@@ -177,13 +180,7 @@ class MarineNavigation(ParallelEnv):
         place, setting = (self.key, self.index, self.number), self.params.setting
         if self.curriculum is not None:
             setting = self.curriculum.setting(self.clock * self.batch, *place)
-        drawn = philox_scenario(self.params, setting, *place)
-        if not len(drawn.start):
-            raise ValueError(
-                f"min_goal_distance={setting.min_goal_distance} (D_min) left no place for a robot in episode "
-                f"{self.number} of environment {self.index}: choose a smaller one"
-            )
-        return drawn
+        return placed(philox_scenario(self.params, setting, *place), setting, *place[1:])
 
     def _infos(self) -> dict[str, dict]:
         episode = {"success": self.success, "episode_length": self.episode.elapsed}

@@ -80,7 +80,7 @@ def set_state(env: MarineNavigation, state: dict):
     episode.elapsed = fields["elapsed"].item()
     episode.asked, episode.unseeing = fields["asked"].item(), fields["blind"].item()
     episode.set_scene(
-        [Core(x, y, int(sign), strength) for x, y, sign, strength in fields["core"][:cores].tolist()],
+        [Core(*row) for row in fields["core"][:cores].tolist()],
         [Obstacle(*row) for row in fields["obstacle"][:obstacles].tolist()],
     )
     episode.boats = [_boat(env, fields, i) for i in range(robots)]

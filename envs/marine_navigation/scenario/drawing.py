@@ -174,6 +174,16 @@ def philox_scenario(params: Params, setting: Setting, seed: int, environment: in
     return draw(params, setting, Philox(params, seed, environment, episode))
 
 
+def placed(drawn: Scenario, setting: Setting, environment: int, episode: int) -> Scenario:
+    """The scenario itself; ValueError where no robot has found a place, names D_min."""
+    if not len(drawn.start):
+        raise ValueError(
+            f"min_goal_distance={setting.min_goal_distance} (D_min) left no place for a robot in episode {episode} of "
+            f"environment {environment}: choose a smaller one"
+        )
+    return drawn
+
+
 def noise_ids(asked: int, placed: int, seed: int, environment: int, episode: int) -> np.ndarray:
     """Noise ids 0 .. 5 asked - 1 of the robots [placed] int64 (`shared_noise`)."""
     words = philox((environment, episode, np.arange(placed), streams.ROBOTS), seed)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import stat
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from lockstep.reading import nearest
 
 from ...checks import choice, integer
 from ..params import MOST, VERSIONS
-from .scenario import FLAGS, Scenario
+from .scenario import FLAGS, LARGEST, Scenario, refuse
 
 FIELDS = {  # of a file: the field of a scenario, its kind, numbers of a row
     "robots.start": ("start", "robots", 2),
@@ -30,6 +31,7 @@ COOPERATIVE = "robots.cooperative"  # optional: flags of robots that see the oth
 ASKED, CORE_RADIUS = "asked", "core_radius"  # optional, a number of each scenario, named as its fields; 0: none
 KNOWN = ("version", *FIELDS, COOPERATIVE, ASKED, CORE_RADIUS)
 PUBLISHED_CORE_RADIUS = 0.5  # m, by which a published circulation becomes an edge speed where the file has none
+MOST_BYTES = 2**28  # of a file, and of an array in one
 NUMBERED = re.compile(r"env_(\d+)")  # names of a published sonar's scenarios
 
 
@@ -38,7 +40,7 @@ def save(path, scenarios: "Scenario | Iterable[Scenario]"):
 
     Raises:
         ValueError: another suffix, something else than scenarios, one without a robot, none, several for JSON, several
-            versions or an unknown one, or a file that cannot be written; names it.
+            versions, or a file that cannot be written; names it.
     """
     path = _path(path)
     try:
@@ -48,7 +50,6 @@ def save(path, scenarios: "Scenario | Iterable[Scenario]"):
     for number, one in enumerate(many):
         if not isinstance(one, Scenario):
             raise ValueError(f"{path}: scenarios[{number}]={one!r:.60} must be a Scenario")
-        choice(f"{path}: version of scenarios[{number}]", one.version, VERSIONS)
         if not len(one.start):
             raise ValueError(f"{path}: scenarios[{number}] has no robot, must have at least one")
     versions = sorted({one.version for one in many})
@@ -66,7 +67,9 @@ def _path(given) -> Path:
     try:
         path = Path(given)
     except TypeError:
-        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz") from None
+        path = None
+    if path is None or "\0" in str(path):
+        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz")
     if path.suffix not in (".json", ".npz"):
         raise ValueError(f"{path}: the suffix must be .json or .npz")
     return path
@@ -111,12 +114,17 @@ def load(path) -> list[Scenario]:
             allowed.
     """
     path = _path(path)
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise ValueError(f"{path} must be a regular file of at most {MOST_BYTES:,} bytes")
+        text = "" if path.suffix == ".npz" else path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if path.suffix == ".npz":
         return _load_many(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     return [_read(one, where) for where, one in _objects(content, str(path))]
@@ -138,16 +146,16 @@ def _objects(content, where: str) -> Iterator[tuple[str, object]]:
 def _load_many(path: Path) -> list[Scenario]:
     try:
         with np.load(path, allow_pickle=False) as stored:
-            arrays = dict(stored)
+            wrong = _unfit(stored)
+            arrays = {} if wrong else dict(stored)
     except Exception as error:  # a broken archive fails in as many ways as zip files, compression and NumPy have
         if isinstance(error, OSError) and error.strerror:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from error
         reason = f": {error}" if zipfile.is_zipfile(path) else ""  # of others NumPy says how to run code in them
         raise ValueError(f"{path}: not an archive of arrays of numbers{reason}") from error
-    sizes = {f"n_{kind}" for kind in KINDS}
+    if wrong:
+        raise ValueError(f"{path}: {wrong}")
     for key, array in arrays.items():
-        if key not in KNOWN and key not in sizes:
-            raise ValueError(f"{path}: {key} is unknown{nearest(key, [*KNOWN, *sizes])}")
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{path}: {key} is no array")
     for key in ("version", *(f"n_{kind}" for kind in KINDS), *FIELDS):
@@ -157,7 +165,7 @@ def _load_many(path: Path) -> list[Scenario]:
     shapes, kinds = {column.shape for column in columns}, {column.dtype.kind for column in columns}
     if len(shapes) > 1 or columns[0].ndim != 1 or not kinds <= {"i", "u"} or not columns[0].size:
         raise ValueError(f"{path}: n_robots, n_cores and n_obstacles must be integers [N] of one N from 1 on")
-    counts = np.stack(columns, axis=1)
+    counts = np.stack([column.astype(np.int64) for column in columns], axis=1)
     single = {name: arrays[name] for name in (ASKED, CORE_RADIUS) if name in arrays}
     for name, column in single.items():
         if column.shape != columns[0].shape:
@@ -165,15 +173,29 @@ def _load_many(path: Path) -> list[Scenario]:
     found = []
     for number, row in enumerate(counts.tolist()):
         sizes, rows = dict(zip(KINDS, row, strict=True)), {}
+        for kind, count in sizes.items():
+            integer(f"{path}: n_{kind}[{number}]", count, int(kind == "robots"), MOST[kind])
         for key in (*FIELDS, *([COOPERATIVE] if COOPERATIVE in arrays else [])):
             kind, array = key.split(".")[0], arrays[key]
-            if array.ndim < 2 or len(array) != len(counts) or not 0 <= sizes[kind] <= array.shape[1]:
+            if array.ndim < 2 or len(array) != len(counts) or sizes[kind] > array.shape[1]:
                 allowed = f"({len(counts)}, at least {sizes[kind]}, ...), as n_{kind}[{number}] says"
                 raise ValueError(f"{path}: {key} has shape {array.shape}, must have {allowed}")
             rows[key] = array[number, : sizes[kind]]
         rows |= {name: column[number].item() for name, column in single.items()}
         found.append(_scenario(version, rows, f"{path}[{number}]"))
     return found
+
+
+def _unfit(stored) -> str:
+    """A sentence about the first member that an archive should not have or that is too large, before any is read."""
+    sizes = [f"n_{kind}" for kind in KINDS]
+    for member in stored.zip.infolist():
+        key = member.filename.removesuffix(".npy")
+        if key not in KNOWN and key not in sizes:
+            return f"{key} is unknown{nearest(key, [*KNOWN, *sizes])}"
+        if member.file_size > MOST_BYTES:
+            return f"{key} has {member.file_size:,} bytes, must have at most {MOST_BYTES:,}"
+    return ""
 
 
 def _read(content, where: str) -> Scenario:
@@ -211,9 +233,12 @@ def _read_published(content: dict, where: str) -> Scenario:
     if version == "thruster":
         own["speed"] = np.zeros(own["start"].shape[:1])
     circulation = _numbers(_part(content, "env.cores.Gamma", where), "env.cores.Gamma", where)
+    wrong = ~((circulation > 0) & (circulation < np.inf))
+    refuse(wrong, circulation, "env.cores.Gamma", where, "must be positive and finite")
     radius = content["env"].get("r", PUBLISHED_CORE_RADIUS)
-    if isinstance(radius, bool) or not isinstance(radius, int | float) or not 0 < radius < np.inf:
-        raise ValueError(f"{where}: env.r={radius!r:.60} must be a positive number, the radius of cores in m")
+    if isinstance(radius, bool) or not isinstance(radius, int | float) or not 1 / LARGEST <= radius <= LARGEST:
+        allowed = f"a positive number from {1 / LARGEST:g} to {LARGEST:g}, the radius of cores in m"
+        raise ValueError(f"{where}: env.r={radius!r:.60} must be {allowed}")
     rows = {f"robots.{name}": array[None] if sonar else array for name, array in own.items()} | {
         "cores.centre": _part(content, "env.cores.positions", where),
         "cores.clockwise": _part(content, "env.cores.clockwise", where),
@@ -236,7 +261,10 @@ def _part(content: dict, key: str, where: str):
     return found
 
 
-def _numbers(values, key: str, where: str, kinds: str = "iuf") -> np.ndarray:
+def _numbers(values, key: str, where: str, kinds: str = "iuf", most: int = max(MOST.values())) -> np.ndarray:
+    count = len(values) if isinstance(values, list) or getattr(values, "ndim", 0) else 0
+    if count > most:
+        raise ValueError(f"{where}: {key} has {count} rows, must have at most {most}")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -249,30 +277,36 @@ def _numbers(values, key: str, where: str, kinds: str = "iuf") -> np.ndarray:
 
 
 def _holds_flags(values) -> bool:
-    return isinstance(values, bool) or (isinstance(values, list) and any(map(_holds_flags, values)))
+    return any(isinstance(one, bool) for one in np.asarray(values, dtype=object).flat)
 
 
 def _scenario(version, rows: dict, where: str) -> Scenario:
-    if version not in VERSIONS:
-        raise ValueError(f"{where}: version={version!r} must be one of {', '.join(map(repr, VERSIONS))}")
+    choice(f"{where}: version", _single(version), VERSIONS)
     found, counts = {}, {}
     for key, (name, kind, width) in FIELDS.items():
-        array = found[name] = _numbers(rows[key], key, where, FLAGS if name == "clockwise" else "iuf")
+        array = found[name] = _numbers(rows[key], key, where, FLAGS if name == "clockwise" else "iuf", MOST[kind])
         count = counts.setdefault(kind, len(array) if array.ndim else -1)
-        wanted = (max(count, 0), 2) if width == 2 else (max(count, 0),)
+        wanted = (count, 2)[:width]
         if array.shape != wanted and (array.size or count):
-            raise ValueError(f"{where}: {key} has shape {array.shape}, must have {wanted}")
+            allowed = str(wanted).replace("-1", "n")
+            raise ValueError(f"{where}: {key} has shape {array.shape}, must have {allowed}")
         if name == "clockwise" and not np.isin(array, (0, 1)).all():
-            raise ValueError(f"{where}: {key} holds {array.tolist()}, must hold flags")
+            raise ValueError(f"{where}: {key} holds {array.tolist()!r:.60}, must hold flags")
     if not counts["robots"]:
         raise ValueError(f"{where}: robots.start holds no robot, must hold at least one")
     seeing = _numbers(rows.get(COOPERATIVE, np.ones(counts["robots"])), COOPERATIVE, where, FLAGS)
     blind = int((seeing == 0).sum())
     flags = seeing.shape == (counts["robots"],) and np.isin(seeing, (0, 1)).all()
     if not flags or not seeing[: len(seeing) - blind].all():
-        raise ValueError(f"{where}: {COOPERATIVE}={seeing.tolist()} must be a flag per robot, false only at the end")
-    asked = integer(f"{where}: {ASKED}", rows.get(ASKED, counts["robots"]), counts["robots"], MOST["robots"])
+        allowed = "a flag per robot, false only at the end"
+        raise ValueError(f"{where}: {COOPERATIVE}={seeing.tolist()!r:.60} must be {allowed}")
+    asked = integer(f"{where}: {ASKED}", _single(rows.get(ASKED, counts["robots"])), counts["robots"], MOST["robots"])
     radius = _numbers(rows.get(CORE_RADIUS, 0.0), CORE_RADIUS, where)
-    if radius.shape or not 0 <= radius < np.inf:
-        raise ValueError(f"{where}: {CORE_RADIUS}={radius.tolist()} must be a number from 0 on")
+    if radius.shape or not 0 <= radius <= LARGEST:
+        raise ValueError(f"{where}: {CORE_RADIUS}={radius.tolist()!r:.60} must be a number from 0 to {LARGEST:g}")
     return Scenario(version=version, **found, asked=asked, blind=blind, read=True, core_radius=radius.item())
+
+
+def _single(value):
+    """The value, or of a list or an object its type, which may be nested too deep to be shown."""
+    return type(value) if isinstance(value, list | dict) else value

@@ -15,16 +15,21 @@ def pool_of(given, params: Params, field: str = "scenario") -> list[Scenario]:
 
     Raises:
         ValueError: nothing, something else, a file that is none, or a scenario that the parameters do not fit; names
-            its number and what is allowed.
+            its number, or file and number in that, and what is allowed.
     """
     many, found = list(given) if isinstance(given, list | tuple) else [given], []
     if not many:
         raise ValueError(f"{field}=[] must hold at least one")
     for one in many:
         if isinstance(one, str | Path):
-            found += load(one)
+            found += ((f"{one}: scenario {number}", scene) for number, scene in enumerate(load(one)))
         elif isinstance(one, Scenario):
-            found.append(one)
+            found.append((f"scenario {len(found)}", one))
         else:
             raise ValueError(f"{field}={one!r:.60} must be a Scenario, a path of a scenario file, or a list of them")
-    return [one.check(params, f"scenario {number}") for number, one in enumerate(found)]
+    checked = set()
+    for where, one in found:
+        if id(one) not in checked:
+            one.check(params, where)
+            checked.add(id(one))
+    return [one for _, one in found]

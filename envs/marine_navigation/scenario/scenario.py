@@ -1,15 +1,18 @@
 """A scenario: where robots, vortex cores and obstacles of an episode are when it begins (README.md, 4)."""
 
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...checks import choice, integer
-from ..params import MOST, VERSIONS, Params
+from ..params import MOST, VERSIONS, Params, given_params
 from ..vortices import Core
 
 FLAGS = "biuf"  # kinds of arrays that may hold flags; numbers must be of the others
 LARGEST = 1e6  # m or m/s: of a position, a radius or a speed
+# Arrays with a row for each robot, core and obstacle, besides those that are counted.
+OF_COUNTS = ("goal", "heading", "speed"), ("clockwise", "edge_speed"), ("radius",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,8 +20,8 @@ class Scenario:
     """Float64 arrays unless another type stands beside them; no stage needs to have found all that was asked for.
 
     Raises:
-        ValueError: an array of another shape or of no numbers, flags that are none, or a number of the wrong kind;
-            names it and what is allowed.
+        ValueError: an unknown version, an array of another shape or of no numbers, flags that are none, arrays that do
+            not fit together, or a number of the wrong kind; names it and what is allowed.
     """
 
     version: str
@@ -42,12 +45,21 @@ class Scenario:
             object.__setattr__(self, name, _array(name, getattr(self, name), width).astype(np.float64))
         flags = _array("clockwise", self.clockwise, 1, FLAGS)
         if not np.isin(flags, (0, 1)).all():
-            raise ValueError(f"scenario: clockwise={flags.tolist()} must hold flags")
+            raise ValueError(f"scenario: clockwise={flags.tolist()!r:.60} must hold flags")
         object.__setattr__(self, "clockwise", flags.astype(bool))
         object.__setattr__(self, "heading", _within_a_turn(self.heading))
         object.__setattr__(self, "asked", integer("scenario: asked", self.asked, 0, MOST["robots"]) or len(self.start))
-        integer("scenario: blind", self.blind, 0, MOST["robots"])
+        object.__setattr__(self, "blind", integer("scenario: blind", self.blind, 0, MOST["robots"]))
         choice("scenario: read", self.read, (True, False))
+        r = self.core_radius
+        if isinstance(r, bool) or not isinstance(r, numbers.Real) or not 0 <= r <= LARGEST:
+            raise ValueError(f"scenario: core_radius={r!r:.60} must be a number from 0 to {LARGEST:g}")
+        object.__setattr__(self, "core_radius", float(r))
+        choice("scenario: version", self.version, VERSIONS)
+        for count, names in zip(self.counts, OF_COUNTS, strict=True):
+            for name in names:
+                if len(getattr(self, name)) != count:
+                    raise ValueError(f"scenario: {name} has {len(getattr(self, name))} rows, must have {count}")
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -67,26 +79,17 @@ class Scenario:
         """The scenario itself.
 
         Raises:
-            ValueError: another version than the parameters', counts that do not fit or are over a limit, a number that
+            ValueError: no `Params`, another version than the parameters', counts that are over a limit, a number that
                 is not finite or far too large, a radius or an edge speed that is not positive, edge speeds for cores of
                 another radius than the parameters', a thruster boat that moves, or a robot that starts in a collision;
                 names the array, the first index and what is allowed.
         """
-        choice(f"{where}: version", self.version, VERSIONS)
-        if self.version != params.version:
+        if self.version != given_params(params).version:
             raise ValueError(f"{where}: version={self.version!r} must be {params.version!r}, as the parameters say")
-        robots, cores, obstacles = self.counts
-        for kind, count, arrays in (
-            ("robots", robots, ("goal", "heading", "speed")),
-            ("cores", cores, ("clockwise", "edge_speed")),
-            ("obstacles", obstacles, ("radius",)),
-        ):
+        for kind, count in zip(MOST, self.counts, strict=True):
             least, most = int(kind == "robots"), 1 if params.version == "sonar" and kind == "robots" else MOST[kind]
             if not least <= count <= most:
                 raise ValueError(f"{where}: {kind}={count} must be from {least} to {most}")
-            for name in arrays:
-                if len(getattr(self, name)) != count:
-                    raise ValueError(f"{where}: {name} has {len(getattr(self, name))} rows, must have {count}")
         for name in ("start", "goal", "heading", "speed", "core_centre", "edge_speed", "obstacle_centre", "radius"):
             array = getattr(self, name)
             refuse(~np.isfinite(array), array, name, where, "must be finite")
@@ -105,9 +108,9 @@ class Scenario:
             )
         if self.blind and params.version != "kinematic":
             raise ValueError(f"{where}: blind={self.blind} must be 0 where version={params.version!r}")
-        if not 0 <= self.blind <= robots <= self.asked:
+        if not 0 <= self.blind <= len(self.start) <= self.asked:
             raise ValueError(
-                f"{where}: blind={self.blind}, robots={robots} and asked={self.asked} must be in this order"
+                f"{where}: blind={self.blind}, robots={len(self.start)} and asked={self.asked} must be in this order"
             )
         self._check_collisions(params.collision_radius, where)
         return self

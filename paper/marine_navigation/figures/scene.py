@@ -17,7 +17,6 @@ from lockstep.paper.marine_navigation.scenes import HUES, ROCK, Trajectory, plot
 
 VERSION, POLICY, SEED = "kinematic", "apf", 9
 EVERY_S = 10.0  # s between two hulls
-SLOPE = 7 / 12  # of the crossing's edge
 ENCOUNTERS = {  # the other's place in m and course, in the own ship's axes: ahead, to starboard
     "head-on": ((10.0, 0.0), (-1.0, 0.0)),
     "crossing": ((6.0, 6.0), (0.0, -1.0)),
@@ -56,7 +55,6 @@ def episode() -> Trajectory:
         rows = np.stack([observations[agent] for agent in env.agents])
         actions = policies.POLICIES[POLICY](rows, env.params)
         observations, *_ = env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
-        observations = {agent: observations[agent] for agent in env.agents}
         states.append(original.get_state(env))
     return Trajectory.of(env.params, env.episode.scenario, states)
 
@@ -86,8 +84,8 @@ def area(name: str) -> np.ndarray:
     if name == "head-on":
         first, last, wide = HEAD_ON
         return np.array([(first, -wide), (last, -wide), (last, wide), (first, wide)])
-    first, last, least = CROSSING
-    return np.array([(first, least), (last, least), (last, -SLOPE * last), (0.0, 0.0), (first, 0.0)])
+    first, last, least, slope = CROSSING
+    return np.array([(first, least), (last, least), (last, -slope * last), (0.0, 0.0), (first, 0.0)])
 
 
 def turned(points: np.ndarray, course: np.ndarray) -> np.ndarray:

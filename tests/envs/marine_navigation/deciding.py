@@ -70,7 +70,7 @@ def _rules_of_the_road(boat: Boat, kept, R: float, met: Counter):
             continue
         c, s = other.vx / speed, other.vy / speed
         (x, y), (eu, ev) = to_body(-other.x, -other.y, c, s), to_body(u, v, c, s)
-        (ahead, last, wide), (first_x, last_x, least) = colregs.HEAD_ON, colregs.CROSSING
+        (ahead, last, wide), (first_x, last_x, least, _) = colregs.HEAD_ON, colregs.CROSSING
         edges = [x - edge for edge in (ahead, last, first_x, last_x)] + [abs(y) - wide, y - least, y, y + 7 / 12 * x]
         edges += [abs(ev) - abs(eu), math.hypot(x, y) - other.radius - colregs.MARGIN]
         yield from map(abs, edges)

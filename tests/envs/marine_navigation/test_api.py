@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.error import ResetNeeded
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
@@ -57,6 +58,13 @@ def test_spaces_are_those_of_the_version():
         assert env.observation_space("robot_0").contains(env.reset()[0]["robot_0"])
     space = make().action_space("robot_4")
     assert space.shape == (2,) and (space.low, space.high) == (pytest.approx(-1), pytest.approx(1))
+
+
+def test_an_agent_that_is_none_has_no_space():
+    for space in (make().observation_space, make().action_space):
+        for agent in ("robot_77", 3):
+            with pytest.raises(KeyError):
+                space(agent)
 
 
 # ---- seeds
@@ -142,6 +150,7 @@ def test_a_state_of_a_smaller_episode_is_masked():
         ({"steps": [-1]}, "state: steps[0] is -1, must be from 0 to 2147483647"),
         ({"pose": [[0, 0, 101.0]]}, "state: pose[0, 2] is 101.0, must be from"),
         ({"yaw_rate": [8.1]}, "state: yaw_rate[0] is 8.1, must be from -8.0 to 8.0"),
+        ({"thrust": [[1e9, 0]]}, "state: thrust[0, 0] is 1000000000.0, must be from -500.0 to 1000.0"),
         (None, "state=None must be a dict of fields"),
         ({"counts": [0.5, 0, 0]}, "state field 'counts' must hold whole numbers, of flags 0 or 1"),
         ({"active": [2]}, "state field 'active' must hold whole numbers, of flags 0 or 1"),
@@ -188,6 +197,8 @@ def test_actions_outside_the_space_are_refused():
     assert get_state(thruster)["elapsed"] == get_state(kinematic)["elapsed"] == 0
     step(kinematic, np.array(4))
     step(discrete, np.int64(24))
+    step(discrete, torch.tensor(3))
+    step(thruster, torch.zeros(2, requires_grad=True))
 
 
 def test_unchecked_actions_are_clipped_and_none_acts_as_0():
@@ -206,6 +217,18 @@ def test_unchecked_actions_are_clipped_and_none_acts_as_0():
         step(env, 1.5)
     with pytest.raises(ValueError, match="must be two numbers"):
         step(opened(given, check_actions=False), [1.0])
+
+
+def test_a_state_of_what_is_not_there_is_refused():
+    env = make(version="kinematic", robots=1, cores=1, obstacles=1)
+    env.reset()
+    for given, said in (
+        ({"speed": [-1.0]}, "state: speed[0] is -1.0, must be from 0.0 to 2.0"),
+        ({"obstacle": [[9, 9, -1.0]]}, "state: obstacle[0, 2] is -1.0, must be from"),
+        ({"core": [[9, 9, 5, 1.0]]}, "state: core[0, 2] is 5.0, must be from"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            set_state(env, given)
 
 
 def test_a_step_needs_an_open_episode():

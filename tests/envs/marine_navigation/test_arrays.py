@@ -213,5 +213,13 @@ def test_what_is_not_allowed_is_said():
             arrays.ArraysEnv(**{"num_envs": 2} | options)
 
 
+@pytest.mark.parametrize(
+    "given", [None, np.zeros((2, 3, 2)), np.zeros((2, 5)), [[0.0] * 2] * 5, np.full((2, 5, 2), "a")]
+)
+def test_an_action_that_is_none_is_refused(given):
+    with pytest.raises(ValueError, match=r"action is .*, must be an array of numbers \(2, 5, 2\)"):
+        arrays.ArraysEnv(2).step(given)
+
+
 def test_it_is_found_by_name():
     assert isinstance(envs.arrays_form(NAME).ArraysEnv(1), arrays.ArraysEnv)

@@ -23,6 +23,11 @@ RUNGS = {
     "nine actions": (boats.test_the_nine_actions_are_accelerations_and_turn_rates,),
     "turn": (boats.test_headings_stay_within_one_turn,),
     "lag": (boats.test_reported_velocity_is_of_the_last_substep_or_of_now, True),
+    "top": (boats.test_speed_stays_between_zero_and_two,),
+    "over": (steps.test_an_episode_is_over_when_nobody_is_active,),
+    "stages": (port.test_a_seed_begins_a_curriculum_anew,),
+    "box": (colregs.test_an_encounter_is_one_up_to_its_edges, 0.8, -0.6, (17, 0, 0, -1), True),
+    "crossed": (colregs.test_an_encounter_is_one_up_to_its_edges, 1, 1.001, (6, 6, 0, -1), False),
     "begin": (boats.test_the_first_velocity_of_a_drawn_episode_lacks_the_current_on_request, "sonar", True),
     "own radius": (steps.test_the_own_radius_counts_in_a_collision,),
     "pair": (steps.test_two_robots_that_touch_both_collide,),
@@ -55,6 +60,7 @@ MUTANTS = {
         "b.push = (left + right + x[THRUST + 2 * i] + x[THRUST + 2 * i + 1]) * real(0.5);", "jump",
     ),
     "velocity refreshed at the end": (BOATS, "if (!P::velocity_lag) set_ground", "set_ground", "lag"),
+    "speeds without end": (BOATS, "real(0), P::top_speed)", "real(0), real(1e9))", "top"),
     "headings without end": (BOATS, "within_a_turn(b.heading + b.turned)", "b.heading + b.turned", "turn"),
     "a sonar's first current left out": (BOATS, "without_current && !SONAR", "without_current", "begin"),
     "accelerations and turns exchanged": (KERNEL, "real(own / 3 - 1)", "real(own % 3 - 1)", "nine actions"),
@@ -65,6 +71,9 @@ MUTANTS = {
     "obstacles on starts": (DRAWING, "clear_of_robots(d, found, row[0], row[1], r + CLEAR)", "true", "rules"),
     "cores of a wider range of speeds": (DRAWING, "between(EDGE_SPEED_LOW, ", "between(0.0, ", "walker"),
     "obstacles of a wider range of radii": (DRAWING, "OBSTACLE_HIGH, w", "2 * OBSTACLE_HIGH, w", "sonar's walker"),
+    "a curriculum by steps of the batch": (
+        DRAWING, "at.tables.begins[k] <= at.clock", "at.tables.begins[k] * 5 <= at.clock", "stages",
+    ),
     "the first of a mix for all": (DRAWING, "at.tables.below[k] <= mark", "false", "walker"),
     # perception and the rules of the road
     "nearest by centres": (PERCEPTION, "one.gap = distance - one.radius;", "one.gap = distance;", "gaps"),
@@ -77,8 +86,12 @@ MUTANTS = {
     "noise of the step before": (KERNEL, "at.active), at.t + 1);", "at.active), at.t);", "noise"),
     "others where the observer is": (PERCEPTION, "pairs.dx[n] = s.x[k] - s.pose(i)[0];", "pairs.dx[n] = 0;", "gaps"),
     "encounters counted": (PERCEPTION, "if (angle > 0) return angle;", "if (angle > 0) return 1;", "encounter"),
-    "encounters of the slow": (PERCEPTION, "(speed2 >= real(0.25)) & ", "", "slow"),
+    "encounters of the slow": (PERCEPTION, "(speed2 >= real(SLOW * SLOW)) & ", "", "slow"),
     "encounters on any course": (PERCEPTION, "& (ex < 0) & (magnitude(ey) < -ex)", "", "courses"),
+    "boxes about the observer": (
+        PERCEPTION, "x = -(c * one.x + s * one.y), y = s * one.x - c * one.y", "x = one.x, y = one.y", "box",
+    ),
+    "crossings on any course": (PERCEPTION, " & (ey >= magnitude(ex))", "", "crossed"),
     # collisions, rewards and ends
     "collisions without the own radius": (
         PERCEPTION, "squared(P::collision_radius + s.radius[k])", "squared(s.radius[k])", "own radius",
@@ -99,6 +112,9 @@ MUTANTS = {
     ),
     "who has ended earns": (KERNEL, "if (crew >> i & 1) judge", "if (i < s.robots()) judge", "ended"),
     "nobody ends": (KERNEL, "out.terminated[i] = s.ended[i] != 0;", "out.terminated[i] = false;", "ended"),
+    "a new episode at the limit alone": (
+        "kernels/block.cuh", "late || (JOINT ? fell != 0 : episode.active == 0)", "late", "over",
+    ),
     "progress over a reset": (
         BOATS, "s.gained[i] = b.far;",
         "static thread_local real last[A];\n    const real now = goal_distance(b);\n"

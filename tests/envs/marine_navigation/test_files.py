@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from lockstep.envs.marine_navigation.scenario import evaluation, load, published, save
+from lockstep.envs.marine_navigation.scenario import Scenario, evaluation, file, load, pool_of, published, save
 from tests.envs.marine_navigation.worlds import get_state, made, make, params, scene
 
 FIELDS = ("start", "goal", "heading", "speed", "core_centre", "clockwise", "edge_speed", "obstacle_centre", "radius")
@@ -196,6 +196,11 @@ def changed(*path_and_value):
     return text
 
 
+def nested() -> list:
+    """Lists in lists, as deep as JSON is read."""
+    return json.loads("[" * 900 + "]" * 900)
+
+
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
     ("content", "said"),
@@ -223,7 +228,18 @@ def changed(*path_and_value):
         (changed("askd", 3), "askd is unknown; did you mean 'asked'?"),
         (changed("asked", 0), "asked=0 must be an integer from 1 to 32"),
         (changed("asked", 1.5), "asked=1.5 must be an integer from 1 to 32"),
-        (changed("core_radius", -1), "core_radius=-1 must be a number from 0 on"),
+        (changed("core_radius", -1), "core_radius=-1 must be a number from 0 to 1e+06"),
+        (changed("version", nested()), "one.json: version=<class 'list'> must be one of 'thruster'"),
+        (changed("asked", nested()), "one.json: asked=<class 'list'> must be an integer from 1 to 32"),
+        (changed("robots", "start", nested()), "one.json: robots.start is ragged"),
+        (changed("robots", "start", 3), "robots.start has shape (), must have (n, 2)"),
+        (changed("robots", "start", [[5, 5]] * 40), "robots.start has 40 rows, must have at most 32"),
+        (PUBLISHED | {"env": PUBLISHED["env"] | {"r": 10**400}}, "env.r=1000"),
+        (PUBLISHED | {"env": PUBLISHED["env"] | {"r": 1e-320}}, "env.r=1e-320 must be a positive number from 1e-06"),
+        (
+            PUBLISHED | {"env": PUBLISHED["env"] | {"cores": PUBLISHED["env"]["cores"] | {"Gamma": [1, -20]}}},
+            "env.cores.Gamma[1] is -20, must be positive and finite",
+        ),
         ({"env_0": SONAR, "env_1": {"robot": {}}}, "one.json: env_1: robots.start is missing"),
         ({"env_0": SONAR | {"env": {}}}, "one.json: env_0: env.start is missing"),
         (PUBLISHED | {"env": PUBLISHED["env"] | {"r": "half"}}, "env.r='half' must be a positive number"),
@@ -260,6 +276,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         archive.writestr("version", "kinematic")
     with zipfile.ZipFile(tmp_path / "broken.npz", "w") as archive:
         archive.writestr("version.npy", b"\x93NUMPY\x01\x00" + bytes(20))
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
     save(tmp_path / "good.npz", drawn())
     arrays = dict(np.load(tmp_path / "good.npz"))
 
@@ -302,7 +319,12 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         (lambda: save(tmp_path / "one.npz", 5), "one.npz: scenarios=5 must be a Scenario or a list of them"),
         (lambda: save(tmp_path / "one.npz", [1, 2]), "one.npz: scenarios[0]=1 must be a Scenario"),
         (lambda: save(None, drawn()), "path=None must be that of a scenario file"),
-        (lambda: save(tmp_path / "one.npz", scene("boat")), "version of scenarios[0]='boat' must be one of 'thruster'"),
+        (lambda: load(written(n_robots=np.array([-1, 7]))), "bad.npz: n_robots[0]=-1 must be an integer from 1 to 32"),
+        (lambda: load(written(n_robots=np.array([2**63, 7], np.uint64))), "n_robots[0]=-9223372036854775808 must be"),
+        (lambda: load(written(colour=np.zeros(2))), "bad.npz: colour is unknown"),
+        (lambda: load(tmp_path / "zero.json"), "zero.json must be a regular file of at most"),
+        (lambda: load(tmp_path), "the suffix must be .json or .npz"),
+        (lambda: load("a\0b.json"), "path='a\\x00b.json' must be that of a scenario file"),
         (lambda: save(tmp_path / "one.npz", scene(robots=[])), "scenarios[0] has no robot, must have at least one"),
         (lambda: make(scenario=[]), "scenario=[] must hold at least one"),
         (lambda: make(scenario=5), "scenario=5 must be a Scenario, a path of a scenario file, or a list of them"),
@@ -310,5 +332,35 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     for call, said in table:
         with pytest.raises(ValueError, match=re.escape(said)):
             call()
+    assert all(map(same, load(written(n_robots=np.array([3, 7], np.uint64))), drawn()))
+    save(tmp_path / "narrow.json", dataclasses.replace(drawn()[0], core_radius=np.float32(0.5), blind=np.int64(0)))
+    assert load(tmp_path / "narrow.json")[0].core_radius == 0.5
     with pytest.raises(ValueError, match=r"text\.npz: not an archive of arrays of numbers$"):
         load(tmp_path / "text.npz")
+
+
+def test_an_array_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    save(tmp_path / "many.npz", drawn())
+    monkeypatch.setattr(file, "MOST_BYTES", 200)
+    with pytest.raises(ValueError, match="many.npz must be a regular file of at most 200 bytes"):
+        load(tmp_path / "many.npz")
+    monkeypatch.setattr(file, "MOST_BYTES", (tmp_path / "many.npz").stat().st_size)
+    arrays = dict(np.load(tmp_path / "many.npz")) | {"obstacles.centre": np.zeros((2, 2000, 2))}
+    np.savez_compressed(tmp_path / "zeros.npz", **arrays)
+    with pytest.raises(ValueError, match="zeros.npz: obstacles.centre has 64,128 bytes, must have at most"):
+        load(tmp_path / "zeros.npz")
+
+
+@pytest.mark.usefixtures("form")
+def test_the_file_of_a_scenario_that_does_not_fit_is_named(tmp_path):
+    save(tmp_path / "good.npz", drawn())
+    save(tmp_path / "bad.npz", [drawn()[0], scene("kinematic", cores=[(20, 20, True, 1e7)])])
+    with pytest.raises(ValueError, match=r"bad\.npz: scenario 1: edge_speed\[0\] is 10000000.0, must be at most"):
+        make(version="kinematic", scenario=[tmp_path / "good.npz", tmp_path / "bad.npz"])
+
+
+def test_a_scenario_that_is_handed_over_often_is_checked_once(monkeypatch):
+    checks, check = [], Scenario.check
+    monkeypatch.setattr(Scenario, "check", lambda self, *given: checks.append(given[1]) or check(self, *given))
+    assert len(pool_of([scene()] * 2 + [scene()] * 3, params())) == 5
+    assert checks == ["scenario 0", "scenario 2"]

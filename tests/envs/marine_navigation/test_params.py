@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.envs.marine_navigation import original
 from lockstep.envs.marine_navigation.params import PRESETS, SWITCHES, Params, make_params
-from tests.envs.marine_navigation.worlds import make, params, scene
+from tests.envs.marine_navigation.worlds import make, opened, params, play, put, scene, state
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,34 @@ def test_original_sets_every_switch_but_shadowing():
         ({"dt": 0.0}, "dt=0.0 must be positive"),
         ({"mass": "heavy"}, "mass='heavy' must be a number"),
         ({"beam_angle": 4.0}, "beam_angle=4.0 must be at most 3.14159"),
+        ({"dt": 1e-320}, "dt=1e-320 must be at least 1.17549e-38"),
+        ({"width": 1e308}, "width=1e+308 must be from -3.40282e+38 to 3.40282e+38"),
+        ({"version": np.array(["a", "b"])}, "version=array(['a', 'b']"),
+        ({"preset": np.array(["a", "b"])}, "preset=array(['a', 'b']"),
+        ({"radius_spread": 0.8}, "radius_spread=0.8 must be less than radius_mean=0.8"),
+        ({"dt": 10.0}, "dt=10.0 must be less than 0.6"),
+        ({"mass": 20.0001}, "dt=0.05 must be less than"),
+        ({"lever": 1e6}, "dt=0.05 must be less than"),
+        ({"thrust_rate": 1e30, "thrust_high": 1e30}, "dt=0.05 must be less than"),
+        ({"preset": "original", "mass": 21.0}, "dt=0.05 must be less than"),
+        ({"yaw_drag": 0.0, "yaw_drag_square": 0.0, "lever": 1e3}, "dt=0.05 must be less than"),
+        ({"version": "kinematic", "speed_drag": 40.0}, "dt=0.05 must be less than 0.05 s"),
     ],
 )  # fmt: skip
 def test_a_value_without_meaning_is_refused(options, said):
     with pytest.raises(ValueError, match="^.*" + re.escape(said)):
         make(**options)
+
+
+def test_substeps_may_be_as_long_as_they_do_not_grow():
+    """u* = 10/3 and, of 1875 N m, r* = 0.9808: 2 · 380/(100 + 300 u* + 20 r*) s. Just below thrust settles as ever."""
+    r = (math.sqrt(980**2 + 4 * 950 * 1875) - 980) / 1900
+    longest = 2 * 380 / (100 + 300 * 10 / 3 + 20 * r)
+    with pytest.raises(ValueError, match=f"dt=.* must be less than {longest:.6g} s, .* of the surge grow at top speed"):
+        Params(dt=longest * 1.001)
+    env = put(opened(scene(), dt=longest * 0.99), thrust=(1000, 1000))
+    play(env, 300)
+    assert state(env, "water_velocity") == pytest.approx([10 / 3, 0.0], abs=1e-9)
 
 
 def test_the_nearest_version_and_preset_are_named():
@@ -101,3 +124,10 @@ def test_no_more_robots_are_blind_than_an_episode_has(of):
 def test_a_substep_turns_by_less_than_a_turn():
     with pytest.raises(ValueError, match="turn_rate=126.0 must be less than 125.664, a turn in dt"):
         make(version="kinematic", turn_rate=126.0)
+
+
+@pytest.mark.usefixtures("form")
+def test_numbers_that_scenarios_and_curricula_replace_are_not_judged():
+    """A map of 30 m, in which no goal is 40 m away, and as many blind robots as the curriculum's stages have."""
+    assert make(scenario=scene(), width=30.0).params.robots == 1
+    assert make(version="kinematic", curriculum=[((2, 0, 0, 10.0), 1.0)], robots=1, width=30.0, non_cooperative=2)

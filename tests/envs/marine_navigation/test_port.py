@@ -177,6 +177,9 @@ def test_a_state_that_is_none_is_refused():
         ({"pose": [[0.0, 0.0, -101.0]] * 3}, "pose=-101.0 of environment 0 must be from"),
         ({"yaw_rate": [0.0, 0.0, 8.1]}, "must be in [-8.0, 8.0]"),
         ({"reached": [0, 7, 0]}, "must be in 0 .. 1"),
+        ({"thrust": [[1e9, 0.0]] * 3}, "thrust=1000000000.0 of environment 0 must be in [-500.0, 1000.0]"),
+        ({"obstacle": [[9.0, 9.0, -1.0]]}, "obstacle=-1.0 of environment 0 must be from"),
+        ({"core": [[9.0, 9.0, 5.0, 1.0]]}, "core=5.0 of environment 0 must be from"),
         (None, "state must be a mapping"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
@@ -192,13 +195,26 @@ def test_a_state_that_is_none_is_refused():
         (True, "scenarios=True must be a Scenario, a path of a scenario file, or a list of them"),
         (2.0, "scenarios=2.0 must be a Scenario"),
         ([], "scenarios=[] must hold at least one"),
-        (0, "scenarios=0 must be an integer from 1 to 100000"),
-        (10**7, "scenarios=10000000 must be at most 100000 where they are drawn first: hand over a scenario file, or"),
+        (0, "scenarios=0 must be an integer from 1 to 10000"),
+        (10**7, "scenarios=10000000 must be at most 10000 where they are drawn first: hand over a scenario file, or"),
     ],
 )
 def test_scenarios_that_are_none_are_refused(given, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         make(1, scenarios=given)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scenarios": 3, "min_goal_distance": 72.12}, "min_goal_distance=72.12 (D_min) left no place for a robot"),
+        ({"batch": 8}, "batch=8 must be None where there is no curriculum"),
+        ({"batch": 3, "curriculum": "published"}, "batch=3 must be an integer from 8 to 2147483647"),
+    ],
+)
+def test_what_fits_no_batch_is_refused(options, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        make(8, **options)
 
 
 # ---- no environment depends on others

@@ -72,7 +72,7 @@ def test_in_float32_first_states_are_those_of_float64_rounded(version):
         np.testing.assert_array_equal(narrow[name], wide[name].astype(narrow[name].dtype), err_msg=name)
 
 
-@pytest.mark.parametrize("B", [150, pytest.param(10_000, marks=SLOW)])
+@pytest.mark.parametrize("B", [60, pytest.param(10_000, marks=SLOW)])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_drawn_scenarios_keep_the_rules(version, preset, B):
@@ -109,7 +109,7 @@ def taken(of: dict, name: str, asked: int, column: int, stream: int, low: float,
     return np.concatenate(used) if used else np.zeros(B)
 
 
-@pytest.mark.parametrize("B", [1500, pytest.param(16_000, marks=SLOW)])
+@pytest.mark.parametrize("B", [500, pytest.param(16_000, marks=SLOW)])
 @pytest.mark.parametrize(
     ("setting", "means", "errors"),
     [

@@ -83,7 +83,7 @@ def check_many(version, preset, episodes):
 @pytest.mark.parametrize("preset", ["corrected", "original"])
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_drawn_scenarios_keep_the_rules(version, preset):
-    check_many(version, preset, 150)
+    check_many(version, preset, 60)
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ class Counted(Published):
         return super().obstacle(n)
 
 
-@pytest.mark.parametrize("episodes", [1500, pytest.param(16_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [300, pytest.param(16_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("setting", "means", "errors"),
     [
@@ -349,6 +349,13 @@ def test_a_list_of_published_settings_names_the_one_that_is_none():
         (lambda: scene(asked=33), "scenario: asked=33 must be an integer from 0 to 32"),
         (lambda: scene(blind=None), "scenario: blind=None must be an integer from 0 to 32"),
         (lambda: scene(read=1), "scenario: read=1 must be one of True, False"),
+        *(
+            (lambda r=r: scene(core_radius=r), f"scenario: core_radius={r!r} must be a number from 0 to 1e+06")
+            for r in (math.nan, "x", -1, True)
+        ),
+        (lambda: scene(3), "scenario: version=3 must be one of 'thruster', 'kinematic', 'sonar'"),
+        (lambda: parts(start=[[1, 2], [3, 4]], goal=[[1, 2]]), "scenario: goal has 1 rows, must have 2"),
+        (lambda: scene("kinematic").check("kinematic"), "params='kinematic' must be Params"),
         (lambda: parts(start=[[1, 2, 3], [4, 5, 6]]), "scenario: start has shape (2, 3), must have (n, 2)"),
         (lambda: parts(heading=[[1.0, 2.0]]), "scenario: heading has shape (1, 2), must have (n,)"),
         (lambda: parts(speed=1.0), "scenario: speed has shape (), must have (n,)"),
