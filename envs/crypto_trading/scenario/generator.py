@@ -9,7 +9,7 @@ import numpy as np
 from ...checks import choice, integer
 from .. import streams
 from ..params import MINIMUMS
-from .market import Market
+from .market import Market, require_market
 
 BARS_PER_YEAR = 105_120  # Y, of five minutes
 DAY = 288  # bars
@@ -92,6 +92,7 @@ def generate(
 
     Raises:
         ValueError: names the argument, its value and what is allowed.
+        MemoryError: the market does not fit.
     """
     size = SETS[choice("name", name, tuple(SETS))]
     T = size.bars if bars is None else integer("bars", bars, 1, 2**31 - 1)
@@ -103,6 +104,7 @@ def generate(
         raise ValueError(f"signal={signal!r} must be 'none' where drift='none'")
     if visible and signal == "none":
         raise ValueError("visible=True must be False where signal='none'")
+    require_market(T, N)
     path = drawn_path(seed, T, N, drift, signal)
     columns = _columns(seed, path)
     columns["tradable"] = np.ones((T, N), bool)
@@ -112,7 +114,7 @@ def generate(
         for k, span in enumerate(spans):
             _interrupt(columns, kind, _span(f"{kind}[{k}]", span, T, N))
     places = np.arange(N) % len(PRICES)
-    train = None if size.train is None or bars is not None else [[0, size.train]]
+    train = [[0, size.train]] if size.train is not None and size.train < T else None
     return Market(
         symbols=tuple(f"SYN{i:02d}" for i in range(N)),
         min_qty=np.array(list(MINIMUMS["one"].values()))[places], tick=10.0 ** -_decimals(np.array(PRICES)[places]),
