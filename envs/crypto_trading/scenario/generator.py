@@ -18,7 +18,7 @@ TURNOVER = 5e5  # $, of an average bar
 CALM, NORMAL, CRASH = range(3)
 TRANSITIONS = np.array([(0.9990, 0.0010, 0.0), (0.0008, 0.9988, 0.0004), (0.0, 0.0050, 0.9950)])
 DRIFT, SCALE = np.array([0.6, 0.0, -6.0]), np.array([0.6, 1.0, 2.5])  # μ per year, K
-COMMON, OWN = 0.55, 0.45  # shares of a return's variance
+SHARED, OWN = 0.55, 0.45  # shares of a return's variance
 MEMORY, SHOCK = np.array([0.985, 0.95]), np.array([0.12, 0.10])  # of k and of w_i
 FLIP = 1 / 500  # of a planted signal, per bar
 STRENGTH = 0.1  # of a planted signal, of an average bar's deviation
@@ -136,7 +136,7 @@ def drawn_path(seed: int, bars: int, assets: int, drift: str = "regimes", signal
     r = np.empty((bars, assets))
     for i in range(assets):
         own, own_jump = _returns(seed, i + 1, t, OWN_JUMP)
-        r[:, i] = sigma[:, i] * (math.sqrt(COMMON) * common + math.sqrt(OWN) * own) + jump + own_jump
+        r[:, i] = sigma[:, i] * (math.sqrt(SHARED) * common + math.sqrt(OWN) * own) + jump + own_jump
     r -= sigma**2 / 2 + (COMMON_JUMP.compensation + OWN_JUMP.compensation)
     if drift == "regimes":
         r += (DRIFT[regime] / BARS_PER_YEAR)[:, None]

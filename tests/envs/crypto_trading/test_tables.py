@@ -161,6 +161,7 @@ def test_an_asset_that_cannot_be_ordered_is_a_warning_in_the_published_preset():
         ({"high": np.ones((49, 1))}, r"high has shape \(49, 1\), must have \(50, 1\)"),
         ({"features": np.full((50, 1), np.inf)}, r"features\[0, 0\] is inf, must be finite, or NaN"),
         ({"features": np.zeros((49, 1))}, r"features has shape \(49, 1\), must have \(50, 1\)"),
+        ({"close": np.full((50, 1), 1e-33), "low": np.full((50, 1), 1e-33)}, "low.* must be 0, or 1e-24 at least"),
         ({"std": [0.0]}, r"std\[0\] is 0.0, must be positive"),
         ({"timestamp": np.zeros(50, int)}, r"timestamp\[1\] is 0, must increase"),
         ({"segments": [[0, 30], [20, 50]]}, r"segments\[1\] is \[20, 50\), must lie in \[30, 50\)"),
