@@ -11,7 +11,7 @@ import torch
 from lockstep import files
 from lockstep.reading import nearest
 
-from ... import reading
+from .... import reading
 from ...params import Params, make_params
 from .network import Network, shape_of
 
