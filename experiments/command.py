@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import multiprocessing
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ GRACE_S = 60.0  # by which what is begun in time may be predicted to end late
 NOT_FINISHED = 75  # exit status where the time given was over: the same command goes on
 KILLED = "a process that it had started was killed, perhaps for want of memory; the same command continues from here"
 LOOK_EVERY_S = 0.5
+PATIENCE_S = 10.0
 
 
 class OutOfTime(Exception):
@@ -180,3 +182,24 @@ def run(main: Callable[[], None]) -> None:
         raise SystemExit(f"error: {error}") from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def alone(main: Callable[[], None]) -> None:
+    """`run` as all that a process is for: one that is interrupted waits PATIENCE_S for those that it has started.
+
+    A signal to all of them at once may have ended one that held the lock of a queue, for which a pool would wait.
+    """
+
+    def leave() -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+        os._exit(interrupt.STATUS)
+
+    try:
+        run(main)
+    except SystemExit as left:
+        if left.code == interrupt.STATUS:
+            patience = threading.Timer(PATIENCE_S, leave)
+            patience.daemon = True
+            patience.start()
+        raise

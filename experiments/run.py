@@ -171,4 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.alone(main)

@@ -209,7 +209,8 @@ def test_the_parts_of_an_observation_count_where_networks_are_made_by_them(exper
 
 
 def test_weights_count_where_an_oracle_is_learned():
-    weights = {f"envs/vehicle_routing/weights/small.{kind}" for kind in ("json", "npz")}
+    names = [f"{name}.{kind}" for name in ("small", "published") for kind in ("json", "npz")]
+    weights = {f"envs/vehicle_routing/weights/{name}" for name in names}
     assert data_of(sources.of_experiment("oracles", "vehicle_routing")) == weights
 
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import stat
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from lockstep.reading import nearest
 
+from ... import reading
 from ...checks import choice, integer
 from ..params import MOST, VERSIONS
 from .scenario import FLAGS, LARGEST, Scenario, refuse
@@ -31,7 +30,6 @@ COOPERATIVE = "robots.cooperative"  # optional: flags of robots that see the oth
 ASKED, CORE_RADIUS = "asked", "core_radius"  # optional, a number of each scenario, named as its fields; 0: none
 KNOWN = ("version", *FIELDS, COOPERATIVE, ASKED, CORE_RADIUS)
 PUBLISHED_CORE_RADIUS = 0.5  # m, by which a published circulation becomes an edge speed where the file has none
-MOST_BYTES = 2**28  # of a file, and of an array in one
 NUMBERED = re.compile(r"env_(\d+)")  # names of a published sonar's scenarios
 
 
@@ -114,17 +112,11 @@ def load(path) -> list[Scenario]:
             allowed.
     """
     path = _path(path)
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
-            raise ValueError(f"{path} must be a regular file of at most {MOST_BYTES:,} bytes")
-        text = "" if path.suffix == ".npz" else path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    found = reading.content(path)
     if path.suffix == ".npz":
-        return _load_many(path)
+        return _load_many(reading.arrays(found, path), path)
     try:
-        content = json.loads(text.decode("utf-8"))
+        content = json.loads(found)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     return [_read(one, where) for where, one in _objects(content, str(path))]
@@ -143,25 +135,15 @@ def _objects(content, where: str) -> Iterator[tuple[str, object]]:
         yield where, content
 
 
-def _load_many(path: Path) -> list[Scenario]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            wrong = _unfit(stored)
-            arrays = {} if wrong else dict(stored)
-    except Exception as error:  # a broken archive fails in as many ways as zip files, compression and NumPy have
-        if isinstance(error, OSError) and error.strerror:
-            raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-        reason = f": {error}" if zipfile.is_zipfile(path) else ""  # of others NumPy says how to run code in them
-        raise ValueError(f"{path}: not an archive of arrays of numbers{reason}") from error
-    if wrong:
-        raise ValueError(f"{path}: {wrong}")
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{path}: {key} is no array")
-    for key in ("version", *(f"n_{kind}" for kind in KINDS), *FIELDS):
+def _load_many(arrays: dict[str, np.ndarray], path: Path) -> list[Scenario]:
+    counted = [f"n_{kind}" for kind in KINDS]
+    for key in arrays:
+        if key not in KNOWN and key not in counted:
+            raise ValueError(f"{path}: {key} is unknown{nearest(key, [*KNOWN, *counted])}")
+    for key in ("version", *counted, *FIELDS):
         if key not in arrays:
             raise ValueError(f"{path}: {key} is missing")
-    version, columns = str(arrays["version"]), [arrays[f"n_{kind}"] for kind in KINDS]
+    version, columns = str(arrays["version"]), [arrays[key] for key in counted]
     shapes, kinds = {column.shape for column in columns}, {column.dtype.kind for column in columns}
     if len(shapes) > 1 or columns[0].ndim != 1 or not kinds <= {"i", "u"} or not columns[0].size:
         raise ValueError(f"{path}: n_robots, n_cores and n_obstacles must be integers [N] of one N from 1 on")
@@ -184,18 +166,6 @@ def _load_many(path: Path) -> list[Scenario]:
         rows |= {name: column[number].item() for name, column in single.items()}
         found.append(_scenario(version, rows, f"{path}[{number}]"))
     return found
-
-
-def _unfit(stored) -> str:
-    """A sentence about the first member that an archive should not have or that is too large, before any is read."""
-    sizes = [f"n_{kind}" for kind in KINDS]
-    for member in stored.zip.infolist():
-        key = member.filename.removesuffix(".npy")
-        if key not in KNOWN and key not in sizes:
-            return f"{key} is unknown{nearest(key, [*KNOWN, *sizes])}"
-        if member.file_size > MOST_BYTES:
-            return f"{key} has {member.file_size:,} bytes, must have at most {MOST_BYTES:,}"
-    return ""
 
 
 def _read(content, where: str) -> Scenario:

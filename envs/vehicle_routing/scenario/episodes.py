@@ -6,7 +6,7 @@ import numpy as np
 
 from lockstep import files
 
-from .. import reading
+from ... import reading
 from ..layout import state_shapes
 from ..params import Params
 from .scenario import Scenario

@@ -8,8 +8,8 @@ import numpy as np
 
 from lockstep import files
 
+from ... import reading
 from ...checks import choice, integer
-from .. import reading
 from .scenario import Scenario
 
 VERSION = 1

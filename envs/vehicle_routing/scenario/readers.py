@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import reading
 from ...checks import choice, integer
 from ...noise import philox
-from .. import reading, streams
+from .. import streams
 from ..params import MOST, MOST_HORIZON, MOST_REQUESTS, STEP_THRESHOLD, THRESHOLDS, TICKS
 from ..streams import mulhi
 from .scenario import Scenario, typed

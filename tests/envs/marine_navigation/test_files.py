@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from lockstep.envs.marine_navigation.scenario import Scenario, evaluation, file, load, pool_of, published, save
+from lockstep.envs.marine_navigation.scenario import Scenario, evaluation, load, pool_of, published, save
 from tests.envs.marine_navigation.worlds import get_state, made, make, params, scene
 
 FIELDS = ("start", "goal", "heading", "speed", "core_centre", "clockwise", "edge_speed", "obstacle_centre", "radius")
@@ -289,7 +289,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         (lambda: load(tmp_path / "none.json"), "none.json cannot be read: No such file"),
         (lambda: load(tmp_path / "none.npz"), "none.npz cannot be read: No such file"),
         (lambda: load(tmp_path / "text.json"), "text.json: not JSON"),
-        (lambda: load(tmp_path / "text.npz"), "text.npz: not an archive of arrays of numbers"),
+        (lambda: load(tmp_path / "text.npz"), "text.npz is not an archive of arrays of numbers"),
         (lambda: load(tmp_path / "one.yaml"), "one.yaml: the suffix must be .json or .npz"),
         (lambda: load(written(n_cores=None)), "bad.npz: n_cores is missing"),
         (lambda: load(written(n_cores=np.array([4.0, 8.0]))), "n_robots, n_cores and n_obstacles must be integers [N]"),
@@ -306,10 +306,13 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         ),
         (lambda: load(None), "path=None must be that of a scenario file, .json or .npz"),
         (lambda: load(5), "path=5 must be that of a scenario file"),
-        (lambda: load(tmp_path / "array.npz"), "array.npz: not an archive of arrays of numbers"),
-        (lambda: load(tmp_path / "empty.npz"), "empty.npz: not an archive of arrays of numbers"),
-        (lambda: load(tmp_path / "members.npz"), "members.npz: version is no array"),
-        (lambda: load(tmp_path / "broken.npz"), "broken.npz: not an archive of arrays of numbers"),
+        (lambda: load(tmp_path / "array.npz"), "array.npz is not an archive of arrays of numbers"),
+        (lambda: load(tmp_path / "empty.npz"), "empty.npz is not an archive of arrays of numbers"),
+        (
+            lambda: load(tmp_path / "members.npz"),
+            "members.npz is not an archive of arrays of numbers: version is no array",
+        ),
+        (lambda: load(tmp_path / "broken.npz"), "broken.npz is not an archive of arrays of numbers"),
         (lambda: load(tmp_path / "deep.json"), "deep.json: not JSON"),
         (lambda: load(written(**{"robots.cooperativ": np.ones((2, 7))})), "did you mean 'robots.cooperative'?"),
         (lambda: load(written(asked=np.array([3]))), "bad.npz: asked has shape (1,), must have (2,)"),
@@ -322,7 +325,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         (lambda: load(written(n_robots=np.array([-1, 7]))), "bad.npz: n_robots[0]=-1 must be an integer from 1 to 32"),
         (lambda: load(written(n_robots=np.array([2**63, 7], np.uint64))), "n_robots[0]=-9223372036854775808 must be"),
         (lambda: load(written(colour=np.zeros(2))), "bad.npz: colour is unknown"),
-        (lambda: load(tmp_path / "zero.json"), "zero.json must be a regular file of at most"),
+        (lambda: load(tmp_path / "zero.json"), "zero.json cannot be read: no regular file"),
         (lambda: load(tmp_path), "the suffix must be .json or .npz"),
         (lambda: load("a\0b.json"), "path='a\\x00b.json' must be that of a scenario file"),
         (lambda: save(tmp_path / "one.npz", scene(robots=[])), "scenarios[0] has no robot, must have at least one"),
@@ -335,20 +338,8 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     assert all(map(same, load(written(n_robots=np.array([3, 7], np.uint64))), drawn()))
     save(tmp_path / "narrow.json", dataclasses.replace(drawn()[0], core_radius=np.float32(0.5), blind=np.int64(0)))
     assert load(tmp_path / "narrow.json")[0].core_radius == 0.5
-    with pytest.raises(ValueError, match=r"text\.npz: not an archive of arrays of numbers$"):
+    with pytest.raises(ValueError, match=r"text\.npz is not an archive of arrays of numbers: File is not a zip file$"):
         load(tmp_path / "text.npz")
-
-
-def test_an_array_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    save(tmp_path / "many.npz", drawn())
-    monkeypatch.setattr(file, "MOST_BYTES", 200)
-    with pytest.raises(ValueError, match="many.npz must be a regular file of at most 200 bytes"):
-        load(tmp_path / "many.npz")
-    monkeypatch.setattr(file, "MOST_BYTES", (tmp_path / "many.npz").stat().st_size)
-    arrays = dict(np.load(tmp_path / "many.npz")) | {"obstacles.centre": np.zeros((2, 2000, 2))}
-    np.savez_compressed(tmp_path / "zeros.npz", **arrays)
-    with pytest.raises(ValueError, match="zeros.npz: obstacles.centre has 64,128 bytes, must have at most"):
-        load(tmp_path / "zeros.npz")
 
 
 @pytest.mark.usefixtures("form")

@@ -126,7 +126,7 @@ ARRAYS = [  # an array, what is written in its place, and the sentence
     ("edge_cpu", np.ones(5), r"array edge_cpu has shape \(5,\), must have \(4,\)"),
     ("edge_cpu", np.array(["fast"] * 4), "one: array edge_cpu holds <U4, must hold numbers"),
     ("edge_cpu", np.ones(4, complex), "one: array edge_cpu holds complex128, must hold numbers"),
-    ("edge_cpu", np.array([None] * 4), r"one\.npz: not an archive of arrays of numbers"),  # objects are not unpickled
+    ("edge_cpu", np.array([None] * 4), r"one\.npz is not an archive of arrays of numbers"),  # objects are not unpickled
     ("task_count", np.full((12, 10), 1.5), r"one: task_count\[0, 0\] is 1.5, must be an integer"),
     ("task_count", np.full((12, 10), np.nan), r"one: task_count\[0, 0\] is nan, must be finite"),
     ("active_client", np.full((12, 10), 2), r"one: active_client\[0, 0\] is 2, must be a flag"),
@@ -216,5 +216,5 @@ def test_a_path_that_names_no_file_is_refused(drawn, given):
 def test_a_file_that_is_not_there_is_named(saved):
     for ending in ("npz", "json"):
         saved.with_suffix(f".{ending}").unlink()
-        with pytest.raises(FileNotFoundError, match=rf"one\.{ending}"):
+        with pytest.raises(ValueError, match=rf"one\.{ending} cannot be read: No such file"):
             load(saved)

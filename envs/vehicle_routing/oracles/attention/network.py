@@ -22,6 +22,7 @@ CLIP = 10.0  # of the logits
 TIME_MIN = 40.0  # by which travel times are scaled
 OF_HEAD = 8  # numbers, or a multiple, as decode.cuh sums them
 PARTS = 4  # of what a walk reads of a node: key, value, key of the pointer, query
+MOST = {"width": 1024, "layers": 16, "heads": 128, "ff": 4096}  # of a shape, so that making a network takes no minute
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Shape:
     raw: bool = False  # features in minutes and requests
 
     def __post_init__(self):
-        for size in ("width", "layers", "heads", "ff"):
-            integer(size, getattr(self, size), 1, 2**6 if size == "layers" else 2**16)
+        for size, most in MOST.items():
+            integer(size, getattr(self, size), 1, most)
         if self.width % (OF_HEAD * self.heads):
             raise ValueError(f"width={self.width} must be a multiple of {OF_HEAD} for each of heads={self.heads}")
         choice("norm", self.norm, ("layer", "batch"))

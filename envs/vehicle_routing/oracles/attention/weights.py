@@ -11,7 +11,7 @@ import torch
 from lockstep import files
 from lockstep.reading import nearest
 
-from ... import reading
+from .... import reading
 from ...params import Params, make_params
 from .network import Network, shape_of
 
@@ -119,8 +119,9 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
             raise ValueError(
                 f"weights={word!r}: {what} is {found}, expected {expected}; name other weights, or oracle='insertion'"
             )
-    with torch.device("meta"):  # sizes alone, which may be any
-        expected = {name: tuple(part.shape) for name, part in Network(shape, params, travel).state_dict().items()}
+    with torch.device("cpu"):  # whatever the default is
+        network = Network(shape, params, travel)
+    expected = {name: tuple(part.shape) for name, part in network.state_dict().items()}
     arrays = reading.arrays(content, path)
     found = {name: array.shape for name, array in arrays.items()}
     if found != expected:
@@ -131,7 +132,5 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
     for name, array in arrays.items():
         if array.dtype.kind != "f" or not (np.abs(array) <= np.finfo(np.float32).max).all():
             raise ValueError(f"weights={word!r}: {name} of {path.name} must be finite numbers of float32")
-    with torch.device("cpu"):  # whatever the default is
-        network = Network(shape, params, travel)
     network.load_state_dict({name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()})
     return network.eval()

@@ -53,6 +53,10 @@ def arrays(found: bytes, path: Path) -> dict[str, np.ndarray]:
         if size > MOST:
             raise ValueError(f"has {size:,} bytes, must have at most {MOST:,}")
         with np.load(io.BytesIO(found), allow_pickle=False) as stored:
-            return dict(stored)
+            arrays = dict(stored)
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{name} is no array")
+        return arrays
     except Exception as error:  # bytes that are no archive can fail in any way
         raise ValueError(f"{path} is not an archive of arrays of numbers: {error}") from None

@@ -1,0 +1,42 @@
+"""Archives of arrays that are none, or too much."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lockstep.envs import reading
+
+
+def of_shape(shape: tuple[int, ...]) -> bytes:
+    """An .npz of an array that says it is of a shape, and of nothing more."""
+    header, archive = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("x.npy", header.getvalue())
+    return archive.getvalue()
+
+
+def encrypted() -> bytes:
+    """An .npz that says it is encrypted, in both of its headers."""
+    found = bytearray(of_shape((0,)))
+    for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        found[found.index(signature) + flags] |= 1
+    return bytes(found)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", of_shape((10**12,)), encrypted()])
+def test_an_archive_that_is_none_is_refused_in_a_sentence(content):
+    with pytest.raises(ValueError, match=r"^a.npz is not an archive of arrays of numbers: .+"):
+        reading.arrays(content, Path("a.npz"))
+
+
+def test_an_archive_of_too_much_is_refused_before_it_is_unpacked(monkeypatch):
+    packed = io.BytesIO()
+    np.savez_compressed(packed, x=np.zeros(10**6))
+    monkeypatch.setattr(reading, "MOST", 10**6)
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(ValueError, match="a.npz is not an .*: has 8,000,128 bytes, must have at most 1,000,000"):
+        reading.arrays(packed.getvalue(), Path("a.npz"))
