@@ -1,4 +1,4 @@
-// A step of the rules `clean` (README.md, 3): orders, stops, sales, trims, buys, and what they cost.
+// A step of the rules `clean` (README.md, 2.4): orders, stops, sales, trims, buys, and what they cost.
 #pragma once
 #include "ruled.cuh"
 

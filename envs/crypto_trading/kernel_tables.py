@@ -58,7 +58,7 @@ def tables(
 
 
 def signed(params: Params, market: Market, price: np.ndarray) -> np.ndarray:
-    """Prices [T, N], negative where an asset cannot be traded (README.md, 3)."""
+    """Prices [T, N], negative where an asset cannot be traded (README.md, 2.4)."""
     traded = market.tradable & (price > 0)
     if params.impact:
         traded &= market.volume > 0

@@ -162,7 +162,7 @@ def defines(
         "REPLAYED": 0 if replay is None else replay.shape[1],
         "REPLAYED_EACH": int(replay is not None and len(replay) > 1),
         "LOTS": int(not params.published and bool((market.qty_step > 0).any())),
-        "SLIPS": int(params.slippage > 0 or params.impact > 0 or bool((lanes.get("slippage", 0) > np.zeros(1)).any())),
+        "SLIPS": int(params.slippage > 0 or params.impact > 0 or bool(lanes.get("slippage", np.zeros(1)).any())),
     }
 
 

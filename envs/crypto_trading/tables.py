@@ -10,12 +10,14 @@ from .params import MINIMUMS, Params
 from .scenario.market import Market
 
 CLIP = 10.0  # of standardised features
-QUOTES = ("USDT", "USDC", "USD", "EUR", "BTC")
+QUOTES = ("FDUSD", "BUSD", "TUSD", "USDT", "USDC", "USD", "EUR", "BTC")  # longer ones first
 
 
 def base_asset(symbol: str) -> str:
     """The asset that a symbol trades: BTC of "BTC/USD", "BTC-USD", "BTCUSDT" and "BTC"."""
-    head = symbol.upper().replace("-", "/").partition("/")[0]
+    head, separator, _ = symbol.upper().replace("-", "/").partition("/")
+    if separator:
+        return head
     return next((head.removesuffix(quote) for quote in QUOTES if head.endswith(quote) and head != quote), head)
 
 
@@ -107,7 +109,8 @@ def check(params: Params, market: Market, fixed: tuple[int, int] | None = None, 
 
     Raises:
         ValueError: a window that is too short, several where `carry_over` needs one, no place for a random start, a
-            first price that is not positive, or an asset of which no action can order enough; names value and rule.
+            first price that is not positive, an asset that is listed later where its first price sets an order scale,
+            or one of which no action can order enough; names value and rule.
     """
     least, segments = params.least_bars, market.segments.tolist()
     if fixed is not None:
@@ -128,6 +131,8 @@ def check(params: Params, market: Market, fixed: tuple[int, int] | None = None, 
     for first, last in segments:
         if last - first < least:
             raise ValueError(f"{where}: window [{first}, {last}) has {last - first} bars, must have at least {least}")
+        if scaled(params) and (params.starts == "full" or last - first >= params.episode_window):
+            _refuse_unlisted(market, first, where)
         words = words or _unreachable(params, market, market.close[first], where)
     if words and params.reachable == "error":
         raise ValueError(words)
@@ -135,6 +140,16 @@ def check(params: Params, market: Market, fixed: tuple[int, int] | None = None, 
         t, i = np.argwhere(market.close <= 0)[0].tolist()
         raise ValueError(f"{where}: close[{t}, {i}] is 0, must be positive where random starts set an order scale")
     return words
+
+
+def _refuse_unlisted(market: Market, first: int, where: str):
+    listed = market.listed
+    if (listed > first).any():
+        i = int(listed.argmax())
+        raise ValueError(
+            f"{where}: {market.symbols[i]} trades from bar {listed[i]} on, must do so from bar {first}, the first of a "
+            "window, where first prices set an order scale"
+        )
 
 
 def _unreachable(params: Params, market: Market, price: np.ndarray, where: str) -> str:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from lockstep.reading import nearest
 
 from ..params import Params
-from ..scenario.market import Market
+from ..scenario.market import BARS, Market
 from . import indicators as on
 
 SETS = {  # by `Params.features`
@@ -74,13 +75,20 @@ def memory(names) -> float:
 
 
 def compute(market: Market, names: tuple[str, ...]) -> np.ndarray:
-    """Indicators [T, N * n] float32 of a market, asset by asset; NaN where not defined.
+    """Indicators [T, N * n] float32 of a market, asset by asset; NaN where not defined, as before an asset is listed.
 
     Raises:
-        ValueError: an unknown name; gives the nearest.
+        ValueError: no name, or an unknown one; gives the nearest.
     """
-    columns = np.stack([indicator(market) for indicator in known(names, INDICATORS)], axis=-1)
-    return columns.reshape(market.bars, -1).astype(np.float32)
+    if not len(names):
+        raise ValueError(f"names={names!r} must have one feature or more")
+    indicators, listed = known(names, INDICATORS), market.listed
+    columns = np.full((market.bars, market.assets, len(names)), np.nan, np.float32)
+    for first in set(listed.tolist()) - {market.bars}:
+        own = listed == first
+        bars = SimpleNamespace(**{name: getattr(market, name)[first:, own] for name in BARS})
+        columns[first:, own] = np.stack([indicator(bars) for indicator in indicators], axis=-1)
+    return columns.reshape(market.bars, -1)
 
 
 def prepared(market: Market, params: Params) -> Market:

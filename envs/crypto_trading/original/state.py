@@ -25,14 +25,19 @@ def get_state(env: CryptoTrading) -> dict[str, np.ndarray]:
 def set_state(env: CryptoTrading, state: dict):
     """Puts the environment into a state; fields that it lacks stay as they are.
 
-    `elapsed` follows from `bar`.
+    `elapsed` is `bar` - L + 1; either may be left out.
 
     Raises:
         ValueError: an unknown field, another shape, a number that is not finite or means nothing; names the field.
         ResetNeeded: there was no episode yet.
     """
-    fields = get_state(env) | _checked(env, state)
-    p, T = env.params, env.market.bars
+    p, T, given = env.params, env.market.bars, _checked(env, state)
+    fields = get_state(env) | given
+    if "elapsed" in given:
+        bar = fields["elapsed"] + p.lookback - 1
+        if "bar" in given and given["bar"] != bar:
+            raise ValueError(f"state field 'elapsed' is {given['elapsed']}, must be bar - {p.lookback - 1}")
+        fields["bar"] = bar
     plain = {name: array.tolist() for name, array in fields.items()}
     first = integer("state field 'first'", plain["first"], 0, T - p.least_bars)
     last = integer("state field 'last'", plain["last"], first + p.least_bars, T)
@@ -62,7 +67,9 @@ def _checked(env: CryptoTrading, state: dict) -> dict[str, np.ndarray]:
             for value in array.ravel().tolist():
                 whole = int(value) if value == int(value) else value
                 integer(f"state field {name!r}", whole, 0, most.get(name, 2**31 - 1))
-        if name in ("holdings", "peak", "average") and (array < 0).any():
+        rounding = 1e-9 * env.params.capital if name in ("cash", "value") else 0.0
+        free = name == "running" or (env.params.parallel_budget and name in ("cash", "value"))
+        if not free and (array < -rounding).any():
             raise ValueError(f"state field {name!r} holds {array.min()}, must not be negative")
         found[name] = array.astype(kind)
     return found

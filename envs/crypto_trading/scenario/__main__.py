@@ -1,16 +1,15 @@
 """Command line: generates, imports and checks markets."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from ...checks import integer
 from ..params import MOST_LOOKBACK
-from .file import load, save, with_rules
+from .file import load, read_json, save, with_rules
 from .generator import SETS, generate
 from .importers import IMPORTERS
-from .market import Market
+from .market import MAX_GAP, Market
 
 
 def main(words: list[str] | None = None) -> int:
@@ -29,18 +28,20 @@ def main(words: list[str] | None = None) -> int:
     reading.add_argument("path", type=Path, help="table to write, .csv or .parquet; meta.json goes beside it")
     reading.add_argument("files", type=Path, nargs="+", help="tables to read")
     reading.add_argument("--bar-seconds", type=float, default=300.0)
-    reading.add_argument("--max-gap", type=int, default=12, help="bars that may lack between two rows of a symbol")
+    reading.add_argument("--max-gap", type=int, default=MAX_GAP, help="bars that may lack between two rows of a symbol")
     reading.add_argument(
         "--rules", type=Path, help='JSON of trading rules: {"BTCUSDT": {"min_qty": 0.00001, ...}, ...}'
     )
     checking = commands.add_parser("check", help="read a table and say what is in it")
     checking.add_argument("path", type=Path)
-    checking.add_argument("--max-gap", type=int, default=12, help="bars that may lack between two rows of a symbol")
+    checking.add_argument(
+        "--max-gap", type=int, default=MAX_GAP, help="bars that may lack between two rows of a symbol"
+    )
     checking.add_argument("--lookback", type=int, default=1, help="bars L of an observation; 2 L + 1 are needed")
     given = parser.parse_args(words)
     try:
         print({"generate": _generate, "import": _import, "check": _check}[given.command](given))
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
@@ -53,14 +54,12 @@ def _generate(given) -> str:
 
 
 def _import(given) -> str:
+    if given.path.resolve() in [file.resolve() for file in given.files]:
+        raise ValueError(f"{given.path} is one of the files to read, must be another")
     market = IMPORTERS[given.source](given.files, given.bar_seconds, given.max_gap)
     if given.rules:
-        try:
-            rules = json.loads(given.rules.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{given.rules} cannot be read: {error}") from error
-        market = with_rules(market, rules)
-    save(given.path, market)
+        market = with_rules(market, read_json(given.rules))
+    save(given.path, market, given.max_gap)
     return _said(given.path, market)
 
 

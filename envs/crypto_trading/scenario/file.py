@@ -9,31 +9,56 @@ from pathlib import Path
 
 import numpy as np
 
-from .market import BARS, PER_SYMBOL, SECONDS_A_YEAR, Market, number
+from .market import MAX_GAP, PER_SYMBOL, SECONDS_A_YEAR, Market, bar_length, number
 
 META = "meta.json"
+KEYS = ("bar_seconds", "symbols", "sha256")  # that it must have
 
 
-def save(path, market: Market):
+def save(path, market: Market, max_gap: int = MAX_GAP):
     """Writes a market's bars and `meta.json` beside them; neither features nor signal nor segments.
 
+    A table that `save` has written is replaced, no other file.
+
+    Args:
+        max_gap: bars that may lack between two times, as in `load`.
+
     Raises:
-        ValueError: another suffix than .csv and .parquet, what `Market.check` refuses, a price that is not positive,
-            another table that the folder holds, or a file that cannot be written; names it.
+        ValueError: another suffix than .csv and .parquet, what `Market.check` or `load` refuses, as a price that is not
+            positive, another file that the folder holds, or one that cannot be written; names it.
         ImportError: pyarrow is not installed.
     """
-    path = Path(path)
+    from .rows import assembled, rows_of_market
+
+    path = _path(path)
     market.check(str(path))
-    for name in BARS[:4]:
-        market.refuse(getattr(market, name) <= 0, name, str(path), "must be positive in a file")
-    meta = path.parent / META
-    other = _table_of(meta)
-    if other not in (None, path.name) and (path.parent / other).exists():
-        raise ValueError(f"{path}: {META} beside it is of {other!r}, must be of one table: take a folder of its own")
+    assembled(rows_of_market(market, path.name), market.bar_seconds, market.symbols, max_gap)
     try:
+        _refuse_foreign(path)
         _write(path, market)
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _path(given) -> Path:
+    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
+        raise ValueError(f"path={given!r:.60} must be that of a table of bars, .csv or .parquet")
+    if Path(given).suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{given}: the suffix must be .csv or .parquet")
+    return Path(given)
+
+
+def _refuse_foreign(path: Path):
+    """Raises ValueError where `save` would replace a file that it has not written."""
+    meta = path.parent / META
+    content = read_json(meta) if meta.exists() else {"table": None} | dict.fromkeys(KEYS)
+    if not isinstance(content, dict) or not content.keys() >= {"table", *KEYS}:
+        raise ValueError(f"{path}: {META} beside it is none of a table written here: take a folder of its own")
+    other = content["table"]
+    if isinstance(other, str) and other != path.name and (path.parent / other).exists():
+        raise ValueError(f"{path}: {META} beside it is of {other!r}, must be of one table: take a folder of its own")
+    if other != path.name and path.exists():
+        raise ValueError(f"{path} is there and no table written here, must be a new file")
 
 
 def _write(path: Path, market: Market):
@@ -57,11 +82,11 @@ def _write(path: Path, market: Market):
     (path.parent / META).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def load(path, max_gap: int = 12) -> Market:
+def load(path, max_gap: int = MAX_GAP) -> Market:
     """The market of a table of bars and of `meta.json` beside it.
 
     Args:
-        max_gap: bars that may lack between two rows of a symbol.
+        max_gap: bars that may lack between two rows of a symbol, and between two times.
 
     Raises:
         ValueError: not what was written, or rows that are wrong; names file, row, symbol, value and what is allowed.
@@ -69,9 +94,7 @@ def load(path, max_gap: int = 12) -> Market:
     """
     from .rows import assembled, read_table, rows_of
 
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"path={path!r:.60} must be that of a table of bars, .csv or .parquet")
-    path = Path(path)
+    path = _path(path)
     content, table = _meta(path), read_table(path)
     found = _sha256(path)
     if content["sha256"] != found:
@@ -101,32 +124,37 @@ def with_rules(market: Market, symbols: dict[str, dict[str, float]]) -> Market:
     return dataclasses.replace(market, **arrays).check()
 
 
-def _table_of(meta: Path) -> str | None:
-    """The table that a `meta.json` names; None where there is none."""
+def read_json(path: Path):
+    """What a JSON file holds; ValueError where it cannot be read, or names a field twice."""
+
+    def once(pairs: list[tuple]) -> dict:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError(f"one of the names {', '.join(name for name, _ in pairs)!r:.60} is there twice")
+        return dict(pairs)
+
     try:
-        table = json.loads(meta.read_bytes())["table"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return table if isinstance(table, str) else None
+        return json.loads(path.read_bytes(), object_pairs_hook=once)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON that can be read: {error}") from error
 
 
 def _meta(table: Path) -> dict:
     path = table.parent / META
     try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        missing = path if table.exists() else table
-        raise ValueError(f"{missing} is missing, must lie beside {META if missing is table else table.name}") from error
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON that can be read: {error}") from error
+        missing = None if os.path.lexists(path) else path if table.exists() else table
+    except OSError as error:  # a name that is too long
+        raise ValueError(f"{table} cannot be read: {error.strerror}") from error
+    if missing:
+        raise ValueError(f"{missing} is missing, must lie beside {META if missing is table else table.name}")
+    content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path}: is {type(content).__name__}, must be an object")
-    for name in ("bar_seconds", "symbols", "sha256"):
+    for name in KEYS:
         if name not in content:
             raise ValueError(f"{path}: {name} is missing")
-    bar = number(f"{path}: bar_seconds", content["bar_seconds"])
+    bar = bar_length(f"{path}: bar_seconds", content["bar_seconds"])
     content = {"source": "", "licence": "", "bars_per_year": SECONDS_A_YEAR / bar} | content
     number(f"{path}: bars_per_year", content["bars_per_year"])
     for name in ("source", "licence", "sha256"):

@@ -9,7 +9,7 @@ import numpy as np
 from ...checks import choice, integer
 from .. import streams
 from ..params import MINIMUMS
-from .market import Market
+from .market import Market, require_market
 
 BARS_PER_YEAR = 105_120  # Y, of five minutes
 DAY = 288  # bars
@@ -18,7 +18,7 @@ TURNOVER = 5e5  # $, of an average bar
 CALM, NORMAL, CRASH = range(3)
 TRANSITIONS = np.array([(0.9990, 0.0010, 0.0), (0.0008, 0.9988, 0.0004), (0.0, 0.0050, 0.9950)])
 DRIFT, SCALE = np.array([0.6, 0.0, -6.0]), np.array([0.6, 1.0, 2.5])  # μ per year, K
-COMMON, OWN = 0.55, 0.45  # shares of a return's variance
+SHARED, OWN = 0.55, 0.45  # shares of a return's variance
 MEMORY, SHOCK = np.array([0.985, 0.95]), np.array([0.12, 0.10])  # of k and of w_i
 FLIP = 1 / 500  # of a planted signal, per bar
 STRENGTH = 0.1  # of a planted signal, of an average bar's deviation
@@ -92,6 +92,7 @@ def generate(
 
     Raises:
         ValueError: names the argument, its value and what is allowed.
+        MemoryError: the market does not fit.
     """
     size = SETS[choice("name", name, tuple(SETS))]
     T = size.bars if bars is None else integer("bars", bars, 1, 2**31 - 1)
@@ -103,6 +104,7 @@ def generate(
         raise ValueError(f"signal={signal!r} must be 'none' where drift='none'")
     if visible and signal == "none":
         raise ValueError("visible=True must be False where signal='none'")
+    require_market(T, N)
     path = drawn_path(seed, T, N, drift, signal)
     columns = _columns(seed, path)
     columns["tradable"] = np.ones((T, N), bool)
@@ -112,7 +114,7 @@ def generate(
         for k, span in enumerate(spans):
             _interrupt(columns, kind, _span(f"{kind}[{k}]", span, T, N))
     places = np.arange(N) % len(PRICES)
-    train = None if size.train is None or bars is not None else [[0, size.train]]
+    train = [[0, size.train]] if size.train is not None and size.train < T else None
     return Market(
         symbols=tuple(f"SYN{i:02d}" for i in range(N)),
         min_qty=np.array(list(MINIMUMS["one"].values()))[places], tick=10.0 ** -_decimals(np.array(PRICES)[places]),
@@ -134,7 +136,7 @@ def drawn_path(seed: int, bars: int, assets: int, drift: str = "regimes", signal
     r = np.empty((bars, assets))
     for i in range(assets):
         own, own_jump = _returns(seed, i + 1, t, OWN_JUMP)
-        r[:, i] = sigma[:, i] * (math.sqrt(COMMON) * common + math.sqrt(OWN) * own) + jump + own_jump
+        r[:, i] = sigma[:, i] * (math.sqrt(SHARED) * common + math.sqrt(OWN) * own) + jump + own_jump
     r -= sigma**2 / 2 + (COMMON_JUMP.compensation + OWN_JUMP.compensation)
     if drift == "regimes":
         r += (DRIFT[regime] / BARS_PER_YEAR)[:, None]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .market import Market
+from .market import MAX_GAP, Market
 
 KLINES = ("open_time", "open", "high", "low", "close", "volume", "close_time", "quote_volume", "trades", "taker_base",
           "taker_quote", "ignore")  # fmt: skip
@@ -13,12 +13,12 @@ MICROSECONDS = 10**14  # a larger open time is in µs, else in ms
 LATEST = 2**63 - 1  # ns
 
 
-def alpaca(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = 12) -> Market:
+def alpaca(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = MAX_GAP) -> Market:
     """The market of Alpaca's bars: timestamp, symbol, open, high, low, close, volume, and columns that are not read.
 
     Args:
         paths: of one file or more, CSV or Parquet, rows in any order.
-        max_gap: bars that may lack between two rows of a symbol.
+        max_gap: bars that may lack between two rows of a symbol, and between two times.
 
     Raises:
         ValueError: names file, row, symbol, value and what is allowed.
@@ -31,12 +31,12 @@ def alpaca(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = 12) -> Ma
     return _market(assembled(rows, bar_seconds, max_gap=max_gap, ordered=False), bar_seconds, "Alpaca", files)
 
 
-def binance(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = 12) -> Market:
+def binance(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = MAX_GAP) -> Market:
     """The market of Binance's klines: 12 columns without a header, open time in ms, or in µs if above 1e14.
 
     Args:
         paths: of one file or more; the symbol is the file's name up to the first "-", as in BTCUSDT-5m-2024-01.csv.
-        max_gap: bars that may lack between two rows of a symbol.
+        max_gap: bars that may lack between two rows of a symbol, and between two times.
 
     Raises:
         ValueError: names file, row, symbol, value and what is allowed.

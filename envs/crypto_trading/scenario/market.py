@@ -2,30 +2,57 @@
 
 import functools
 import hashlib
-import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 
 import numpy as np
 
+from ...checks import find_device, require_memory
+
 BARS = ("open", "high", "low", "close", "volume")  # columns of a table of bars, $ and units
 PER_SYMBOL = ("min_qty", "qty_step", "tick", "fee_buy", "fee_sell")
 SECONDS_A_YEAR = 365 * 86_400
+MAX_GAP = 12  # bars that may lack between two rows of a table
+LEAST_PRICE = 1e-24  # $, above 0: what is worth the capital still counts in float32
+BYTES_DRAWN = 160  # of a bar of an asset, while a market is drawn
+LAST_SECOND = 2**63 / 1e9  # since 1970, of a time in ns
 
 
-def number(name: str, value, least: float = 1e-9) -> float:
-    """The value as a float; ValueError unless it is a finite number from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < math.inf:
-        raise ValueError(f"{name}={value!r} must be a number from {least:g} on")
+def number(name: str, value, least: float = 1e-9, most: float = sys.float_info.max) -> float:
+    """The value as a float; ValueError unless it is a number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
+        raise ValueError(f"{name}={value!r:.60} must be a number from {least:g} to {most:g}")
     return float(value)
 
 
+def bar_length(name: str, value) -> float:
+    """Seconds of a bar; ValueError unless they are a number from 1e-9 to a year's."""
+    return number(name, value, most=SECONDS_A_YEAR)
+
+
+def require_market(bars: int, assets: int):
+    """MemoryError where a market of this size cannot be drawn."""
+    require_memory(BYTES_DRAWN * bars * (assets + 1), find_device("cpu"), "bars * assets", bars * assets)
+
+
 def _array(name: str, given, kind) -> np.ndarray:
+    """The array in a type that holds every number of it as it is, but for rounding; ValueError where there is none."""
     try:
-        return np.ascontiguousarray(given, kind)
+        found = np.asarray(given)
+        if name == "timestamp" and found.dtype.kind == "M":
+            found = found.astype("M8[ns]").astype(np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of numbers: {error}") from error
+    whole = np.issubdtype(kind, np.integer)
+    if found.size and found.dtype.kind not in ("iu" if whole else "biuf" if kind is bool else "iuf"):
+        raise ValueError(f"{name} holds {found.dtype}, must hold {'whole ' if whole else ''}numbers")
+    with np.errstate(over="ignore"):  # of features, which `Market.check` refuses
+        stored = np.ascontiguousarray(found, kind)
+    if (whole or kind is bool) and not np.array_equal(stored, found):
+        raise ValueError(f"{name} holds {found[stored != found][0]}, must hold numbers of {np.dtype(kind)}")
+    return stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +91,20 @@ class Market:
     sha256: str = ""  # of the file that the table was read from
 
     def __post_init__(self):
-        object.__setattr__(self, "bar_seconds", number("bar_seconds", self.bar_seconds))
+        object.__setattr__(self, "bar_seconds", bar_length("bar_seconds", self.bar_seconds))
         year = SECONDS_A_YEAR / self.bar_seconds if self.bars_per_year is None else self.bars_per_year
         object.__setattr__(self, "bars_per_year", number("bars_per_year", year))
         close = _array("close", self.close, np.float64)
         T, N = close.shape if close.ndim == 2 else (0, 0)
+        if self.timestamp is None and T * self.bar_seconds >= LAST_SECOND:
+            raise ValueError(
+                f"timestamp=None must be given where {T} bars of {self.bar_seconds:g} s reach beyond int64"
+            )
         kinds = {"tradable": bool, "signal": np.int8, "features": np.float32}
         kinds |= dict.fromkeys(("timestamp", "segments", "train"), np.int64)
         defaults = {
             "tradable": np.ones((T, N), bool),
-            "timestamp": np.round(np.arange(T) * self.bar_seconds * 1e9),
+            "timestamp": np.round(np.arange(T) * self.bar_seconds * 1e9).astype(np.int64),
             "segments": [[0, T]],
             "train": [[0, T]],
             **dict.fromkeys(PER_SYMBOL[:3], np.zeros(N)),
@@ -100,6 +131,11 @@ class Market:
     def assets(self) -> int:
         """N."""
         return len(self.symbols)
+
+    @property
+    def listed(self) -> np.ndarray:
+        """First tradable bar of each asset [N], T where there is none; what is before it is filled in, not traded."""
+        return np.where(self.tradable.any(axis=0), self.tradable.argmax(axis=0), self.bars)
 
     @functools.cached_property
     def digest(self) -> str:
@@ -128,6 +164,11 @@ class Market:
         T, N = self.bars, self.assets
         if not T or not N:
             raise ValueError(f"{where}: has {T} bars of {N} assets, must have at least one of each")
+        for name, given in [("symbols", symbol) for symbol in self.symbols] + [
+            (name, getattr(self, name)) for name in ("source", "licence", "sha256")
+        ]:
+            if not isinstance(given, str) or (name == "symbols" and not (given and given.isprintable())):
+                raise ValueError(f"{where}: {name} has {given!r:.60}, must have text")
         if len(set(self.symbols)) < N:
             raise ValueError(f"{where}: symbols={self.symbols} must differ")
         shapes = dict.fromkeys((*BARS, "tradable"), (T, N)) | dict.fromkeys(PER_SYMBOL, (N,)) | {"timestamp": (T,)}
@@ -137,6 +178,10 @@ class Market:
             shapes["signal"] = (T,)
         if (self.mean is None) != (self.std is None):
             raise ValueError(f"{where}: mean and std must both be given, or neither")
+        if not isinstance(self.visible, bool | np.bool_) or (self.visible and self.signal is None):
+            raise ValueError(f"{where}: visible={self.visible!r:.60} must be False, or True where there is a signal")
+        if self.features is None and (self.mean is not None or self.feature_names):
+            raise ValueError(f"{where}: features must be given where mean, std or feature_names are")
         if self.features is not None:
             F = len(self.feature_names)
             if self.features.ndim == 2 and self.features.shape[1] != F:
@@ -151,6 +196,15 @@ class Market:
         for name in (*BARS, *PER_SYMBOL[:3]):
             array = getattr(self, name)
             self.refuse(~np.isfinite(array) | (array < 0), name, where, "must be finite and not negative")
+        for name in BARS[:4]:
+            array = getattr(self, name)
+            small = (array > 0) & (array < LEAST_PRICE)
+            self.refuse(small, name, where, f"must be 0, or {LEAST_PRICE:g} at least")
+        for name, wrong, rule in (
+            ("high", self.high < np.maximum(self.open, self.close), "must not be below open and close"),
+            ("low", self.low > np.minimum(self.open, self.close), "must not be above open and close"),
+        ):
+            self.refuse(wrong, name, where, rule)
         for name in PER_SYMBOL[3:]:
             array = getattr(self, name)
             self.refuse((array < 0) | (array > 1), name, where, "must be from 0 to 1, or NaN for the parameters'")

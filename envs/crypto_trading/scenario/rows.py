@@ -9,7 +9,7 @@ import numpy as np
 from lockstep.extras import extra
 
 from ...checks import integer
-from .market import BARS, Market, number
+from .market import BARS, MAX_GAP, Market, bar_length
 
 with extra("trading", of="a table of bars"):
     import pyarrow
@@ -17,7 +17,6 @@ with extra("trading", of="a table of bars"):
     import pyarrow.csv
     import pyarrow.parquet
 
-MAX_GAP = 12  # bars
 FLAGS = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0}
 
 
@@ -166,11 +165,11 @@ def assembled(
     rows: Rows, bar_seconds: float, symbols: Sequence[str] | None = None, max_gap: int = MAX_GAP, ordered: bool = True
 ) -> dict:
     """Arrays [T, N] of a market by field: the union of times, oldest first; a missing bar carries the close (the first
-    open where there was none), with volume 0, and is not tradable.
+    open where there was none, `Market.listed`), with volume 0, and is not tradable.
 
     Args:
         symbols: N; None: those of the rows, by the alphabet.
-        max_gap: bars between two rows of a symbol.
+        max_gap: bars that may lack between two rows of a symbol, and between two times.
         ordered: times of rows must not decrease.
 
     Raises:
@@ -195,7 +194,7 @@ def assembled(
         raise ValueError(f"{rows.files[0][0]}: has no row of {names[missing[0]]}")
     if ordered:
         rows.refuse(np.diff(rows.time, prepend=rows.time[0]) < 0, "timestamp", "must not be before the row above")
-    step, max_gap = round(number("bar_seconds", bar_seconds) * 1e9), integer("max_gap", max_gap, 0, 2**31 - 1)
+    step, max_gap = round(bar_length("bar_seconds", bar_seconds) * 1e9), integer("max_gap", max_gap, 0, 2**31 - 1)
     off = (rows.time - rows.time[0]) % step != 0
     rows.refuse(off, "timestamp", f"must be whole bars of {bar_seconds:g} s from that of the first row")
     order = np.lexsort((rows.time, asset))
@@ -203,12 +202,14 @@ def assembled(
     apart = np.where(same, np.diff(rows.time[order]), step)
     for wrong, rule in (
         (apart == 0, "is there twice"),
-        (apart > (max_gap + 1) * step, f"comes after a gap of more than {max_gap} bars"),
+        (apart // step > max_gap + 1, f"comes after a gap of more than {max_gap} bars"),
     ):
         late = np.zeros(len(order), bool)
         late[order[1:][wrong]] = True
         rows.refuse(late, "timestamp", rule)
     times, bar = np.unique(rows.time, return_inverse=True)
+    wide = times[1:][np.diff(times) // step > max_gap + 1]
+    rows.refuse(np.isin(rows.time, wide), "timestamp", f"comes after a gap of more than {max_gap} bars of all symbols")
     if len(times) > 1 and (closest := np.diff(times).min()) != step:
         raise ValueError(
             f"{rows.files[0][0]}: times are {closest / 1e9:g} s apart or more, must be bars of {bar_seconds:g} s"
@@ -230,6 +231,13 @@ def _filled(rows: Rows, bar: np.ndarray, asset: np.ndarray, shape: tuple[int, in
     for name in BARS[:4]:
         found[name] = np.where(there, found[name], carried)
     return found | {"tradable": found["tradable"] > 0}
+
+
+def rows_of_market(market: Market, name: str) -> Rows:
+    """The rows that `market_rows` writes into a file of this name."""
+    T, N = market.close.shape
+    columns = {column: getattr(market, column).ravel().astype(np.float64) for column in (*BARS, "tradable")}
+    return Rows(((name, T * N),), np.repeat(market.timestamp, N), np.tile(np.array(market.symbols), T), columns)
 
 
 def market_rows(market: Market) -> "pyarrow.Table":

@@ -12,7 +12,7 @@ from tests.envs.crypto_trading.worlds import random_market
 MARKET = random_market(5, bars=90, absent=0.06)
 QUIET = random_market(8, bars=90)  # every bar has a price
 UNBOUGHT = random_market(5, bars=90)  # of which one asset has no price at the first fill
-UNBOUGHT.close[1, 1] = 0.0
+UNBOUGHT.close[1, 1] = UNBOUGHT.low[1, 1] = 0.0
 SEGMENTED = random_market(6, bars=120, segments=[[0, 40], [40, 90], [95, 120]])
 LOTS = random_market(7, bars=90, qty_step=[0.01, 0.3, 0.0], fee_buy=[0.001, np.nan, 0.01])
 PLANTED = random_market(9, bars=330, absent=0.06, signal=np.where(np.arange(330) // 25 % 2, -1, 1))

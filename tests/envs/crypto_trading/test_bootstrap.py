@@ -71,3 +71,14 @@ def test_a_wrong_choice_of_market_is_named(options, message):
     for make in (envs.make_original, lambda name, **own: envs.make(name, 1, **own)):
         with pytest.raises(ValueError, match=message):
             make("crypto_trading", scenario=GIVEN, **options)
+
+
+def test_blocks_of_late_assets_and_features_of_ones_own():
+    late = generate(bars=1000, assets=2, unlisted=[(1, 0, 300)])
+    found = bootstrap(late, seed=1)
+    assert found.tradable.all() and found.close[0].tolist() == late.close[300].tolist()
+    own = dataclasses.replace(GIVEN, features=np.zeros((1000, 1)), feature_names=("x",))
+    with pytest.raises(ValueError, match="features must be None where returns are drawn"):
+        bootstrap(own)
+    with pytest.raises(MemoryError, match="would fit"):
+        bootstrap(GIVEN, bars=2**31 - 1)

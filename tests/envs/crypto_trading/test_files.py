@@ -230,6 +230,7 @@ def test_a_folder_has_one_table(tmp_path):
     with pytest.raises(ValueError, match="two.csv: its SHA-256 is .* beside it states .* of 'one.csv'"):
         load(tmp_path / "two.csv")
     (tmp_path / "one.csv").unlink()
+    (tmp_path / "two.csv").unlink()
     save(tmp_path / "two.csv", TINY)
     assert load(tmp_path / "two.csv").bars == 5
 
@@ -295,7 +296,7 @@ def test_a_column_that_is_there_twice_is_named(tmp_path, column, count):
 
 
 def test_a_price_of_zero_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match=r"low\[2, 1\] is 0.0, must be positive in a file"):
+    with pytest.raises(ValueError, match="bars.csv, row 8, SYN01: low is 0.0, must be positive"):
         save(tmp_path / "bars.csv", generate("tiny", zero=[(1, 2, 1)]))
 
 
@@ -354,7 +355,7 @@ def test_bars_of_another_length_are_not_taken_for_gaps(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bar_seconds": 0}, "bar_seconds=0 must be a number from 1e-09 on"),
+        ({"bar_seconds": 0}, "bar_seconds=0 must be a number from 1e-09 to"),
         ({"bar_seconds": "5m"}, "bar_seconds='5m' must be a number"),
         ({"max_gap": -1}, "max_gap=-1 must be an integer from 0"),
     ],
@@ -429,7 +430,7 @@ def test_the_command_generates_imports_and_checks(tmp_path, capsys):
     assert "error: " in capsys.readouterr().err
     rules.write_text("{")
     assert main(["import", "alpaca", str(other), str(path), "--rules", str(rules)]) == 2
-    assert "rules.json cannot be read" in capsys.readouterr().err
+    assert "rules.json is no JSON that can be read" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["generate", str(path), "--set", "huge"])
 
@@ -444,3 +445,82 @@ def test_the_command_says_what_is_wrong_with_its_arguments(tmp_path, capsys):
         assert main(words) == 2
         said = capsys.readouterr().err
         assert said.startswith("error: ") and message in said and said.count("\n") == 1
+
+
+# ---- what a review found
+
+
+def late(price: float):
+    """A market of 12 bars of A, and of B from bar 6 on, where it opens at this price."""
+    time = NOON + np.arange(12) * 300 * 10**9
+    ones, own = np.ones(12), np.where(np.arange(12) < 6, price, price + np.arange(12) % 3)
+    close = np.column_stack([ones, own])
+    there = np.column_stack([ones > 0, np.arange(12) >= 6])
+    return dataclasses.replace(
+        TINY, symbols=("A", "B"), timestamp=time, open=close, high=close, low=close, close=close, tradable=there,
+        volume=close * there, segments=None, train=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("features", ["clean", "cappuccino"])
+def test_nothing_shows_the_price_of_an_asset_before_it_is_listed(features):
+    one, other = (make(scenario=late(price), features=features) for price in (106.0, 250.0))
+    for t in range(6):
+        found = [env.reset(seed=0)[0] if t == 0 else env.step(np.ones(2))[0] for env in (one, other)]
+        if t < 5:
+            assert np.array_equal(one.market.features[t], other.market.features[t], equal_nan=True)
+            assert one.account == other.account, t
+    assert np.isnan(one.market.features[:6, one.market.features.shape[1] // 2 :]).all() and len(found) == 2
+
+
+@pytest.mark.parametrize("preset", ["finrl-crypto", "cappuccino"])
+def test_a_window_that_begins_before_an_asset_is_listed_sets_no_order_scale(preset):
+    options = {"scenario": late(106.0), "lookback": 1, "reachable": "warn"}
+    with pytest.raises(ValueError, match="B trades from bar 6 on, must do so from bar 0, the first of a window"):
+        make(preset, **options)
+
+
+def test_a_file_that_is_not_ours_is_not_replaced(tmp_path):
+    raw = tmp_path / "raw.csv"
+    raw.write_text("\n".join(ALPACA))
+    words = ["import", "alpaca", str(raw), str(raw), "--bar-seconds", "3600"]
+    assert main(words) == 2 and raw.read_text() == "\n".join(ALPACA)
+    with pytest.raises(ValueError, match="raw.csv is there and no table written here, must be a new file"):
+        save(raw, TINY)
+    (tmp_path / "meta.json").write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match="b.csv: meta.json beside it is none of a table written here"):
+        save(tmp_path / "b.csv", TINY)
+    assert (tmp_path / "meta.json").read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"high": TINY.low / 2}, r"high\[0, 0\] is .*, must not be below open and close"),
+        ({"timestamp": [0, 300 * 10**9, 600 * 10**9, 900 * 10**9, 10**12]}, "must be whole bars of 300 s"),
+        ({"timestamp": np.array([0, 1, 2, 3, 104]) * 300 * 10**9}, "comes after a gap of more than 12 bars"),
+        ({"symbols": ("A", "")}, "symbols has '', must have text"),
+        ({"symbols": (None, "B")}, "symbols has None, must have text"),
+        ({"source": 5}, "source has 5, must have text"),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, other, message):
+    with pytest.raises(ValueError, match=message):
+        save(tmp_path / "bars.csv", dataclasses.replace(TINY, **other))
+    assert not list(tmp_path.iterdir())
+
+
+def test_times_are_nanoseconds_whatever_their_type():
+    for unit in ("s", "us", "ns"):
+        given = np.datetime64("2024-01-31T12:00:00", unit) + np.arange(5) * np.timedelta64(300, "s").astype(
+            f"m8[{unit}]"
+        )
+        assert dataclasses.replace(TINY, timestamp=given).timestamp[0] == NOON
+    with pytest.raises(ValueError, match="timestamp holds float64, must hold whole numbers"):
+        dataclasses.replace(TINY, timestamp=np.arange(5.0))
+
+
+def test_a_gap_of_all_symbols_is_named(tmp_path):
+    rows = [*ROWS[:1], "2024-03-31T12:00:00Z,B,1,1,1,1,0"]
+    with pytest.raises(ValueError, match="row 2, B: timestamp is .*, comes after a gap of more than 12 bars of all"):
+        load(written(tmp_path, rows))

@@ -170,3 +170,13 @@ def test_gaps_listing_dates_frozen_and_zero_prices():
 def test_what_is_refused_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         generate(**options)
+
+
+@pytest.mark.parametrize("size", [{"bars": 2**31 - 1, "assets": 1}, {"bars": 10, "assets": 2**31 - 2}])
+def test_a_market_that_does_not_fit_is_refused_before_it_is_drawn(size):
+    with pytest.raises(MemoryError, match=r"bars \* assets=.* GiB are free; about .* would fit"):
+        generate("small", **size)
+
+
+def test_train_bars_of_a_set_hold_for_more_bars():
+    assert generate("paper", bars=20_001, assets=1).train.tolist() == [[0, 20_000]]

@@ -77,7 +77,7 @@ def test_indicators_look_back_only(name):
 def test_statistics_are_those_of_the_train_bars():
     market = dataclasses.replace(generate(bars=320, assets=2), train=[[0, 100], [150, 200]])
     params = make_params()
-    one, other = prepared(market, params), prepared(changed(market, 200, ("close", "volume")), params)
+    one, other = prepared(market, params), prepared(changed(market, 200), params)
     assert np.array_equal(one.mean, other.mean) and np.array_equal(one.std, other.std)
     rows = np.concatenate([one.features[48:100], one.features[150:200]]).astype(float)
     assert one.mean[2] == pytest.approx(rows[:, 2].mean(), rel=1e-12)

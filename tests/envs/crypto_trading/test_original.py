@@ -1,7 +1,9 @@
 """The original: Gymnasium's interface, info, state, actions that are refused."""
 
+import inspect
 import re
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -179,3 +181,19 @@ def test_a_state_at_the_end_is_over():
 def test_a_state_that_means_nothing_is_refused(field, value, message):
     with pytest.raises(ValueError, match=message):
         set_state(opened(FLAT), {field: np.array(value)})
+
+
+def test_a_state_that_contradicts_itself_or_owes_money_is_refused():
+    env = make(scenario=generate("tiny"), lookback=2)
+    env.reset(seed=0)
+    set_state(env, {"elapsed": 5})
+    assert get_state(env)["bar"] == 6
+    for state in ({"elapsed": 5, "bar": 5}, {"cash": -1.0}, {"benchmark": -5.0}, {"benchmark_units": [-1.0, 0, 0]}):
+        with pytest.raises(ValueError, match="state field .*, must"):
+            set_state(env, state)
+
+
+def test_the_code_of_the_spec_sheet_runs(capsys):
+    sheet = Path(inspect.getfile(make)).parents[1] / "README.md"
+    exec(sheet.read_text().partition("```python\n")[2].partition("```")[0], {})
+    assert "$ of the account" in capsys.readouterr().out

@@ -17,7 +17,18 @@ PLAIN = market([100.0] * 50)
 
 @pytest.mark.parametrize(
     ("symbol", "base"),
-    [("BTC/USD", "BTC"), ("BTCUSDT", "BTC"), ("eth-usd", "ETH"), ("ETHBTC", "ETH"), ("BTC", "BTC"), ("SYN00", "SYN00")],
+    [
+        ("BTC/USD", "BTC"),
+        ("BTCUSDT", "BTC"),
+        ("eth-usd", "ETH"),
+        ("ETHBTC", "ETH"),
+        ("BTC", "BTC"),
+        ("SYN00", "SYN00"),
+        ("BTCFDUSD", "BTC"),
+        ("BTCBUSD", "BTC"),
+        ("WBTC/USD", "WBTC"),
+        ("WBTC-USD", "WBTC"),
+    ],
 )
 def test_base_assets(symbol, base):
     assert tables.base_asset(symbol) == base
@@ -150,8 +161,9 @@ def test_an_asset_that_cannot_be_ordered_is_a_warning_in_the_published_preset():
         ({"high": np.ones((49, 1))}, r"high has shape \(49, 1\), must have \(50, 1\)"),
         ({"features": np.full((50, 1), np.inf)}, r"features\[0, 0\] is inf, must be finite, or NaN"),
         ({"features": np.zeros((49, 1))}, r"features has shape \(49, 1\), must have \(50, 1\)"),
+        ({"close": np.full((50, 1), 1e-33), "low": np.full((50, 1), 1e-33)}, "low.* must be 0, or 1e-24 at least"),
         ({"std": [0.0]}, r"std\[0\] is 0.0, must be positive"),
-        ({"timestamp": np.zeros(50)}, r"timestamp\[1\] is 0, must increase"),
+        ({"timestamp": np.zeros(50, int)}, r"timestamp\[1\] is 0, must increase"),
         ({"segments": [[0, 30], [20, 50]]}, r"segments\[1\] is \[20, 50\), must lie in \[30, 50\)"),
         ({"segments": np.zeros((0, 2))}, "has no segment"),
         ({"symbols": ("A", "B")}, r"open has shape \(50, 1\), must have \(50, 2\)"),
@@ -166,7 +178,7 @@ def test_an_asset_that_cannot_be_ordered_is_a_warning_in_the_published_preset():
         ({"train": np.zeros((0, 2))}, "has no train bars, must have at least one"),
         ({"bar_seconds": 0}, "bar_seconds=0 must be a number from"),
         ({"bars_per_year": -1.0}, "bars_per_year=-1.0 must be a number from"),
-        ({"volume": [["many"]] * 50}, "volume must be an array of numbers: could not convert string to float: 'many'"),
+        ({"volume": [["many"]] * 50}, "volume holds <U4, must hold numbers"),
         ({"close": [[1.0], [1.0, 2.0]]}, "close must be an array of numbers: .*inhomogeneous"),
     ],
 )
