@@ -1,6 +1,7 @@
 """Files as they are read, which others may have made."""
 
 import io
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -10,16 +11,29 @@ import numpy as np
 MOST = 2**29  # bytes of a file, and of all arrays in one
 
 
-def path_of(given, what: str) -> Path:
-    """A path that was given.
+def path_of(given, what: str, suffixes: tuple[str, ...] = ()) -> Path:
+    """A path that was given, of any suffix where `suffixes` has none.
 
     Raises:
-        ValueError: it names no file; says what it must be that of.
+        ValueError: it names no file, says what it must be that of; or another suffix.
     """
     path = Path(given) if isinstance(given, str | os.PathLike) else Path()
-    if not path.name:
+    if path.name in ("", "..") or "\0" in str(path):
         raise ValueError(f"path={given!r:.60} must be that of {what}")
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f"{path}: the suffix must be {' or '.join(suffixes)}")
     return path
+
+
+def pair_of(given) -> tuple[Path, Path]:
+    """The .json and the .npz of a scenario's path, which has either suffix or none.
+
+    Raises:
+        ValueError: it names no file.
+    """
+    path = path_of(given, "a scenario file, with or without .json or .npz")
+    stem = path.with_suffix("") if path.suffix in (".json", ".npz") else path
+    return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".npz")
 
 
 def content(path: Path) -> bytes:
@@ -39,6 +53,27 @@ def content(path: Path) -> bytes:
     if len(found) > MOST:
         raise ValueError(f"{path} has more than {MOST:,} bytes, which is the most")
     return found
+
+
+def parsed(found: bytes, path: Path):
+    """The object of the bytes of a JSON file.
+
+    Raises:
+        ValueError: no JSON, of whatever encoding or depth, or one that names a field twice; names `path`.
+    """
+
+    def once(pairs: list[tuple]) -> dict:
+        found = {}
+        for name, value in pairs:
+            if name in found:
+                raise ValueError(f"{name!r:.60} is there twice")
+            found[name] = value
+        return found
+
+    try:
+        return json.loads(found, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error
 
 
 def arrays(found: bytes, path: Path) -> dict[str, np.ndarray]:

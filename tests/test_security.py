@@ -160,7 +160,7 @@ def test_tables_of_bars(tmp_path, code):
         with pytest.raises(ValueError, match=f"^{tmp_path / name}: "):
             bars.load(tmp_path / name)
     (tmp_path / "meta.json").write_bytes(pickle.dumps(code))
-    with pytest.raises(ValueError, match=f"^{tmp_path / 'meta.json'} is no JSON that can be read"):
+    with pytest.raises(ValueError, match=f"^{tmp_path / 'meta.json'}: not JSON"):
         bars.load(tmp_path / "bars.csv")
 
 

@@ -1,4 +1,4 @@
-"""Archives of arrays that are none, or too much."""
+"""Files that are not what they should be, and archives of arrays that are none, or too much."""
 
 import io
 import zipfile
@@ -40,3 +40,21 @@ def test_an_archive_of_too_much_is_refused_before_it_is_unpacked(monkeypatch):
     monkeypatch.setattr(np, "load", None)
     with pytest.raises(ValueError, match="a.npz is not an .*: has 8,000,128 bytes, must have at most 1,000,000"):
         reading.arrays(packed.getvalue(), Path("a.npz"))
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a.npz", "", ".", "..", "a\0b.npz"])
+def test_a_path_that_names_no_file_is_refused(given):
+    with pytest.raises(ValueError, match="^path=.* must be that of a drawing"):
+        reading.path_of(given, "a drawing")
+
+
+def test_either_suffix_or_none_names_a_pair_of_files():
+    for given in ("x/one.json", "x/one.npz", "x/one"):
+        assert reading.pair_of(given) == (Path("x/one.json"), Path("x/one.npz"))
+    assert reading.pair_of("x/one.v2") == (Path("x/one.v2.json"), Path("x/one.v2.npz"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x80", b"[" * 10**5, b'{"a": {"b": 1, "b": 1}}'])
+def test_a_text_that_is_no_json_is_refused_in_a_sentence(content):
+    with pytest.raises(ValueError, match="^a.json: not JSON: .+"):
+        reading.parsed(content, Path("a.json"))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import reading
 from .market import MAX_GAP, PER_SYMBOL, SECONDS_A_YEAR, Market, bar_length, number
 
-META = "meta.json"
+META, SUFFIXES = "meta.json", (".csv", ".parquet")
 KEYS = ("bar_seconds", "symbols", "sha256")  # that it must have
 
 
@@ -41,11 +42,7 @@ def save(path, market: Market, max_gap: int = MAX_GAP):
 
 
 def _path(given) -> Path:
-    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
-        raise ValueError(f"path={given!r:.60} must be that of a table of bars, .csv or .parquet")
-    if Path(given).suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{given}: the suffix must be .csv or .parquet")
-    return Path(given)
+    return reading.path_of(given, "a table of bars, .csv or .parquet", SUFFIXES)
 
 
 def _refuse_foreign(path: Path):
@@ -125,19 +122,8 @@ def with_rules(market: Market, symbols: dict[str, dict[str, float]]) -> Market:
 
 
 def read_json(path: Path):
-    """What a JSON file holds; ValueError where it cannot be read, or names a field twice."""
-
-    def once(pairs: list[tuple]) -> dict:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError(f"one of the names {', '.join(name for name, _ in pairs)!r:.60} is there twice")
-        return dict(pairs)
-
-    try:
-        return json.loads(path.read_bytes(), object_pairs_hook=once)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON that can be read: {error}") from error
+    """The object of a JSON file; ValueError where it cannot be read, or names a field twice."""
+    return reading.parsed(reading.content(path), path)
 
 
 def _meta(table: Path) -> dict:

@@ -62,15 +62,7 @@ def save(path, scenarios: "Scenario | Iterable[Scenario]"):
 
 
 def _path(given) -> Path:
-    try:
-        path = Path(given)
-    except TypeError:
-        path = None
-    if path is None or "\0" in str(path):
-        raise ValueError(f"path={given!r:.60} must be that of a scenario file, .json or .npz")
-    if path.suffix not in (".json", ".npz"):
-        raise ValueError(f"{path}: the suffix must be .json or .npz")
-    return path
+    return reading.path_of(given, "a scenario file, .json or .npz", (".json", ".npz"))
 
 
 def _rows(scenario: Scenario) -> dict[str, np.ndarray]:
@@ -115,11 +107,7 @@ def load(path) -> list[Scenario]:
     found = reading.content(path)
     if path.suffix == ".npz":
         return _load_many(reading.arrays(found, path), path)
-    try:
-        content = json.loads(found)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from error
-    return [_read(one, where) for where, one in _objects(content, str(path))]
+    return [_read(one, where) for where, one in _objects(reading.parsed(found, path), str(path))]
 
 
 def _objects(content, where: str) -> Iterator[tuple[str, object]]:

@@ -24,7 +24,7 @@ def save(path, scenario: Scenario):
     Raises:
         ValueError: they cannot be written, or do not hold such a scenario; names it.
     """
-    text, binary = _both(path)
+    text, binary = reading.pair_of(path)
     if not isinstance(scenario, Scenario):
         raise ValueError(f"scenario={scenario!r:.60} must be a Scenario")
     arrays = {name: getattr(scenario, name) for name in ("zone_xy", "travel", "threshold", "type")}
@@ -63,12 +63,9 @@ def load(path, closure: bool = False) -> Scenario:
             expected.
     """
     choice("closure", closure, (False, True))
-    text, binary = _both(path)
+    text, binary = reading.pair_of(path)
     said, content = reading.content(text), reading.content(binary)
-    try:
-        header = json.loads(said)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{text}: not JSON: {error}") from error
+    header = reading.parsed(said, text)
     for name, expected in (("version", VERSION), ("units", UNITS)):
         found = header.get(name) if isinstance(header, dict) else None
         if type(found) is not type(expected) or found != expected:
@@ -108,12 +105,6 @@ def _scenario(arrays: dict, header: dict, text: Path, binary: Path) -> Scenario:
         travel=arrays["travel"], type=arrays["type"], depot=int(depot), fixed=fixed, mode=params["mode"],
         threshold=arrays.get("threshold"), zone_xy=arrays.get("zone_xy"), seed=header.get("seed"), **given, **numbers,
     )  # fmt: skip
-
-
-def _both(given) -> tuple[Path, Path]:
-    path = reading.path_of(given, "a scenario file, .json or .npz")
-    stem = path.with_suffix("") if path.suffix in (".npz", ".json") else path
-    return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".npz")
 
 
 def _sha256(content: bytes) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import numbers
-from pathlib import Path
 
 import numpy as np
 
@@ -62,12 +61,12 @@ def dtype(name: str) -> type:
 
 def write(path, arrays: dict[str, np.ndarray], header: dict):
     """Writes both files of `path`, a path without suffix or with either."""
-    path = _without_suffix(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(_with(path, ".npz"), **arrays)
-    header = {"version": VERSION} | header | {"sha256_npz": _sha256_of_file(_with(path, ".npz"))}
+    text, binary = reading.pair_of(path)
+    text.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(binary, **arrays)
+    header = {"version": VERSION} | header | {"sha256_npz": _sha256(binary.read_bytes())}
     header["sha256"] = _sha256_of(header)
-    _with(path, ".json").write_text(json.dumps(header, indent=1) + "\n")
+    text.write_text(json.dumps(header, indent=1) + "\n")
 
 
 def read(path) -> tuple[dict[str, np.ndarray], dict]:
@@ -76,20 +75,16 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     Raises:
         ValueError: the file is not what was written, or not of this version; names what is wrong in it.
     """
-    path = _without_suffix(path)
-    text, binary = _with(path, ".json"), _with(path, ".npz")
+    text, binary = reading.pair_of(path)
     said, content = reading.content(text), reading.content(binary)
-    try:
-        header = json.loads(said)
-    except (ValueError, RecursionError) as error:  # of the text, its encoding, or how deep it is nested
-        raise ValueError(f"{text}: not JSON: {error}") from error
+    header = reading.parsed(said, text)
     if not isinstance(header, dict) or header.get("version") != VERSION:
         found = header.get("version") if isinstance(header, dict) else None
         raise ValueError(f"{text}: version is {found}, must be {VERSION}")
     stated = header.pop("sha256", None)
     for file, given, found in (
         (text, stated, _sha256_of(header)),
-        (binary, header.get("sha256_npz"), hashlib.sha256(content).hexdigest()),
+        (binary, header.get("sha256_npz"), _sha256(content)),
     ):
         if given != found:
             raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
@@ -182,22 +177,9 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: s
         raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
 
 
-def _without_suffix(path) -> Path:
-    """The path without .npz or .json; ValueError where it names no file."""
-    if not isinstance(path, str | Path) or Path(path).name in ("", ".."):
-        raise ValueError(f"path={str(path)!r} must name a scenario file, with or without .npz or .json")
-    path = Path(path)
-    return path.with_suffix("") if path.suffix in (".npz", ".json") else path
-
-
-def _with(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
 def _sha256_of(header: dict) -> str:
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
+    return _sha256(json.dumps(header, sort_keys=True).encode())
 
 
-def _sha256_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

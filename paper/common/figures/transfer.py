@@ -33,10 +33,11 @@ def transfer(datasets: list) -> Figure:
     parts, panels = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), []
     for block, (run, device, part) in zip(parts.flat, rows, strict=True):
         sizes = sorted(part["num_envs"].unique())
+        names = list(part["name"].unique())
         axes = list(block.subplots(1, len(sizes), sharey=True, squeeze=False).flat)
         block.suptitle(f"{title(run)}, policy on the {DEVICES[device]}: {run.status}", x=0.01, ha="left", **HEADING)
         for panel, size in zip(axes, sizes, strict=True):
-            stack(panel, part[part["num_envs"] == size].to_dict("records"), list(part["name"].unique()))
+            stack(panel, part[part["num_envs"] == size].to_dict("records"), names)
             panel.set_xlabel(f"B = {count(size)}")
         panels += axes
     legend(figure, panels)

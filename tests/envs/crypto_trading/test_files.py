@@ -178,7 +178,7 @@ def test_files_that_are_none_are_named(tmp_path):
     with pytest.raises(ValueError, match="folder.parquet cannot be read"):
         load(tmp_path / "folder.parquet")
     (tmp_path / "meta.json").write_text("{")
-    with pytest.raises(ValueError, match="meta.json is no JSON that can be read"):
+    with pytest.raises(ValueError, match="meta.json: not JSON"):
         load(path)
     (tmp_path / "meta.json").write_text("[]")
     with pytest.raises(ValueError, match="meta.json: is list, must be an object"):
@@ -430,7 +430,7 @@ def test_the_command_generates_imports_and_checks(tmp_path, capsys):
     assert "error: " in capsys.readouterr().err
     rules.write_text("{")
     assert main(["import", "alpaca", str(other), str(path), "--rules", str(rules)]) == 2
-    assert "rules.json is no JSON that can be read" in capsys.readouterr().err
+    assert "rules.json: not JSON" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["generate", str(path), "--set", "huge"])
 

@@ -109,10 +109,11 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
     """
     path = path_of(word)
     try:
-        content, known = reading.content(path), json.loads(reading.content(path.with_suffix(".json")))
+        content, text = reading.content(path), path.with_suffix(".json")
+        known = reading.parsed(reading.content(text), text)
         shape, facts = shape_of(known["shape"]), of_city(known, params, travel)
         facts.insert(0, ("SHA-256", digest(known, content), known["sha256"]))
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"weights={word!r}: {path.stem}.json is not what training writes: {error!r}") from None
     for what, found, expected in facts:
         if found != expected:
