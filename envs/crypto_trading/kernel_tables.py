@@ -1,14 +1,17 @@
 """Tables that the kernel reads (`struct Tables` in layout.cuh)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
+from ..presets import bounded
 from .original import ruled
 from .params import Params
 from .scenario import Market
 from .tables import admissible, check, fees, minimums, observed, order_scale, scaled
 
+SPECS = {spec.name: spec for spec in fields(Params)}
 RATES = ("fee_buy", "fee_sell", "slippage", "spending", "order_share")  # of a lane, in the order of layout.cuh
 NONE = np.zeros((1, 1))
 
@@ -115,19 +118,26 @@ def replay_of(params: Params, market: Market, bars: int, given) -> np.ndarray | 
     if given is None:
         return None
     steps, form = params.steps(bars), f"numbers [K, {market.assets}] or [B, K, {market.assets}]"
-    try:
-        found = np.asarray(given, np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"replay={given!r:.60} must be {form}") from error
+    found = numbers("replay", given, form)
     found = found[None] if found.ndim == 2 else found
     if found.ndim != 3 or not len(found) or found.shape[2] != market.assets or found.shape[1] < steps:
         raise ValueError(f"replay has shape {np.shape(given)}, must be {form}, K at least {steps}, an episode's steps")
-    found = found[:, :steps]
     outside = ~(np.abs(found) <= 1)
     if outside.any():
         place = tuple(np.argwhere(outside)[0].tolist())
         raise ValueError(f"replay[{', '.join(map(str, place))}]={found[place]} must be from -1 to 1")
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(found[:, :steps], np.float32)
+
+
+def numbers(name: str, given, form: str) -> np.ndarray:
+    """The array that was given; ValueError where there is none, or one of something else than numbers."""
+    try:
+        found = np.asarray(given)
+    except (TypeError, ValueError) as error:  # rows that differ in length
+        raise ValueError(f"{name}={given!r:.60} must be {form}") from error
+    if found.dtype.kind not in "iuf":
+        raise ValueError(f"{name} holds {found.dtype}, must be {form}")
+    return found
 
 
 def lanes_of(params: Params, market: Market, given: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
@@ -135,34 +145,29 @@ def lanes_of(params: Params, market: Market, given: Mapping[str, np.ndarray] | N
     is given.
 
     Raises:
-        ValueError: an unknown name, published rules, a number out of range, or fees that differ by symbol; names the
-            first.
+        ValueError: an unknown name, published rules, another shape, a number out of range, or fees that differ by
+            symbol; names it.
     """
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"per_lane={given!r:.60} must be numbers [B] by name, as {{'slippage': [0.0, 0.001]}}")
     if not given:
         return {}
     if params.published:
-        raise ValueError(f"per_lane={sorted(given)} needs rules='clean', not {params.rules!r}")
+        raise ValueError(f"per_lane={list(given)} needs rules='clean', not {params.rules!r}")
     found = {name: np.array([getattr(params, name)]) for name in RATES}
     for name, own in zip(RATES[:2], fees(params, market), strict=True):
         if name not in given and (own != own[0]).any():
             raise ValueError(f"per_lane must have {name!r} as well: the market's {name} differs by symbol")
         found[name] = own[:1]
-    for name, numbers in given.items():
+    for name, own in given.items():
         if name not in RATES:
             raise ValueError(f"per_lane has no {name!r}; allowed: {', '.join(RATES)}")
-        try:
-            found[name] = np.asarray(numbers, np.float64).ravel()
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"per_lane: {name}={numbers!r:.60} must be numbers [B]") from error
-        least = np.nextafter(0.0, 1.0) if name in ("spending", "order_share") else 0.0
-        most = np.inf if name == "order_share" else 1.0
-        wrong = ~((found[name] >= least) & (found[name] <= most) & np.isfinite(found[name]))
-        if wrong.any():
-            first = int(wrong.argmax())
-            raise ValueError(
-                f"per_lane: {name}[{first}]={found[name][first]} must be "
-                f"{'positive' if least else 'at least 0'}{'' if most == np.inf else ' and at most 1'}"
-            )
+        found[name] = np.atleast_1d(numbers(f"per_lane: {name}", own, "numbers [B]").astype(np.float64))
+        if found[name].ndim > 1 or not found[name].size:
+            raise ValueError(f"per_lane: {name} has shape {found[name].shape}, must have [B]")
+        for row in (int(found[name].argmin()), int(found[name].argmax())):
+            try:
+                bounded(SPECS[name], float(found[name][row]))
+            except ValueError as error:
+                raise ValueError(f"per_lane: {name}[{row}]{str(error).removeprefix(name)}") from None
     return found

@@ -22,7 +22,7 @@ def _option(default, rules=("clean",)):
 
 
 def _switch(rules=PUBLISHED):
-    return field(default=False, metadata={"rules": rules, "switch": True})
+    return field(default=False, metadata={"rules": rules})
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Params:
 
     # Episodes.
     starts: Literal["full", "random"] = _option("full", rules=ALL)
-    episode_bars: int = _number(2016, least=1)  # steps of an episode with starts="random"
+    episode_bars: int = _number(2016, least=1, most=2**31 - 1)  # steps of an episode with starts="random"
     reachable: Literal["error", "warn"] = _option("error", rules=ALL)
 
     # Behaviour of the published code that `clean` mends; README.md, 3, has a line on each.
@@ -125,7 +125,6 @@ class Params:
         return 1 + (1 if self.published else 3) * assets + features * self.lookback
 
 
-SWITCHES = tuple(spec.name for spec in fields(Params) if spec.metadata.get("switch"))
 _PUBLISHED_SWITCHES = {
     name: True
     for name in ("carry_over", "terminal_sum", "drop_tail", "unguarded_trim", "float32_holdings", "published_benchmark")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import choice
+from ..checks import choice, integer
 from . import streams, tables
 from .features import prepared
 from .original import ruled
@@ -28,14 +28,16 @@ def played(
         window: [s, e) in bars of the market; None: all bars.
 
     Raises:
-        ValueError: an unknown rule, one that needs a signal that the market lacks, or a window that is too short.
+        ValueError: an unknown rule, one that needs a signal that the market lacks, a window that is too short, or
+            another argument out of range; names it.
     """
     if choice("rule", name, NAMES) != "random":
         ruled.check(name, market)
-    window = window or (0, market.bars)
+    seed, lane = integer("seed", seed, 0, 2**64 - 1), integer("lane", lane, 0, 2**32 - 1)
+    window = (0, market.bars) if window is None else window
     tables.check(replace(params, starts="full"), market, window)
     rules = rules_of(params, market)
-    account, over = rules.open(*window), False
+    account, over = rules.open(*map(int, window)), False
     yield account
     while not over:
         bar = rules.next_bar(account)

@@ -14,7 +14,7 @@ from ..checks import choice
 from . import kernel_tables
 from .batch import Accounts
 from .features import prepared
-from .layout import state_shapes
+from .layout import least_money, state_shapes
 from .original.environment import market_of
 from .params import PRESETS, Params
 from .scenario import Market
@@ -47,7 +47,8 @@ def state(params: Sized) -> tuple[Field, ...]:
     left_out += ["average"] if params.published else []
     shapes = state_shapes(params, params.assets)
     kinds = dict.fromkeys(REALS, "real") | dict.fromkeys(DOUBLES, "float64") | dict.fromkeys(WHOLE, "int32")
-    limits = dict.fromkeys(DOUBLES, (-np.inf, np.inf))  # cash as well, by the last bit of a purchase that takes all
+    low = least_money(params)
+    limits = {"running": (-np.inf, np.inf), "cash": (low, np.inf), "value": (low, np.inf)}
     limits |= {"first": (0, params.rows - 1), "last": (1, params.rows)}
     return tuple(
         Field(name, shapes[name][0], kind, *limits.get(name, (0, np.inf)))

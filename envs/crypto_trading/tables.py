@@ -116,7 +116,8 @@ def check(params: Params, market: Market, fixed: tuple[int, int] | None = None, 
     if fixed is not None:
         if params.starts == "random":
             raise ValueError("window must be None where starts='random', which draws them")
-        if not isinstance(fixed, tuple | list) or len(fixed) != 2:
+        array = isinstance(fixed, np.ndarray) and fixed.ndim == 1
+        if not (array or isinstance(fixed, tuple | list)) or len(fixed) != 2:
             raise ValueError(f"window={fixed!r} must be two bars, the first and the one after the last")
         first = integer("window: first bar", fixed[0], 0, market.bars - 1)
         segments = [[first, integer("window: end", fixed[1], first + 1, market.bars)]]

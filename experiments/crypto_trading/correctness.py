@@ -140,7 +140,7 @@ class Accounts(walk.Walk):
         return next(self.pieces()).cases("cpu", "float64", "port")
 
     def reached(self) -> tuple[int, dict[str, int]]:
-        """n, and how many steps have what a careless port would get wrong."""
+        """n, and in how many steps an asset has what a careless port would get wrong."""
         before, _, after = self.visited
         params, goes_on = self.one.params, ~after["episode over"]
         held, now, age = before["holdings"], after["holdings"], before["age"] + (before["holdings"] > 0)
@@ -153,14 +153,17 @@ class Accounts(walk.Walk):
             "a sale of a part": (now < held) & (now > 0) & ~due,
             "a sale of all": (held > 0) & (now == 0),
             "a trim": due & (after["age"] == 0) & (now > 0),
-            "an order below its minimum": (now == held) & (held > 0) & ~due & ~shut,
+            "an order that is not filled": (now == held) & (held > 0) & ~due & ~shut,
             "no cash for an order": (now > held) & (after["cash"] < (params.reserve + 0.02) * params.capital)[:, None],
             "what is held and cannot be traded": shut & (held > 0),
         }
         if params.stop > 0:
             found["a stop"] = (held > 0) & ~shut & (price < np.maximum(before["peak"], price) * (1 - params.stop))
-        counts = {f"steps with {name}": int((met & goes_on[:, None]).sum()) for name, met in found.items()}
-        return len(held), counts | {"steps that end an episode": int((~goes_on).sum())}
+        counts = {f"steps with {name}": int((met.any(axis=1) & goes_on).sum()) for name, met in found.items()}
+        counts["steps that end an episode"] = int((~goes_on).sum())
+        if params.value_floor > Params.value_floor:  # which a walk reaches
+            counts["steps that fall below the floor"] = int((after["terminated"] & ~after["truncated"]).sum())
+        return len(held), counts
 
 
 def transition(accounts: Accounts, device: str, dtype: str, visitor: str) -> Iterator[dict]:

@@ -1,7 +1,6 @@
 """Features of a market: indicators by asset, their statistics, and how far back each looks."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +9,7 @@ import numpy as np
 from lockstep.reading import nearest
 
 from ..params import Params
-from ..scenario.market import BARS, Market
+from ..scenario.market import BARS, Market, instance
 from . import indicators as on
 
 SETS = {  # by `Params.features`
@@ -48,41 +47,21 @@ INDICATORS: dict[str, Callable[[Market], np.ndarray]] = {
     "breakout": on.breakout,
     "adx_bend": on.adx_bend,
 }
-# Bars that a value depends on, or until a recursive weight is below 1e-3.
-MEMORY = {name: 0 for name in ("open", "high", "low", "close", "volume")} | {
-    **{"ret_1": 1, "ret_12": 12, "ret_48": 48, "vol_48": 48, "rsi_14": 96, "volume_48": 48, "obv_48": 48},
-    **{"macd": 96, "macd_signal": 96, "macd_difference": 96, "atr": 96, "dx": 96, "adx": 192, "cci": 14, "ultosc": 28},
-    **{"obv": math.inf, "ht_dcphase": 192, "atr_excess": 146, "breakout": 20, "adx_bend": 194, "signal": 0},
-}
 FLAT = 1e-12  # of the largest value: a smaller deviation is rounding
 
 
-def known(names: Sequence[str], table: Mapping) -> list:
-    """Entries of a table by the names of features; ValueError where one is unknown."""
-    for name in names:
-        if name not in table:
-            raise ValueError(f"no feature is called {name!r}{nearest(name, table)}")
-    return [table[name] for name in names]
-
-
-def memory(names) -> float:
-    """Bars that the longest of these features looks back; infinite for a sum over all bars.
-
-    Args:
-        names: as in `Market.feature_names`, with or without "<symbol>:".
-    """
-    return max(known([name.rpartition(":")[2] for name in names], MEMORY), default=0)
-
-
-def compute(market: Market, names: tuple[str, ...]) -> np.ndarray:
+def compute(market: Market, names: Sequence[str]) -> np.ndarray:
     """Indicators [T, N * n] float32 of a market, asset by asset; NaN where not defined, as before an asset is listed.
 
     Raises:
-        ValueError: no name, or an unknown one; gives the nearest.
+        ValueError: no market, no name, or an unknown one; gives the nearest.
     """
-    if not len(names):
-        raise ValueError(f"names={names!r} must have one feature or more")
-    indicators, listed = known(names, INDICATORS), market.listed
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise ValueError(f"names={names!r:.60} must be a tuple of one feature or more")
+    for name in names:
+        if name not in INDICATORS:
+            raise ValueError(f"no feature is called {name!r}{nearest(name, INDICATORS)}")
+    indicators, listed = [INDICATORS[name] for name in names], instance("market", market, Market).listed
     columns = np.full((market.bars, market.assets, len(names)), np.nan, np.float32)
     for first in set(listed.tolist()) - {market.bars}:
         own = listed == first
@@ -96,7 +75,11 @@ def prepared(market: Market, params: Params) -> Market:
 
     Features are those that it brings, else the set that `params.features` names, and last the signal where that is
     visible. The deviation divides by the number of bars; of a constant it counts as 1.
+
+    Raises:
+        ValueError: no market, or no parameters.
     """
+    market, params = instance("market", market, Market), instance("params", params, Params)
     X, names = market.features, market.feature_names
     if X is None:
         kinds = SETS[params.features]

@@ -57,8 +57,8 @@ class CryptoTrading(gymnasium.Env):
         self.params, self.pooled = params or Params(), isinstance(scenario, list | tuple)
         self.market = prepared(market_of(scenario, market, scenario_seed), self.params)
         self.key, self.index = integer("seed", seed, 0, 2**64 - 1), integer("index", index, 0, 2**32 - 1)
-        self.window = window
         words = tables.check(self.params, self.market, window)
+        self.window = None if window is None else tuple(map(int, window))
         if words:
             warnings.warn(words, stacklevel=3)
         self.rule = ruled.check(rule, self.market)
@@ -81,10 +81,11 @@ class CryptoTrading(gymnasium.Env):
         Returns:
             Observation and info, as `step` has them.
         """
+        seed = seed if seed is None else integer("seed", seed, 0, 2**64 - 1)
         super().reset(seed=seed)
         before = self.account
         if seed is not None:
-            self.key, self.number, before = integer("seed", seed, 0, 2**64 - 1), -1, None
+            self.key, self.number, before = seed, -1, None
         self.number += 1
         window = self.window or tables.window(self.params, self.market, self.key, self.index, self.number)
         self.account, self.over = self.rules.open(*window, before), False
@@ -160,9 +161,13 @@ class CryptoTrading(gymnasium.Env):
     def _checked(self, action) -> np.ndarray:
         """The action as float32 [N]."""
         try:
-            u = np.asarray(action, np.float32)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"action={action!r:.60} must be numbers ({self.market.assets},)") from error
+            u = np.asarray(action)
+        except (TypeError, ValueError):  # rows that differ in length
+            u = np.asarray(None)
+        if u.dtype.kind not in "biuf":
+            raise ValueError(f"action={action!r:.60} must be numbers ({self.market.assets},)")
+        with np.errstate(over="ignore"):  # of float64, which is infinite then
+            u = u.astype(np.float32)
         if u.shape != self.action_space.shape:
             raise ValueError(f"action has shape {u.shape}, must have ({self.market.assets},)")
         if self.params.write_back and not (isinstance(action, np.ndarray) and action.dtype == np.float32):
@@ -184,11 +189,10 @@ def market_of(given, market: str = "given", seed: int = 0) -> Market:
     """The market that was given: an object, a list of one, a path, or None for the generated set "small"; or, where
     `market` is "bootstrap", one of blocks of its returns, drawn with the seed."""
     drawn = choice("market", market, ("given", "bootstrap")) == "bootstrap"
-    if seed and not drawn:
+    if integer("scenario_seed", seed, 0, 2**64 - 1) and not drawn:
         raise ValueError(f"scenario_seed={seed!r} must be 0 where market='given', which draws nothing")
-    seed = integer("scenario_seed", seed, 0, 2**64 - 1)
     found = _given(given)
-    return bootstrap(found, seed) if drawn else found
+    return bootstrap(found, int(seed)) if drawn else found
 
 
 def _given(given) -> Market:

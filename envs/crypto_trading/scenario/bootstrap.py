@@ -6,7 +6,7 @@ import numpy as np
 
 from ...checks import integer
 from .. import streams
-from .market import BARS, Market, require_market
+from .market import BARS, Market, instance, require_market
 
 BLOCK = 288  # bars
 
@@ -28,7 +28,7 @@ def bootstrap(market: Market, seed: int = 0, bars: int | None = None) -> Market:
             more than 288 bars; names it.
         MemoryError: the market does not fit.
     """
-    T = market.bars if bars is None else integer("bars", bars, 1, 2**31 - 1)
+    T = instance("market", market, Market).bars if bars is None else integer("bars", bars, 1, 2**31 - 1)
     seed = integer("seed", seed, 0, 2**64 - 1)
     for name in BARS[:4]:
         market.refuse(getattr(market, name) <= 0, name, "market", "must be positive where returns are drawn")

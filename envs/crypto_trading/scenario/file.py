@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ... import reading
-from .market import MAX_GAP, PER_SYMBOL, SECONDS_A_YEAR, Market, bar_length, number
+from .market import MAX_GAP, PER_SYMBOL, SECONDS_A_YEAR, SUFFIXES, Market, bar_length, instance, number
 
-META, SUFFIXES = "meta.json", (".csv", ".parquet")
+META = "meta.json"
 KEYS = ("bar_seconds", "symbols", "sha256")  # that it must have
 
 
@@ -29,14 +29,17 @@ def save(path, market: Market, max_gap: int = MAX_GAP):
             positive, another file that the folder holds, or one that cannot be written; names it.
         ImportError: pyarrow is not installed.
     """
-    from .rows import assembled, rows_of_market
+    from .rows import assembled, rows_of, table_of, write_table
 
     path = _path(path)
-    market.check(str(path))
-    assembled(rows_of_market(market, path.name), market.bar_seconds, market.symbols, max_gap)
+    instance("market", market, Market).check(str(path))
+    table = table_of(market)
+    assembled(rows_of(path, table), market.bar_seconds, market.symbols, max_gap)
     try:
         _refuse_foreign(path)
-        _write(path, market)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_table(path, table)
+        _write_meta(path, market)
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -58,11 +61,7 @@ def _refuse_foreign(path: Path):
         raise ValueError(f"{path} is there and no table written here, must be a new file")
 
 
-def _write(path: Path, market: Market):
-    from .rows import market_rows, write_table
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_table(path, market_rows(market))
+def _write_meta(path: Path, market: Market):
     symbols = {
         symbol: {name: getattr(market, name)[i].item() for name in PER_SYMBOL if not np.isnan(getattr(market, name)[i])}
         for i, symbol in enumerate(market.symbols)
@@ -111,7 +110,7 @@ def with_rules(market: Market, symbols: dict[str, dict[str, float]]) -> Market:
     Raises:
         ValueError: an unknown symbol, or numbers that are not; names it.
     """
-    known = {symbol: i for i, symbol in enumerate(market.symbols)}
+    known = {symbol: i for i, symbol in enumerate(instance("market", market, Market).symbols)}
     arrays = {name: getattr(market, name).copy() for name in PER_SYMBOL}
     for symbol, row in _checked_rules("symbols", symbols).items():
         if symbol not in known:

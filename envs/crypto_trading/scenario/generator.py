@@ -100,6 +100,7 @@ def generate(
     seed = integer("seed", seed, 0, 2**64 - 1)
     choice("drift", drift, ("regimes", "none"))
     choice("signal", signal, ("none", "momentum"))
+    choice("visible", visible, (False, True))
     if signal != "none" and drift == "none":
         raise ValueError(f"signal={signal!r} must be 'none' where drift='none'")
     if visible and signal == "none":

@@ -1,11 +1,13 @@
 """Readers of published tables of bars: Alpaca's, and Binance's klines (README.md, 4.2)."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from .market import MAX_GAP, Market
+from ... import reading
+from .market import MAX_GAP, SUFFIXES, Market
 
 KLINES = ("open_time", "open", "high", "low", "close", "volume", "close_time", "quote_volume", "trades", "taker_base",
           "taker_quote", "ignore")  # fmt: skip
@@ -46,7 +48,10 @@ def binance(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = MAX_GAP)
 
     files, parts = _files(paths), []
     for path in files:
-        rows = rows_of(path, read_table(path, KLINES), "open_time", path.stem.partition("-")[0])
+        symbol = path.stem.partition("-")[0]
+        if not symbol:
+            raise ValueError(f"{path}: the name must begin with a symbol, as BTCUSDT-5m-2024-01.csv")
+        rows = rows_of(path, read_table(path, KLINES), "open_time", symbol)
         unit = np.where(rows.time > MICROSECONDS, 10**3, 10**6)  # ns
         wrong = (rows.time < 0) | (rows.time > LATEST // unit)
         if wrong.any():
@@ -58,7 +63,11 @@ def binance(paths: Iterable, bar_seconds: float = 300.0, max_gap: int = MAX_GAP)
 
 
 def _files(paths: Iterable) -> list[Path]:
-    found = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
+        raise ValueError(f"paths={paths!r:.60} must be those of tables of bars, .csv or .parquet")
+    found = [reading.path_of(path, "a table of bars, .csv or .parquet", SUFFIXES) for path in paths]
     if not found:
         raise ValueError("paths: no file is given")
     return found

@@ -14,6 +14,7 @@ from ...checks import find_device, require_memory
 BARS = ("open", "high", "low", "close", "volume")  # columns of a table of bars, $ and units
 PER_SYMBOL = ("min_qty", "qty_step", "tick", "fee_buy", "fee_sell")
 SECONDS_A_YEAR = 365 * 86_400
+SUFFIXES = (".csv", ".parquet")  # of a table of bars
 MAX_GAP = 12  # bars that may lack between two rows of a table
 LEAST_PRICE = 1e-24  # $, above 0: what is worth the capital still counts in float32
 BYTES_DRAWN = 160  # of a bar of an asset, while a market is drawn
@@ -25,6 +26,13 @@ def number(name: str, value, least: float = 1e-9, most: float = sys.float_info.m
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
         raise ValueError(f"{name}={value!r:.60} must be a number from {least:g} to {most:g}")
     return float(value)
+
+
+def instance(name: str, value, kind: type):
+    """The value; ValueError unless it is of a class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name}={' '.join(repr(value).split()):.60} must be a {kind.__name__}")
+    return value
 
 
 def bar_length(name: str, value) -> float:

@@ -54,26 +54,24 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> "pyarrow.Table":
-    """The table of a CSV file, all text, or of a Parquet file.
+    """The table of a CSV file, all text, or of a Parquet file, by its suffix.
 
     Args:
         names: of the columns of a CSV file without a header.
 
     Raises:
-        ValueError: another suffix, or not such a file; names it.
+        ValueError: not such a file; names it.
     """
     try:
         if path.suffix == ".parquet":
             return pyarrow.parquet.ParquetFile(path).read()
-        if path.suffix != ".csv":
-            raise ValueError(f"{path}: the suffix must be .csv or .parquet")
-        reading = pyarrow.csv.ReadOptions(column_names=names)
+        reading = pyarrow.csv.ReadOptions(column_names=names, use_threads=False)  # threads know no row numbers
         head = names or pyarrow.csv.open_csv(path).schema.names
         text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(head, pyarrow.string()), strings_can_be_null=False)
         return pyarrow.csv.read_csv(path, reading, convert_options=text)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a table: {error}") from error
 
 
@@ -99,7 +97,7 @@ def rows_of(path: Path, table: "pyarrow.Table", time: str = "timestamp", symbol:
     if not count:
         raise ValueError(f"{path}: has no rows")
     symbols = _symbols(path, table["symbol"]) if symbol is None else np.full(count, symbol)
-    found = Rows(((path.name, count),), np.zeros(count, np.int64), symbols, {})
+    found = Rows(((str(path), count),), np.zeros(count, np.int64), symbols, {})
     for name in BARS:
         found.columns[name] = _numbers(found, name, table[name])
     flags = table["tradable"] if "tradable" in table.column_names else None
@@ -114,12 +112,14 @@ def _symbols(path: Path, column) -> np.ndarray:
         raise ValueError(f"{path}: column 'symbol' holds {column.type}, must hold names") from None
     for row, name in enumerate(names):
         if not name:
-            raise ValueError(f"{path.name}, row {row + 1}: symbol is {name!r}, must be a name")
+            raise ValueError(f"{path}, row {row + 1}: symbol is {name!r}, must be a name")
     return np.array(names)
 
 
 def _numbers(rows: Rows, name: str, column) -> np.ndarray:
     try:
+        if pyarrow.types.is_boolean(column.type):
+            raise pyarrow.ArrowTypeError("a flag is no number")
         return column.cast(pyarrow.float64()).to_numpy().astype(np.float64)
     except pyarrow.ArrowException:
         row = next((k for k, value in enumerate(column.to_pylist()) if not _castable(value, pyarrow.float64())), 0)
@@ -127,6 +127,8 @@ def _numbers(rows: Rows, name: str, column) -> np.ndarray:
 
 
 def _castable(value, kind) -> bool:
+    if isinstance(value, bool):
+        return False
     try:
         pyarrow.array([value]).cast(kind)
     except (pyarrow.ArrowException, OverflowError):
@@ -233,14 +235,7 @@ def _filled(rows: Rows, bar: np.ndarray, asset: np.ndarray, shape: tuple[int, in
     return found | {"tradable": found["tradable"] > 0}
 
 
-def rows_of_market(market: Market, name: str) -> Rows:
-    """The rows that `market_rows` writes into a file of this name."""
-    T, N = market.close.shape
-    columns = {column: getattr(market, column).ravel().astype(np.float64) for column in (*BARS, "tradable")}
-    return Rows(((name, T * N),), np.repeat(market.timestamp, N), np.tile(np.array(market.symbols), T), columns)
-
-
-def market_rows(market: Market) -> "pyarrow.Table":
+def table_of(market: Market) -> "pyarrow.Table":
     """The table of a market, sorted by time and symbol."""
     T, N = market.close.shape
     columns = {
@@ -255,10 +250,8 @@ def write_table(path: Path, table: "pyarrow.Table"):
     """Writes a table as CSV, with times as ISO-8601, or as Parquet."""
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(table, path)
-    elif path.suffix == ".csv":
+    else:
         text = pyarrow.compute.strftime(table["timestamp"], "%Y-%m-%dT%H:%M:%SZ")
         whole = pyarrow.compute.all(pyarrow.compute.equal(pyarrow.compute.nanosecond(table["timestamp"]), 0)).as_py()
         table = table.set_column(0, "timestamp", text if whole else table["timestamp"].cast(pyarrow.int64()))
         pyarrow.csv.write_csv(table, path)
-    else:
-        raise ValueError(f"{path}: the suffix must be .csv or .parquet")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lockstep.envs.crypto_trading import features
-from lockstep.envs.crypto_trading.features import SETS, compute, indicators, memory, prepared
+from lockstep.envs.crypto_trading.features import SETS, compute, indicators, prepared
 from lockstep.envs.crypto_trading.original import make
 from lockstep.envs.crypto_trading.params import make_params
 from lockstep.envs.crypto_trading.scenario import generate
@@ -113,12 +113,19 @@ def test_first_defined_bars(name):
     assert there.argmax(axis=0).tolist() == [FIRST[name]] * 3 and there[FIRST[name] :].all()
 
 
-WINDOWED = ["ret_1", "ret_12", "ret_48", "vol_48", "volume_48", "obv_48", "cci", "ultosc", "breakout", "close"]
+# README.md, 4.3: bars that a value depends on, and until a recursive weight is below 1e-3.
+WINDOWED = {"ret_1": 1, "ret_12": 12, "ret_48": 48, "vol_48": 48, "volume_48": 48, "obv_48": 48, "cci": 14,
+            "ultosc": 28, "breakout": 20, "close": 0}  # fmt: skip
+RECURSIVE = {
+    "atr": (96, lambda x: indicators.wilder(x, 14)),
+    "macd": (96, lambda x: indicators.ema(x, 26)),
+    "adx": (192, lambda x: indicators.wilder(indicators.wilder(x, 14), 14)),
+}
 
 
 @pytest.mark.parametrize("name", WINDOWED)
 def test_what_lies_before_the_memory_of_a_window_does_not_count(name):
-    back, at, arrays = int(memory([name])), 600, {}
+    back, at, arrays = WINDOWED[name], 600, {}
     for kind in ("open", "high", "low", "close", "volume"):
         arrays[kind] = getattr(GENERATED, kind).copy()
         arrays[kind][: at - back] *= 3
@@ -126,23 +133,11 @@ def test_what_lies_before_the_memory_of_a_window_does_not_count(name):
     assert one.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize(
-    ("name", "smoothed"),
-    [
-        ("atr", lambda x: indicators.wilder(x, 14)),
-        ("macd", lambda x: indicators.ema(x, 26)),
-        ("adx", lambda x: indicators.wilder(indicators.wilder(x, 14), 14)),
-    ],
-)
-def test_what_lies_before_the_memory_of_a_recursion_weighs_less_than_a_thousandth(name, smoothed):
-    step = column([1.0] * 200 + [0.0] * 200)
-    found = smoothed(step)[200 + int(memory([name])) - 1].item()
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_what_lies_before_the_memory_of_a_recursion_weighs_less_than_a_thousandth(name):
+    back, smoothed = RECURSIVE[name]
+    found = smoothed(column([1.0] * 200 + [0.0] * 200))[200 + back - 1].item()
     assert 0 < found < 1e-3
-
-
-def test_the_longest_memory_of_features():
-    assert memory(SETS["clean"]) == 96 and memory(["SYN00:adx", "SYN01:cci"]) == 192
-    assert memory(SETS["finrl-crypto"]) == math.inf and memory([]) == 0 and memory(["ht_dcphase"]) == 192
 
 
 def test_columns_go_by_asset_and_have_names():
@@ -165,8 +160,14 @@ def test_features_of_ones_own_are_standardised_by_the_train_bars():
 def test_an_unknown_feature_is_named_with_the_nearest():
     with pytest.raises(ValueError, match=r"no feature is called 'rsi_15'; did you mean 'rsi_14'\?"):
         compute(GENERATED, ("close", "rsi_15"))
-    with pytest.raises(ValueError, match=r"no feature is called 'cco'; did you mean 'cci'\?"):
-        memory(["SYN00:cco"])
+    for names in ((), "close", None):
+        with pytest.raises(ValueError, match="names=.* must be a tuple of one feature or more"):
+            compute(GENERATED, names)
+    for use in (lambda: compute(None, ("close",)), lambda: prepared(None, make_params())):
+        with pytest.raises(ValueError, match="market=None must be a Market"):
+            use()
+    with pytest.raises(ValueError, match="params=None must be a Params"):
+        prepared(GENERATED, None)
 
 
 def test_a_visible_signal_is_the_last_column():

@@ -274,6 +274,7 @@ def test_times_of_parquet_files_are_one_moment_in_every_type(tmp_path, times):
     [
         ({"close": [11.0, 1.0, None, 2.0]}, "bars.parquet, row 3, A: close is nan, must be finite"),
         ({"close": [[11.0], [1.0], [10.0], [2.0]]}, r"row 1, A: close is \[11.0\], must be a number"),
+        ({"close": [True, True, False, True]}, "row 1, A: close is True, must be a number"),
         ({"volume": MOMENTS}, "row 1, A: volume is .*2024.*, must be a number"),
         ({"symbol": ["A", "B", None, "B"]}, "bars.parquet, row 3: symbol is None, must be a name"),
         ({"symbol": [["A"]] * 4}, "bars.parquet: column 'symbol' holds list.*, must hold names"),
@@ -335,6 +336,41 @@ def test_klines_of_binance_in_milliseconds_and_microseconds(tmp_path, unit):
         binance(sorted(tmp_path.glob("*.csv")))
     with pytest.raises(ValueError, match="paths: no file is given"):
         binance([])
+
+
+@pytest.mark.parametrize("paths", [None, 5, b"a.csv", [5], ["a.csv", None], "bars.txt"])
+def test_paths_of_no_tables_are_named(paths):
+    with pytest.raises(ValueError, match="must be (that of a table|those of tables) of bars|suffix must"):
+        alpaca(paths)
+
+
+def test_a_file_without_a_symbol_in_its_name_is_named(tmp_path):
+    (tmp_path / "-5m.csv").write_text("0,1,1,1,1,1,0,0,0,0,0,0\n")
+    with pytest.raises(ValueError, match="-5m.csv: the name must begin with a symbol, as BTCUSDT-5m-2024-01.csv"):
+        binance(tmp_path / "-5m.csv")
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    for folder, close in (("one", "100.5"), ("two", "nan")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "BTCUSDT.csv").write_text(f"{NOON // 10**6},100,101,99,{close},7,0,0,3,0,0,0\n")
+    with pytest.raises(ValueError, match="two/BTCUSDT.csv, row 1, BTCUSDT: close is nan, must be finite"):
+        binance([tmp_path / "one" / "BTCUSDT.csv", tmp_path / "two" / "BTCUSDT.csv"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (f"{HEADER},\xe9\n".encode("latin-1"), "bars.csv: not a table: .*utf-8"),
+        (f"{HEADER}\n{ROWS[0]}\n{ROWS[1]},7\n".encode(), r"bars.csv: not a table: .*Row #3"),
+        (b"\x1f\x8b\x08\x00" + bytes(range(200)), "bars.csv: "),
+    ],
+)
+def test_bytes_of_no_table_are_named(tmp_path, content, message):
+    path = written(tmp_path)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load(path)
 
 
 ALPACA = [

@@ -161,6 +161,7 @@ def test_gaps_listing_dates_frozen_and_zero_prices():
         ({"drift": "up"}, "drift='up' must be one of 'regimes', 'none'"),
         ({"signal": "momentum", "drift": "none"}, "signal='momentum' must be 'none' where drift='none'"),
         ({"visible": True}, "visible=True must be False where signal='none'"),
+        ({"visible": "no", "signal": "momentum"}, "visible='no' must be one of False, True"),
         ({"gaps": 5}, r"gaps=5 must be a list of \(asset, first bar, bars\)"),
         ({"gaps": [(0, 1)]}, r"gaps\[0\]=\(0, 1\) must be \(asset, first bar, bars\)"),
         ({"zero": [(10, 1, 1)]}, r"zero\[0\]: asset=10 must be an integer from 0 to 9"),

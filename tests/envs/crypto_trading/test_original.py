@@ -106,6 +106,10 @@ def test_a_seed_begins_again_and_resets_go_on():
         ("clean", [0.0, 0.0], "action has shape (2,), must have (1,)"),
         ("clean", 0.0, "action has shape (), must have (1,)"),
         ("clean", ["buy"], "action=['buy'] must be numbers (1,)"),
+        ("clean", [0.5j], "action=[0.5j] must be numbers (1,)"),
+        ("clean", [10**400], "must be numbers (1,)"),
+        ("clean", [[0.0], [0.0, 0.0]], "action=[[0.0], [0.0, 0.0]] must be numbers (1,)"),
+        ("finrl-crypto", [1e300], "action[0] (A0) is inf, must be finite"),
         ("clean", [1.01], "action[0] (A0) is 1.0099999904632568, must be from -1 to 1"),
         ("clean", [np.nan], "action[0] (A0) is nan, must be from -1 to 1"),
         ("finrl-crypto", [np.inf], "action[0] (A0) is inf, must be finite"),
@@ -120,6 +124,25 @@ def test_an_action_that_is_refused_is_named(preset, action, message):
 @pytest.mark.parametrize(("preset", "action"), [("finrl-crypto", 7.5), ("cappuccino", -np.inf), ("clean", 1.0)])
 def test_what_a_rule_set_allows_is_taken(preset, action):
     assert opened(FLAT, preset).step([action])[4]["value"] > 0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", 2**64])
+def test_a_seed_that_is_none_opens_no_episode(seed):
+    env = opened(FLAT, "clean")
+    with pytest.raises(ValueError, match=f"seed={seed!r} must be an integer from 0 to"):
+        env.reset(seed=seed)
+    env.step([0.0])
+
+
+def test_seeds_and_windows_may_be_numpys():
+    env = make(scenario=random_market(2, 60), window=np.array([10, 40]), reachable="warn")
+    env.reset(seed=np.int64(3))
+    assert (get_state(env)["first"], get_state(env)["last"]) == (10, 40)
+    for window in (5, (1, 2, 3), np.zeros((1, 2), int), np.array(5)):
+        with pytest.raises(ValueError, match="window=.* must be two bars, the first and the one after the last"):
+            make(scenario=FLAT, window=window)
+    with pytest.raises(ValueError, match="scenario_seed=array.* must be an integer from 0 to"):
+        make(scenario=FLAT, scenario_seed=np.array([1, 2]))
 
 
 @pytest.mark.parametrize("scenario", [42, [], [FLAT, FLAT]], ids=["number", "empty list", "two markets"])
@@ -188,7 +211,7 @@ def test_a_state_that_contradicts_itself_or_owes_money_is_refused():
     env.reset(seed=0)
     set_state(env, {"elapsed": 5})
     assert get_state(env)["bar"] == 6
-    for state in ({"elapsed": 5, "bar": 5}, {"cash": -1.0}, {"benchmark": -5.0}, {"benchmark_units": [-1.0, 0, 0]}):
+    for state in ({"elapsed": 5, "bar": 5}, {"cash": -2.0}, {"benchmark": -5.0}, {"benchmark_units": [-1.0, 0, 0]}):
         with pytest.raises(ValueError, match="state field .*, must"):
             set_state(env, state)
 

@@ -109,3 +109,20 @@ def test_an_unknown_rule_is_refused():
         ValueError, match="rule='buy' must be one of 'hold', 'equal_weight', 'cash', 'reference', 'random'"
     ):
         play("buy", PLAIN, random_market(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed=-1 must be an integer from 0"),
+        ({"seed": 1.5}, "seed=1.5 must be an integer from 0"),
+        ({"lane": 2**40}, "lane=1099511627776 must be an integer from 0"),
+        ({"window": ()}, r"window=\(\) must be two bars"),
+        ({"window": 0}, "window=0 must be two bars"),
+        ({"params": None}, "params=None must be a Params"),
+        ({"market": "tiny"}, "market='tiny' must be a Market"),
+    ],
+)
+def test_arguments_of_no_episode_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        play("random", **{"params": PLAIN, "market": random_market(1)} | options)

@@ -202,10 +202,16 @@ def test_the_generated_market_is_the_default():
         ({"window": np.zeros((0, 2), int)}, r"window has shape \(0, 2\) and type int64; needed: integers"),
         ({"per_lane": {"fee": [0.1]}}, "per_lane has no 'fee'; allowed: fee_buy, fee_sell, slippage, spending, order_"),
         ({"per_lane": [0.1, 0.2]}, r"per_lane=\[0.1, 0.2\] must be numbers \[B\] by name, as {'slippage': "),
-        ({"per_lane": {"slippage": "much"}}, r"per_lane: slippage='much' must be numbers \[B\]"),
-        ({"per_lane": {"fee_buy": [0.1, 1.5]}}, r"per_lane: fee_buy\[1\]=1.5 must be at least 0 and at most 1"),
-        ({"per_lane": {"spending": [0.0]}}, r"per_lane: spending\[0\]=0.0 must be positive and at most 1"),
-        ({"per_lane": {"order_share": [np.inf]}}, r"per_lane: order_share\[0\]=inf must be positive"),
+        ({"per_lane": {"slippage": "much"}}, r"per_lane: slippage holds <U4, must be numbers \[B\]"),
+        ({"per_lane": {"slippage": [[0.0, 0.1]]}}, r"per_lane: slippage has shape \(1, 2\), must have \[B\]"),
+        ({"per_lane": {"slippage": []}}, r"per_lane: slippage has shape \(0,\), must have \[B\]"),
+        ({"per_lane": {"slippage": [True, False]}}, r"per_lane: slippage holds bool, must be numbers"),
+        ({"per_lane": {"slippage": [0.0, 1.0]}}, r"per_lane: slippage\[1\]=1.0 must be less than 1"),
+        ({"per_lane": {"order_share": [10**400]}}, "per_lane: order_share holds object, must be numbers"),
+        ({"per_lane": {5: [0.1], "a": [0.1]}, "preset": "finrl-crypto"}, r"per_lane=\[5, 'a'\] needs rules='clean'"),
+        ({"per_lane": {"fee_buy": [0.1, 1.5]}}, r"per_lane: fee_buy\[1\]=1.5 must be at most 1"),
+        ({"per_lane": {"spending": [0.0]}}, r"per_lane: spending\[0\]=0.0 must be positive"),
+        ({"per_lane": {"order_share": [np.inf]}}, r"per_lane: order_share\[0\]=inf must be a finite number"),
         ({"per_lane": {"slippage": [0.1] * 3}}, "slippage has 3 rows; a batch of 2 needs one, or one for each"),
         ({"per_lane": {"slippage": [0.1]}, "preset": "finrl-crypto"}, r"per_lane=\['slippage'\] needs rules='clean'"),
     ],
@@ -244,3 +250,7 @@ def test_a_window_that_the_market_does_not_have_is_no_state():
     for field, value, allowed in (("first", 400, "0 .. 399"), ("last", 401, "1 .. 400"), ("last", 0, "1 .. 400")):
         with pytest.raises(ValueError, match=f"set_state: {field}={value} of environment 0 must be in {allowed}"):
             env.set_state({field: value})
+    for field, value in (("cash", -2.0), ("value", -1e9), ("benchmark", -5.0)):
+        with pytest.raises(ValueError, match=f"set_state: {field}={value} of environment 0 must be "):
+            env.set_state({field: value})
+    env.set_state({"cash": -0.5})  # by the rounding of a purchase that takes all

@@ -88,7 +88,13 @@ def test_one_asset_may_be_replayed():
         ({"replay": np.zeros((3, 89, 3))}, "replay has 3 rows; a batch of 2 needs one, or one for each"),
         ({"replay": np.full((89, 3), 1.5)}, r"replay\[0, 0, 0\]=1.5 must be from -1 to 1"),
         ({"replay": np.full((2, 89, 3), np.nan)}, r"replay\[0, 0, 0\]=nan must be from -1 to 1"),
-        ({"replay": "much"}, r"replay='much' must be numbers \[K, 3\]"),
+        ({"replay": "much"}, r"replay holds <U4, must be numbers \[K, 3\]"),
+        ({"replay": [[0.0], [0.0, 0.1]]}, r"replay=.* must be numbers \[K, 3\]"),
+        ({"replay": np.zeros((89, 3), complex)}, r"replay holds complex128, must be numbers \[K, 3\]"),
+        (
+            {"replay": np.full((99, 3), np.arange(99)[:, None] // 90 * 9.0)},
+            r"replay\[0, 90, 0\]=9.0 must be from -1 to",
+        ),
         ({"replay": np.zeros((89, 3)), "rule": "hold"}, "replay must be None where a rule orders"),
     ],
 )
