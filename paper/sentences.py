@@ -16,11 +16,15 @@ from lockstep.paper.report import Report
 from lockstep.paper.typeset import missing, percent, seconds, short_time, times
 
 
-def told(report: Report, say: Callable, *about, between: str = " ") -> str:
-    """Sentences by `say` on this machine, and on one on record, which has a GPU if any has; tables speak of all."""
+def told(report: Report, say: Callable, *about, between: str = " ", gpu: bool = True) -> str:
+    """Sentences by `say` on this machine, and on one on record; tables speak of all.
+
+    Args:
+        gpu: the one on record has a GPU if any has; False: none if any has none.
+    """
     said = {machine: say(report, machine, *about) for machine in report.machines()}
     recorded = [words for machine, words in said.items() if machine != "here" and words]
-    return between.join(filter(None, [said.get("here"), *recorded[:1]]))
+    return between.join(filter(None, [said.get("here"), *(recorded[:1] if gpu else recorded[-1:])]))
 
 
 def placed(machine: str) -> str:

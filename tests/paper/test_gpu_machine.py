@@ -90,6 +90,12 @@ def first_piece(tree, tmp_path_factory):
     return root
 
 
+@pytest.mark.parametrize(("gpu", "named", "other"), [(True, MACHINE, BARE), (False, BARE, MACHINE)])
+def test_of_machines_on_record_one_is_told_of(report, gpu, named, other):
+    words = sentences.told(report, lambda _, machine: machine, gpu=gpu)
+    assert named in words and other not in words
+
+
 @pytest.mark.filterwarnings("error:constrained_layout")
 def test_a_first_piece_of_a_recording_makes_a_report(first_piece, tmp_path):
     """Its targets of the GPU are judged, those over the original not measured."""
