@@ -280,7 +280,7 @@ def test_a_reference_oracle_costs_no_more_than_insertion():
         ({"requests": 0}, "requests=0 must be at least 1"),
         ({"horizon": 60.0, "requests": 5}, "horizon=60.0 must be at least 422 min, when a city's first windows end"),
         ({"oracle": "ortools:1e15"}, "oracle='ortools:1e15' must have a positive number of seconds, at most 3600"),
-        ({"scenario": "a\0b"}, r"a.0b.json cannot be read: embedded null byte"),
+        ({"scenario": "a\0b"}, r"path='a.x00b' must be that of a scenario file"),
         ({"early_ends": True}, "no parameter or option 'early_ends'; did you mean 'early_end'"),
         ({"scenario": 7}, "scenario=7 must be a Scenario, a path of a scenario file, or None"),
         ({"scenario": city(), "requests": 7}, "requests=7 must be 30, the travellers of the scenario"),
