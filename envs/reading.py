@@ -63,12 +63,12 @@ def parsed(found: bytes, path: Path):
     """
 
     def once(pairs: list[tuple]) -> dict:
-        found = {}
+        fields = {}
         for name, value in pairs:
-            if name in found:
+            if name in fields:
                 raise ValueError(f"{name!r:.60} is there twice")
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     try:
         return json.loads(found, object_pairs_hook=once)

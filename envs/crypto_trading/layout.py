@@ -5,11 +5,6 @@ import numpy as np
 from .params import Params
 
 
-def least_money(params: Params) -> float:
-    """The least cash and value of a state, $: below 0 by what a purchase that takes all is rounded by, if that."""
-    return -np.inf if params.parallel_budget else -1e-6 * params.capital
-
-
 def state_shapes(params: Params, assets: int) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and type of each field.
 

@@ -14,7 +14,7 @@ from ..checks import choice
 from . import kernel_tables
 from .batch import Accounts
 from .features import prepared
-from .layout import least_money, state_shapes
+from .layout import state_shapes
 from .original.environment import market_of
 from .params import PRESETS, Params
 from .scenario import Market
@@ -47,7 +47,7 @@ def state(params: Sized) -> tuple[Field, ...]:
     left_out += ["average"] if params.published else []
     shapes = state_shapes(params, params.assets)
     kinds = dict.fromkeys(REALS, "real") | dict.fromkeys(DOUBLES, "float64") | dict.fromkeys(WHOLE, "int32")
-    low = least_money(params)
+    low = -np.inf if params.parallel_budget else -1e-6 * params.capital  # by the rounding of a purchase that takes all
     limits = {"running": (-np.inf, np.inf), "cash": (low, np.inf), "value": (low, np.inf)}
     limits |= {"first": (0, params.rows - 1), "last": (1, params.rows)}
     return tuple(

@@ -160,10 +160,7 @@ class Accounts(walk.Walk):
         if params.stop > 0:
             found["a stop"] = (held > 0) & ~shut & (price < np.maximum(before["peak"], price) * (1 - params.stop))
         counts = {f"steps with {name}": int((met.any(axis=1) & goes_on).sum()) for name, met in found.items()}
-        counts["steps that end an episode"] = int((~goes_on).sum())
-        if params.value_floor > Params.value_floor:  # which a walk reaches
-            counts["steps that fall below the floor"] = int((after["terminated"] & ~after["truncated"]).sum())
-        return len(held), counts
+        return len(held), counts | {"steps that end an episode": int((~goes_on).sum())}
 
 
 def transition(accounts: Accounts, device: str, dtype: str, visitor: str) -> Iterator[dict]:

@@ -4,7 +4,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from ...checks import integer, state_fields
-from ..layout import least_money, state_shapes
+from ..layout import state_shapes
 from .account import Account
 from .environment import CryptoTrading
 
@@ -67,8 +67,9 @@ def _checked(env: CryptoTrading, state: dict) -> dict[str, np.ndarray]:
             for value in array.ravel().tolist():
                 whole = int(value) if value == int(value) else value
                 integer(f"state field {name!r}", whole, 0, most.get(name, 2**31 - 1))
-        least = least_money(env.params) if name in ("cash", "value") else 0.0
-        if name != "running" and (array < least).any():
+        rounding = 1e-9 * env.params.capital if name in ("cash", "value") else 0.0
+        free = name == "running" or (env.params.parallel_budget and name in ("cash", "value"))
+        if not free and (array < -rounding).any():
             raise ValueError(f"state field {name!r} holds {array.min()}, must not be negative")
         found[name] = array.astype(kind)
     return found
