@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from .params import BITS, Params, state_shapes
+from .params import MBIT, Params
 
-MBIT = BITS * 1e-6  # of a MB
 NO_MASK = np.zeros((1,), dtype=np.uint32)
 
 
@@ -25,7 +24,8 @@ def tables(scenarios: Sequence, params: Params, dtype: str, drawn: bool) -> dict
             if number == 0:
                 packed[name] = np.empty((len(scenarios), *row.shape), row.dtype)
             packed[name][number] = row
-    return packed | {"running": _running(scenarios[0], params).astype(real)}
+    first = [scale.ravel() for scale in scenarios[0].first_scales.values()]
+    return packed | {"running": np.concatenate(first or [np.zeros(1)]).astype(real)}
 
 
 def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str, np.ndarray]:
@@ -34,13 +34,12 @@ def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str
     exists = np.arange(p.tasks) < count[..., None]  # [T, Nc, J]
     mbit = np.where(exists, found.task_size, 0.0) * MBIT
     density = np.where(exists & (found.task_cycles > 0), found.task_cycles, 1.0)
-    wire = np.column_stack([found.wire_edge, found.wire_cloud])  # [Ne, Ne + 1] m
     within = np.minimum(count, p.tasks)
     numbers = {
         "cpu": np.concatenate([found.client_cpu, found.server_cpu, found.edge_cpu, [p.cloud_ghz]]),
         "power": found.client_power,
-        "wire": wire,
-        "link": _link_rates(p, wire),
+        "wire": found.wire,
+        "link": found.wire_rate,
         "inverse_scale": 1.0 / _scales(found, p),
         "bits": mbit,
         "inverse_density": 1.0 / density,
@@ -60,13 +59,6 @@ def _of_scenario(found, params: Params, real: np.dtype, drawn: bool) -> dict[str
     unread = {"gain": np.zeros(1, real), "order": NO_MASK, "key": np.zeros(1, np.int64)}
     unread |= {"xy_client": np.zeros(1), "xy_receiver": np.zeros(1)}
     return unread | packed | (_positions(found) if drawn else _gains(found, p, real))
-
-
-def _link_rates(p: Params, wire: np.ndarray) -> np.ndarray:
-    """[Ne, Ne + 1] Mbit/s: what a wire carries, or what one bit per propagation delay leaves of it (Q8)."""
-    rate = np.array([p.edge_wire_mbps] * p.edges + [p.cloud_wire_mbps])
-    speed = np.array([p.edge_wire_mps] * p.edges + [p.cloud_wire_mps])
-    return rate / (1.0 + 1e6 * rate * wire / speed) if p.one_bit_wire else np.broadcast_to(rate, wire.shape)
 
 
 def _scales(found, p: Params) -> np.ndarray:
@@ -133,14 +125,3 @@ def _positions(found) -> dict[str, np.ndarray]:
         "xy_receiver": np.concatenate([found.xy_server, edges], axis=1).astype(np.float64),
         "key": np.array([found.index, found.seed], dtype=np.uint64).view(np.int64),
     }
-
-
-def _running(found, p: Params) -> np.ndarray:
-    """The first running scales: those of the scenario, else maxima of 0 and minima of infinity."""
-    given = found.running or {}
-    parts = [np.zeros(0)]
-    for name, shape in state_shapes(p).items():
-        if name.startswith(("max_", "cost_", "drift_")):
-            nothing = np.inf if name.startswith("drift_min_") else 0.0
-            parts.append(np.broadcast_to(given.get(name, nothing), shape).ravel())
-    return np.concatenate(parts) if len(parts) > 1 else np.zeros(1)

@@ -10,6 +10,7 @@ from . import published
 
 AGENTS = ("offloading", "allocation")
 BITS = 8e6  # of a MB
+MBIT = BITS * 1e-6  # of a MB
 SERVER_PROBABILITY = 0.3  # that a vehicle serves others
 FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queues
 WEIGHTS = {"lc": 0.7, "v2v": 0.9, "vc": 0.7, "v2i": 0.9, "i2i": 0.8, "ec": 0.7, "i2c": 0.8, "cc": 0.7}  # of a bit in L
@@ -258,6 +259,12 @@ def state_shapes(params: Params) -> dict[str, tuple[int, ...]]:
     shapes = dict(queue_shapes(params)) | {"delay": (Nc,)}
     if params.cpu_virtual_queues:
         shapes |= {"cpu_lc": (Nc,), "cpu_vc": (Ns,), "cpu_ec": (Ne,), "cpu_cc": (1,)}
+    return shapes | running_shapes(params)
+
+
+def running_shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    """Shape of every running scale, the fields of the state that outlive an episode."""
+    Nc, Ns, Ne, shapes = params.clients, params.servers, params.edges, {}
     if params.running_scales:
         reported = {"lc": Nc, "v2v": Ns, "vc": Ns, "v2i": Ne, "i2i": Ne, "ec": Ne, "i2c": 1, "cc": 1}
         shapes |= {f"max_{name}": (n,) for name, n in reported.items()}  # of the observed backlogs

@@ -15,7 +15,7 @@ from ..batch import BatchedEnv, Field, Port, World
 from ..checks import choice, integer
 from . import action_groups, kernel_tables, observation, render
 from .decode import decode
-from .params import AGENTS, FAMILIES, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
+from .params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
 METRICS = {"admitted": 1, "dropped": 3, "energy": 1, "jain": 1}  # of a step, in the order of layout.cuh
@@ -132,12 +132,6 @@ class VehicularEdgeBatch(BatchedEnv):
     def action_sizes(self) -> tuple[int, int]:
         """Numbers of an action that each agent uses; its tail is ignored."""
         return self.params.target_length, self.params.share_length
-
-    @property
-    def queues(self) -> dict[str, torch.Tensor]:
-        """Backlogs [B, ...] of the eight families, Mbit."""
-        fields = self.fields()
-        return {name: fields[name] for name in FAMILIES}
 
     def cycles(self) -> dict[str, torch.Tensor]:
         """Clock cycles [B] of the last step by stage: decide, noma, queues, rest.

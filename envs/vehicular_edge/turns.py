@@ -10,12 +10,12 @@ Axes: B environments, Nc clients, J task slots, S server choices, K options, E e
 import numpy as np
 import torch
 
-from .params import BITS, FAMILIES, WAITING, WEIGHTS, Params
+from .params import FAMILIES, MBIT, WAITING, WEIGHTS, Params
 from .policies.objective import require_physical
 from .policies.views import View
 
 OTHERS = 2  # edges besides the access edge that a client can choose from: those with the least to do
-POWERS = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
+POWER_CHOICES = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
 PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
 TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
 
@@ -79,7 +79,7 @@ class Turns:
         allowed = there & ((room > 0) | (node == self._nowhere))
         aims = allowed[:, None] & exists[..., None]  # [B, J, K]
         aims[..., 0] = True
-        power = torch.arange(aims.shape[-1], device=self.device) < POWERS
+        power = torch.arange(aims.shape[-1], device=self.device) < POWER_CHOICES
         return seen, torch.cat([aims, power.expand(len(i), 1, -1)], dim=1).flatten(1)
 
     def choose(self, action: torch.Tensor) -> torch.Tensor:
@@ -103,7 +103,7 @@ class Turns:
         self._target[rows, i] = self._option_code[rows, i].gather(1, chosen)
         self._room.scatter_add_(1, node, -admitted.long())
 
-        to_v2v = action[:, p.tasks : p.tasks + 1] / (POWERS - 1)
+        to_v2v = action[:, p.tasks : p.tasks + 1] / (POWER_CHOICES - 1)
         self._power[rows, i] = torch.cat([to_v2v, 1.0 - to_v2v], dim=1)
         sends = (aimed * admitted[..., None]).sum(dim=1) > 0  # [B, K]
         first_up = 1 + p.server_choices
@@ -151,7 +151,7 @@ class Turns:
     def _look_at_tasks(self) -> None:
         """Tasks [B, Nc, J], and what each brings if it is admitted."""
         exists = self._of(self._view.exists)
-        self._mbit, self._density = self._now("size") * (BITS * 1e-6), self._now("cycles")
+        self._mbit, self._density = self._now("size") * MBIT, self._now("cycles")
         self._by_size = torch.where(exists, self._mbit, np.inf).argsort(dim=-1, stable=True)
         self._exists = exists.gather(2, self._by_size)  # smallest first
         self._success = 0.5 / self._now("count").sum(dim=1).clamp(min=1e-6)

@@ -5,7 +5,7 @@ import itertools
 from ..params import Params
 from .nodes import Client, Edge, Network, Node, Task, distinct_clients
 
-LEAST = 1e-6  # what is divided by, or goes into a logarithm, is at least this
+FLOOR = 1e-6  # what is divided by, or goes into a logarithm, is at least this
 
 
 class Admission:
@@ -107,7 +107,7 @@ class Admission:
         ]
         squares = sum(share**2 for share in shares)
         return {
-            "success": admitted / max(possible, LEAST),
+            "success": admitted / max(possible, FLOOR),
             "tasks_admitted": admitted,
             "dropped": (sum(generated) - len(tasks), len(tasks) - admitted - unreachable, unreachable),
             "jain": sum(shares) ** 2 / (len(shares) * squares) if squares > 0.0 else 1.0,

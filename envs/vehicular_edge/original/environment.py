@@ -254,7 +254,7 @@ class VehicularEdge(ParallelEnv):
 
     def _start(self, seed: int):
         self._key, self._episode = seed, 0
-        self._scales = Scales(self.params, self.scenarios[0].running)
+        self._scales = Scales(self.params, self.scenarios[0].first_scales)
 
     def _open(self, chosen: int):
         if chosen not in self._networks:

@@ -7,10 +7,10 @@ import itertools
 import math
 
 from ..params import DRIFTS, FAMILIES, WAITING, WEIGHTS, Params, queue_shapes, state_shapes
-from .admission import LEAST, Admission
+from .admission import FLOOR, Admission
 from .nodes import Client, Cloud, Edge, Network, Node, Queue, Server, Task, VirtualQueue, distinct_clients
 from .radio import User, sic_rates, wire_rate
-from .scales import POWERS, Scales
+from .scales import POWER_COSTS, Scales
 
 
 class Episode:
@@ -230,7 +230,7 @@ class Episode:
         relative = {kind: self.scales.cost(kind, values, net, calibration) for kind, values in self.costs.items()}
         clients, edges = (
             sum(sum(relative[kind]) for kind in kinds) / (3 * count)
-            for kinds, count in (((*POWERS, "lc"), len(net.clients)), (("ec", "i2i", "i2c"), len(net.edges)))
+            for kinds, count in (((*POWER_COSTS, "lc"), len(net.clients)), (("ec", "i2i", "i2c"), len(net.edges)))
         )
         servers, cloud = sum(relative["vc"]) / len(net.servers), relative["cc"][0]
         self.outcome["cost"] = 0.25 * (clients + servers + edges + cloud)
@@ -297,7 +297,7 @@ class Episode:
     def reward(self) -> float:
         p, (success, cost, drift) = self.params, (self.outcome[name] for name in ("success", "cost", "drift"))
         if p.unsigned_drift:  # Q10
-            burden = 0.7 * math.log(p.penalty_weight * max(cost, LEAST)) + 0.3 * math.log(max(drift, LEAST))
+            burden = 0.7 * math.log(p.penalty_weight * max(cost, FLOOR)) + 0.3 * math.log(max(drift, FLOOR))
         else:
             burden = 0.7 * p.penalty_weight * cost + drift
         self.outcome["reward"] = 0.5 * success - 0.5 * burden

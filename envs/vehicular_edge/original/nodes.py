@@ -124,7 +124,7 @@ class Network:
         self.edges = [Edge(e, cpu, params.cap_edge) for e, cpu in enumerate(scenario.edge_cpu.tolist())]
         self.cloud = Cloud(params.edges, params.cloud_ghz, params.cap_cloud)
         self.nodes = [*self.clients, *self.servers, *self.edges, self.cloud]
-        self.wire = np.column_stack([scenario.wire_edge, scenario.wire_cloud]).tolist()  # [Ne, Ne + 1] m
+        self.wire = scenario.wire.tolist()  # [Ne, Ne + 1] m
         self.largest_mb = float(scenario.task_size.max()) or 1.0
         self.largest_work = float(scenario.task_work.max()) or 1.0
         self.generated = np.asarray(scenario.task_count).tolist()  # [T, Nc] tasks, with those beyond J

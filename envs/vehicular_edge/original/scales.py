@@ -1,27 +1,20 @@
 """Scales that the original divides by: running maxima (Q11), or budgets and a frozen calibration."""
 
-import math
-
 import numpy as np
 
-from ..params import DRIFTS, FAMILIES, Params, state_shapes
+from ..params import DRIFTS, FAMILIES, Params
 from .nodes import Network, Queue
 
-POWERS = ("power_v2v", "power_v2i")
+POWER_COSTS = ("power_v2v", "power_v2i")
 
 
 class Scales:
     """Largest costs and backlogs, least and largest drifts so far (Q10); they outlive an episode."""
 
-    def __init__(self, params: Params, running: dict | None):
-        """`running` holds the first values by their names in the state; None for nothing seen yet."""
+    def __init__(self, params: Params, first: dict[str, np.ndarray]):
+        """`first` holds the first values by their names in the state."""
         self.params = params
-        self.running = {}
-        for name, shape in state_shapes(params).items():
-            if name.startswith(("max_", "cost_", "drift_")):
-                nothing = math.inf if name.startswith("drift_min_") else 0.0
-                first = (running or {}).get(name, nothing)
-                self.running[name] = np.broadcast_to(first, shape).astype(np.float64).tolist()
+        self.running = {name: scale.tolist() for name, scale in first.items()}
 
     def _over(self, value: float, largest: float) -> float:
         if largest > 0.0:
@@ -41,7 +34,7 @@ class Scales:
         if kind in ("i2i", "i2c"):
             largest = float(getattr(calibration, f"cost_{kind}"))
             return [value / largest for value in values]
-        if kind in POWERS:
+        if kind in POWER_COSTS:
             return [value / client.budget_mw for value, client in zip(values, network.clients, strict=True)]
         nodes = {"lc": network.clients, "vc": network.servers, "ec": network.edges, "cc": [network.cloud]}[kind]
         return [value / node.cpu for value, node in zip(values, nodes, strict=True)]

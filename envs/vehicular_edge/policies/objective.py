@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..params import BITS, FAMILIES, SWITCHES, WAITING, WEIGHTS, Params
+from ..params import FAMILIES, MBIT, SWITCHES, WAITING, WEIGHTS, Params
 from ..slot.numbering import Array, Numbering
 from .views import View
 
 FULL = 250.0  # Mbit in a queue at which a quadratic price is what the reward charges a bit of weight 1; found by trial
-POWERS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
+POWER_STEPS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
 MUST_BE_CLEAR = (  # switches that change the reward of a slot
     "interference_in_mw", "rate_weighted_bits", "slot_tandem", "one_bit_wire", "unsigned_drift", "running_scales",
     "silent_overflow", "idle_last_slot", "silent_ties", "rejected_transmit", "all_covering_pay", "idle_power_paid",
@@ -81,7 +81,7 @@ class Plan:
         self.nowhere = view.tables.numbering.nodes
         self._node_terms(density, paid)
         self._receiver_terms()
-        self.powers = [POWERS // 2] * Nc
+        self.powers = [POWER_STEPS // 2] * Nc
         self.value = 0.0
         self.choice = [0] * len(self.tasks)
         self.lists: list[list[int]] = [[] for _ in range(self.nowhere + 1)]  # tasks aimed at a node, in order
@@ -119,7 +119,7 @@ class Plan:
         admitted = []
         for i, j in self.tasks:
             size, a = float(self.tables["size"][i, j]), int(self.tables["access"][i])
-            mbit, terms = BITS * 1e-6 * size, []
+            mbit, terms = MBIT * size, []
             for option, _, receiver in self.options[i]:
                 paid = 0.0
                 if option == 0:
@@ -184,7 +184,7 @@ class Plan:
         """Signal over noise of a client at a receiver, for each power."""
         known = self._known_levels.get((i, receiver))
         if known is None:
-            steps = [power / (POWERS - 1) for power in range(POWERS)]
+            steps = [power / (POWER_STEPS - 1) for power in range(POWER_STEPS)]
             whole = self.signal[receiver][i]
             known = [whole * step for step in (steps if receiver < self.params.servers else reversed(steps))]
             self._known_levels[i, receiver] = known
@@ -199,11 +199,11 @@ class Plan:
 
     def _power_paid(self, i: int, power: int) -> float:
         v2v, v2i = self.bands[i]
-        return self.power_price * ((power if v2v else 0) + (POWERS - 1 - power if v2i else 0)) / (POWERS - 1)
+        return self.power_price * ((power if v2v else 0) + (POWER_STEPS - 1 - power if v2i else 0)) / (POWER_STEPS - 1)
 
     def power_values(self, i: int) -> list[float]:
         """The value of what depends on a client's power, for each power."""
-        values = [-self._power_paid(i, power) for power in range(POWERS)]
+        values = [-self._power_paid(i, power) for power in range(POWER_STEPS)]
         for receiver in self.heard[i]:
             rise, queued, bandwidth = self.flow[receiver]
             if rise != 0.0 and queued > 0.0:
@@ -279,7 +279,7 @@ class Plan:
         if not self.heard[i]:
             return 0.0, self.powers[i]
         values = self.power_values(i)
-        best = max(range(POWERS), key=values.__getitem__)
+        best = max(range(POWER_STEPS), key=values.__getitem__)
         gain = values[best] - values[self.powers[i]]
         return (gain, best) if gain > 0.0 else (0.0, self.powers[i])
 
@@ -305,7 +305,7 @@ class Plan:
             if place >= 0:
                 share[first[node] + place] = 1.0
         powers = np.array(self.powers)
-        share[on_host(numbering.power_share)] = np.stack([powers, POWERS - 1 - powers], axis=-1)
+        share[on_host(numbering.power_share)] = np.stack([powers, POWER_STEPS - 1 - powers], axis=-1)
         return target, share
 
 

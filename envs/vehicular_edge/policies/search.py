@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from ..slot.numbering import Array
-from .objective import POWERS, Plan, Pricing, linear, on_host, quadratic
+from .objective import POWER_STEPS, Plan, Pricing, linear, on_host, quadratic
 from .rules import greedy
 from .views import Action, Noise, View
 
@@ -94,12 +94,12 @@ def aim(plan: Plan, choices: tuple[int, ...]) -> None:
 def powers_of_senders(plan: Plan, budget: int) -> None:
     """Every combination of the powers of those who send, or, where these are more than the budget, one by one."""
     senders = [i for i, heard in enumerate(plan.heard) if heard]
-    if POWERS ** len(senders) > budget:
+    if POWER_STEPS ** len(senders) > budget:
         for i in senders * PASSES:
             plan.set_power(i, plan.best_power(i)[1])
         return
     most, at = -math.inf, None
-    for powers in itertools.product(range(POWERS), repeat=len(senders)):
+    for powers in itertools.product(range(POWER_STEPS), repeat=len(senders)):
         for i, power in zip(senders, powers, strict=True):
             plan.set_power(i, power)
         if plan.value > most:

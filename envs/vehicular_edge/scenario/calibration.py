@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...checks import integer
-from ..params import DRIFTS, FAMILIES, Params, state_shapes
+from ..params import DRIFTS, FAMILIES, Params, running_shapes
 from ..slot.operations import reported
 from ..slot.step import initial, random_action, step
 from ..slot.tables import tables
@@ -91,7 +91,7 @@ def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
     Its numbers continue the published stream (README.md, 4.3, step 7), or come from Philox, as the scenario itself.
 
     Returns:
-        The `max_*`, `cost_*` and `drift_*` fields of `params.state_shapes`, [n] each.
+        Those of `params.running_shapes`.
     """
     params = scenario.params
     if params.draw == "published":
@@ -102,8 +102,7 @@ def warm_up(scenario: Scenario, episodes: int = 10) -> dict[str, np.ndarray]:
     *_, (_, last, _) = _episodes([replace(scenario, running=None)], episodes, actions)
     return {
         name: last[name].min(axis=0) if name.startswith("drift_min_") else last[name].max(axis=0)
-        for name in state_shapes(params)
-        if name.startswith(("max_", "cost_", "drift_"))
+        for name in running_shapes(params)
     }
 
 

@@ -10,7 +10,7 @@ from lockstep.reading import nearest
 
 from ... import reading
 from ...checks import integer
-from ..params import LEAST, MOST, Params, state_shapes
+from ..params import LEAST, MOST, Params, running_shapes
 
 VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
@@ -132,7 +132,7 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
     for name in OF_A_TASK:
         array = out[name]
         _refuse(exists & (array < LEAST), array, name, where, f"must be at least {LEAST:g}, as the slot holds a task")
-    scales = state_shapes(params) if params.running_scales else {}
+    scales = running_shapes(params)
     for name in (name for name in arrays if name.startswith(RUNNING)):
         array = out[name] = _numbers(arrays[name], name, where).astype(np.float64, copy=False)
         shape = scales.get(name.removeprefix(RUNNING))

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params
+from ..params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, running_shapes
 from . import file, links
 from .drawing import distances
 
@@ -190,6 +190,28 @@ class Scenario:
     def wire_cloud(self) -> np.ndarray:
         """Lengths to the cloud, [Ne] m."""
         return links.distances(self.edge_xy, self.cloud_xy[None])[:, 0]
+
+    @property
+    def wire(self) -> np.ndarray:
+        """Lengths from edge nodes to edge nodes and the cloud, [Ne, Ne + 1] m."""
+        return np.column_stack([self.wire_edge, self.wire_cloud])
+
+    @property
+    def wire_rate(self) -> np.ndarray:
+        """Mbit/s of these wires, or what one bit per propagation delay leaves of it (Q8): [Ne, Ne + 1]."""
+        p = self.params
+        rate = np.array([p.edge_wire_mbps] * p.edges + [p.cloud_wire_mbps])
+        speed = np.array([p.edge_wire_mps] * p.edges + [p.cloud_wire_mps])
+        return rate / (1.0 + 1e6 * rate * self.wire / speed) if p.one_bit_wire else np.tile(rate, (p.edges, 1))
+
+    @property
+    def first_scales(self) -> dict[str, np.ndarray]:
+        """First running scales by their names in the state: those given, else maxima of 0 and minima of infinity."""
+        given, found = self.running or {}, {}
+        for name, shape in running_shapes(self.params).items():
+            nothing = np.inf if name.startswith("drift_min_") else 0.0
+            found[name] = np.broadcast_to(given.get(name, nothing), shape).astype(np.float64)
+        return found
 
     @cached_property
     def scores_v2v(self) -> np.ndarray:

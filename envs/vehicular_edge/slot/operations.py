@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..params import BITS, FAMILIES, LARGEST_SHARE, queue_shapes
+from ..params import FAMILIES, LARGEST_SHARE, MBIT, queue_shapes
 from .numbering import Array, of_nodes, of_places, of_routes
 from .tables import Tables
-
-MBIT = BITS * 1e-6  # of a MB
 
 
 class Decision(NamedTuple):

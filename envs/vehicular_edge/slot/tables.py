@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..params import BITS, DRIFTS, FAMILIES, Params, state_shapes
+from ..params import BITS, DRIFTS, FAMILIES, Params
 from .numbering import Array, Numbering, numbering
 
 
@@ -98,7 +98,6 @@ def _arrays(scenario) -> dict:
     params, calibration = scenario.params, scenario.calibration
     ascending, weaker = _order(scenario)
     gain = np.concatenate([scenario.gain_v2v.transpose(0, 2, 1), scenario.gain_v2i.transpose(0, 2, 1)], axis=1)
-    wire = np.concatenate([scenario.wire_edge, scenario.wire_cloud[:, None]], axis=1)
     scores = np.stack([scenario.scores_v2v, scenario.scores_v2i], axis=1)
     if not params.raw_observation:
         scores = scores / np.stack([calibration.score_v2v, calibration.score_v2i])
@@ -124,25 +123,15 @@ def _arrays(scenario) -> dict:
         "cpu": np.concatenate([scenario.client_cpu, scenario.server_cpu, scenario.edge_cpu, cloud]),
         "power": scenario.client_power * 1e-3,
         "density": np.float64(scenario.mean_density),
-        "wire": wire,
-        "wire_rate": _wire_rate(params, wire),
+        "wire": scenario.wire,
+        "wire_rate": scenario.wire_rate * ~np.eye(params.edges, params.edges + 1, dtype=bool),
         "task_scale": task_scale,
         "backlog_scale": {name: np.float64(calibration.backlog[n]) for n, name in enumerate(FAMILIES)},
         "cost_scale": {"i2i": np.float64(calibration.cost_i2i), "i2c": np.float64(calibration.cost_i2c)},
         "drift_scale": {name: np.float64(calibration.drift[n]) for n, name in enumerate(DRIFTS)},
         "load": np.float64(calibration.load),
-        "running": _running(scenario),
+        "running": scenario.first_scales,
     }
-
-
-def _running(scenario) -> dict[str, np.ndarray]:
-    """First running scales [n] by name, as given or as nothing has raised them yet."""
-    given, found = scenario.running or {}, {}
-    for name, shape in state_shapes(scenario.params).items():
-        if name.startswith(("max_", "cost_", "drift_")):
-            nothing = np.inf if name.startswith("drift_min") else 0.0
-            found[name] = np.broadcast_to(given.get(name, nothing), shape).astype(np.float64)
-    return found
 
 
 def _order(scenario) -> tuple[np.ndarray, np.ndarray]:
@@ -160,15 +149,3 @@ def _order(scenario) -> tuple[np.ndarray, np.ndarray]:
     weaker = np.empty(ascending.shape, dtype=np.int16)
     np.put_along_axis(weaker, ascending, place.astype(np.int16), axis=-1)
     return ascending.astype(np.int16), weaker
-
-
-def _wire_rate(params: Params, wire: np.ndarray) -> np.ndarray:
-    """Mbit/s of every wire [Ne, Ne + 1], 0 from an edge to itself."""
-    edges = params.edges
-    rate = np.append(np.full(edges, params.edge_wire_mbps), params.cloud_wire_mbps)
-    speed = np.append(np.full(edges, params.edge_wire_mps), params.cloud_wire_mps)
-    if params.one_bit_wire:
-        rate = rate / (1.0 + rate * 1e6 * wire / speed)
-    rate = np.broadcast_to(rate, wire.shape).copy()
-    rate[np.arange(edges), np.arange(edges)] = 0.0
-    return rate

@@ -8,7 +8,7 @@ from lockstep.paper.figures import figure, grid, label_outside, label_status
 from lockstep.paper.vehicular_edge import policies
 
 NODES = ("v2i", "ec")  # queues of an edge node: radio, CPU
-LEAST = 1.0  # Mbit: less is drawn as nothing
+FAINTEST = 1.0  # Mbit: less is drawn as nothing
 
 
 @figure(
@@ -22,14 +22,14 @@ def offloading_queues(datasets: list) -> Figure:
     runs = policies.newest(datasets)
     first = policies.maps(runs[0].frame)[0] if runs else ""
     found = list(policies.of_policies(runs[0].frame, "backlog", first)) if runs else []
-    found = [(policy, rows) for policy, rows in found if rows["backlog_mbit"].max() > LEAST]
+    found = [(policy, rows) for policy, rows in found if rows["backlog_mbit"].max() > FAINTEST]
     figure, axes = grid([policies.look(policy)[0] for policy, _ in found], 1.35, columns=3)
     if not found:
         return figure
     tables = [np.concatenate([table(rows, family) for family in NODES]) for _, rows in found]
-    norm = LogNorm(LEAST, max(max(cells.max() for cells in tables), 10 * LEAST))
+    norm = LogNorm(FAINTEST, max(max(cells.max() for cells in tables), 10 * FAINTEST))
     for panel, cells in zip(axes, tables, strict=True):
-        shown = np.ma.masked_less(cells, LEAST)
+        shown = np.ma.masked_less(cells, FAINTEST)
         image = panel.imshow(shown, aspect="auto", norm=norm, cmap="viridis_r", interpolation="nearest")
         panel.axhline(len(cells) / 2 - 0.5, color="black", linewidth=0.8)
         panel.set_yticks([len(cells) / 4 - 0.5, 3 * len(cells) / 4 - 0.5], ["radio", "CPU"])

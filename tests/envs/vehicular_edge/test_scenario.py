@@ -254,6 +254,19 @@ def test_wires_are_straight(physical):
     assert physical.wire_edge[2, 5] == pytest.approx(math.dist(physical.edge_xy[2], physical.edge_xy[5]))
     assert (np.diag(physical.wire_edge) == 0).all()
     assert physical.wire_cloud[4] == pytest.approx(math.dist(physical.edge_xy[4], (1000, 1000)))
+    assert physical.wire[2, 5] == physical.wire_edge[2, 5] and physical.wire[4, 9] == physical.wire_cloud[4]
+
+
+def test_one_bit_on_a_wire_leaves_what_the_delay_allows(physical):
+    """Of 100 Mbit/s over 200 m at 2e8 m/s; with Q8 clear all of it, and of the cloud's wire 1,000."""
+    places = physical.edge_xy.copy()
+    places[3] = places[1] + np.array([0.0, 200.0])
+    moved = replace(physical, edge_xy=places)
+    assert moved.wire_rate.shape == (9, 10) and set(moved.wire_rate[:, :9].flat) == {100.0}
+    assert set(moved.wire_rate[:, 9]) == {1000.0}
+    one_bit = replace(moved, params=replace(moved.params, one_bit_wire=True)).wire_rate
+    assert one_bit[1, 3] == one_bit[3, 1] == pytest.approx(0.9900990099, rel=1e-9)
+    assert one_bit[5, 9] == pytest.approx(1000 / (1 + 1e9 * moved.wire_cloud[5] / 2.25e8))
 
 
 def test_distances_are_at_least_a_metre_unless_published(small):
