@@ -18,6 +18,7 @@ WAITING = 0.02  # kappa, charge for a slot in L
 DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the published drift (Q10)
 LEAST, MOST = 1e-9, 1e9  # of an amount in its unit: products and reciprocals of amounts stay within float32
 INT16 = 2**15 - 1  # orders of clients are kept in it
+MOST_TASKS = 2**16 - 1  # of a client in a slot: kernels keep them in 16 bits, without a sign
 LARGEST_SHARE = 1e30  # of an action in integer form; float32 holds the sum of so many
 LENGTH = 2**19  # of an action at most
 ARRIVALS = 10**8  # of all slots at most, drawn at 12 bytes each

@@ -10,7 +10,7 @@ import numpy as np
 from ...checks import integer
 from ...noise import philox
 from .. import published
-from ..params import MOST, SERVER_PROBABILITY, Params
+from ..params import MOST, MOST_TASKS, SERVER_PROBABILITY, Params
 from . import links
 
 # Streams of Philox; the counter is (scenario index, element // 4, t, stream), and t is 0 where nothing depends on it.
@@ -209,6 +209,11 @@ def _tasks(params: Params, drawn, deadline, active, index: int, seed: int) -> di
     T, Nc, J, M = params.slots, params.clients, params.tasks, params.type_slots
     counts = drawn["counts"] * active[:, :, None]
     count = counts.sum(axis=2, dtype=np.int32)  # [T, Nc]
+    if count.max() > MOST_TASKS:
+        raise ValueError(
+            f"arrival_high={params.arrival_high} with type_slots={M} draws {count.max()} tasks of a client in a slot, "
+            f"must be at most {MOST_TASKS}"
+        )
     # One row per task, in the order of (slot, client, type slot); its place counts from its client's first task.
     of_type_slot = np.repeat(np.tile(np.arange(M), T * Nc), counts.reshape(-1))
     row = np.repeat(np.arange(T * Nc), count.reshape(-1))

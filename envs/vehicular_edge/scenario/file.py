@@ -10,7 +10,7 @@ from lockstep.reading import nearest
 
 from ... import reading
 from ...checks import integer
-from ..params import LEAST, MOST, Params, running_shapes
+from ..params import LEAST, MOST, MOST_TASKS, Params, running_shapes
 
 VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
@@ -123,7 +123,7 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
         _check_shape(given, shape, name, where)
         _refuse(~np.isfinite(given), given, name, where, "must be finite")
         low = LEAST if name in POSITIVE else 0.0 if name in NOT_NEGATIVE else -MOST
-        high = (2**31 - 1) / params.clients if name == "task_count" else MOST  # those of a slot are added up in 32 bits
+        high = MOST_TASKS if name == "task_count" else MOST
         _refuse((given < low) | (given > high), given, name, where, f"must lie in [{low:g}, {high:g}]")
         array = out[name] = given.astype(dtype(name), copy=False)
         if array.dtype != np.float64:

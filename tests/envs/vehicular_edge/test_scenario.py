@@ -23,6 +23,8 @@ from lockstep.envs.vehicular_edge.scenario import (
 )
 from tests.envs import draws
 
+FEW = {"vehicles": 3, "clients": 2, "slots": 2, "components": 2, "tasks": 1}
+FEW |= dict.fromkeys(("cap_local", "cap_server", "cap_edge", "cap_cloud"), 1)
 ARRAYS = [name for name, kind in Scenario.__annotations__.items() if kind is np.ndarray]
 
 
@@ -130,6 +132,10 @@ def test_what_cannot_be_drawn_is_refused(small):
         (
             lambda: Calibration(drift=np.array([1.0, 1.0, 0.0, 1.0, 1.0])),
             r"calibration drift is .* must lie in \[1e-30, 1e\+30\]",
+        ),
+        (
+            lambda: drawn("dense", **FEW, type_slots=200, arrival_low=500.0, arrival_high=500.0),
+            r"arrival_high=500.0 with type_slots=200 draws \d+ tasks of a client in a slot, must be at most 65535",
         ),
         (lambda: calibration.calibrate(small, "dense", episodes=0), "episodes=0 must be an integer from 1"),
         (lambda: calibration.calibrate(small, []), r"traffic=\[\] must hold at least one scenario"),
