@@ -1,6 +1,5 @@
 """Parameters, switches and sizes of the vehicular edge, and the layout of its state."""
 
-import functools
 import math
 from dataclasses import dataclass, field, fields
 from typing import Literal
@@ -171,9 +170,9 @@ class Params:
         give("type_slots", max(1, int(0.1 * self.types)))
         self._require_product(STREAMS, "vehicles", "type_slots")
         self._require_product(ARRIVALS, "slots", "vehicles", "type_slots")
-        found = _published_sizes(
+        found = published.sizes(
             self.size_seed, self.vehicles, self.types, self.type_slots, self.slots,
-            (self.size_low_mb, self.size_high_mb), (self.arrival_low, self.arrival_high),
+            (self.size_low_mb, self.size_high_mb), (self.arrival_low, self.arrival_high), SERVER_PROBABILITY,
         )  # fmt: skip
         for one, other in (("clients", "servers"), ("servers", "clients")):
             if getattr(self, one) > 0 and getattr(self, other) == 0:
@@ -278,20 +277,6 @@ def running_shapes(params: Params) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-@functools.cache
-def _published_sizes(seed, vehicles, types, type_slots, slots, size_mb, arrival) -> dict[str, int]:
-    """Clients, servers, task slots and caps, from the tasks that the published drawing generates."""
-    drawn = published.tasks(seed, vehicles, types, type_slots, slots, size_mb, arrival, SERVER_PROBABILITY)
-    counts = drawn.counts.sum(axis=2)  # [T, Nc]
-    mean, most = counts.mean(), counts.max()
-    in_slot = counts.sum(axis=1)
-    load = (in_slot.mean() + in_slot.max()) / 2
-    return {
-        "clients": counts.shape[1],
-        "servers": vehicles - counts.shape[1],
-        "tasks": max(1, int((2 * mean + most) / 3)),
-        "cap_local": max(1, int(mean / 2)),
-        "cap_server": max(1, int(2 * mean)),
-        "cap_edge": max(1, int(0.1 * load)),
-        "cap_cloud": max(1, int(0.2 * load)),
-    }
+def limits(name: str) -> tuple[float, bool]:
+    """The least number that a field of the state can hold, and whether it is finite; bounds of a drift may be none."""
+    return (-math.inf, False) if name.startswith("drift_") else (0.0, True)

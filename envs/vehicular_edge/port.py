@@ -15,7 +15,7 @@ from ..batch import BatchedEnv, Field, Port, World
 from ..checks import choice, integer
 from . import action_groups, kernel_tables, observation, render
 from .decode import decode
-from .params import AGENTS, PRESETS, SWITCHES, Params, queue_shapes, state_shapes
+from .params import AGENTS, PRESETS, SWITCHES, Params, limits, queue_shapes, state_shapes
 from .scenario import Scenario, draw_pool, pool_of
 
 METRICS = {"admitted": 1, "dropped": 3, "energy": 1, "jain": 1}  # of a step, in the order of layout.cuh
@@ -44,8 +44,9 @@ def record_shapes(params: Params) -> dict[tuple[str, str], tuple[int, ...]]:
 def state(params: Params) -> tuple[Field, ...]:
     """Fields of the state, in the order of layout.cuh."""
     return tuple(
-        Field(name, shape, low=-math.inf, finite=False) if name.startswith("drift_") else Field(name, shape, low=0.0)
+        Field(name, shape, low=low, finite=finite)
         for name, shape in state_shapes(params).items()
+        for low, finite in [limits(name)]
     )
 
 

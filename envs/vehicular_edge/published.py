@@ -4,6 +4,7 @@ Facts of `neardws/HARL` at 02ada7ac9089. Which numbers are drawn, from what and 
 file; scenario/drawing.py gives them their meaning.
 """
 
+import functools
 import random
 from typing import NamedTuple
 
@@ -78,3 +79,22 @@ def tasks(
         sizes,
         stream,
     )
+
+
+@functools.cache
+def sizes(seed, vehicles, types, type_slots, slots, size_mb, arrival, server_probability) -> dict[str, int]:
+    """Clients, servers, task slots and caps, from the tasks that `tasks` draws (README.md, 1)."""
+    drawn = tasks(seed, vehicles, types, type_slots, slots, size_mb, arrival, server_probability)
+    counts = drawn.counts.sum(axis=2)  # [T, Nc]
+    mean, most = counts.mean(), counts.max()
+    in_slot = counts.sum(axis=1)
+    load = (in_slot.mean() + in_slot.max()) / 2
+    return {
+        "clients": counts.shape[1],
+        "servers": vehicles - counts.shape[1],
+        "tasks": max(1, int((2 * mean + most) / 3)),
+        "cap_local": max(1, int(mean / 2)),
+        "cap_server": max(1, int(2 * mean)),
+        "cap_edge": max(1, int(0.1 * load)),
+        "cap_cloud": max(1, int(0.2 * load)),
+    }

@@ -14,9 +14,9 @@ def numbers(what: str, values) -> np.ndarray:
     return values
 
 
-def check_range(what: str, values: np.ndarray, low: float, high: float):
-    """ValueError names the first index whose number is not finite or outside [low, high]."""
-    wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
+def check_range(what: str, values: np.ndarray, low: float, high: float, finite: bool = True):
+    """ValueError names the first index whose number is outside [low, high], none, or not finite unless it may be so."""
+    wrong = ~((values >= low) & (values <= high)) | (finite & ~np.isfinite(values))
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(f"{what}: index {index} is {values[index]}, must lie in [{low}, {high}]")
+        raise ValueError(f"{what}: index {index} is {values[index]}, must lie in [{low:g}, {high:g}]")

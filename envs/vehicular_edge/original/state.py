@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...checks import integer
-from ..params import AGENTS, state_shapes
+from ..params import AGENTS, limits, state_shapes
 from .checks import check_range, numbers
 from .environment import VehicularEdge
 from .nodes import column
@@ -25,7 +25,7 @@ def set_state(env: VehicularEdge, state: dict, t: int):
     """Puts the environment at the start of slot `t` of its present scenario.
 
     Raises:
-        ValueError: a field is missing, unknown or of another shape, a backlog is none, or t is not in 0..T.
+        ValueError: a field is missing, unknown or of another shape, holds a number that it cannot, or t is not in 0..T.
     """
     shapes, p = state_shapes(env.params), env.params
     if not isinstance(state, Mapping):
@@ -38,8 +38,8 @@ def set_state(env: VehicularEdge, state: dict, t: int):
         values = fields[name] = numbers(f"state field {name!r}", state[name]).astype(np.float64)
         if values.shape != shape:
             raise ValueError(f"state field {name!r} has shape {values.shape}, not {shape}")
-        if name in queues:
-            check_range(f"state field {name!r}", values, 0, math.inf)
+        low, finite = limits(name)
+        check_range(f"state field {name!r}", values, low, math.inf, finite)
     for name, values in fields.items():
         if name in queues:
             for queue, backlog in zip(queues[name], values.ravel().tolist(), strict=True):

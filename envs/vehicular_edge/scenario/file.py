@@ -10,7 +10,7 @@ from lockstep.reading import nearest
 
 from ... import reading
 from ...checks import integer
-from ..params import LEAST, MOST, MOST_TASKS, Params, running_shapes
+from ..params import LEAST, MOST, MOST_TASKS, Params, limits, running_shapes
 
 VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
@@ -135,11 +135,13 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
     scales = running_shapes(params)
     for name in (name for name in arrays if name.startswith(RUNNING)):
         array = out[name] = _numbers(arrays[name], name, where).astype(np.float64, copy=False)
-        shape = scales.get(name.removeprefix(RUNNING))
-        if shape is None:
+        scale = name.removeprefix(RUNNING)
+        if scale not in scales:
             raise ValueError(f"{where}: array {name} is of no running scale of these parameters")
-        _check_shape(array, shape, name, where)
-        _refuse(np.isnan(array), array, name, where, "must be a number")
+        _check_shape(array, scales[scale], name, where)
+        low, finite = limits(scale)
+        wrong = ~(array >= low) | (finite & ~np.isfinite(array))
+        _refuse(wrong, array, name, where, "must be finite and not negative" if finite else "must be a number")
     return out
 
 

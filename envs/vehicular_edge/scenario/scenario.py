@@ -109,16 +109,21 @@ class Scenario:
     def save(self, path):
         """Writes `<path>.npz` and `<path>.json`; a path may have one of these suffixes already."""
         arrays = {name: getattr(self, name) for name in file.shapes(self.params)}
-        arrays |= {file.RUNNING + name: scale for name, scale in (self.running or {}).items()}
+        arrays |= self._running_arrays()
         header = {name: getattr(self, name) for name in HEADER}
         header["preset"] = _preset(self.params)
         header["params"] = asdict(self.params)
         header["calibration"] = {name: np.asarray(value).tolist() for name, value in vars(self.calibration).items()}
         file.write(path, arrays, header)
 
+    def _running_arrays(self) -> dict[str, np.ndarray]:
+        """First running scales as a file names them; other parameters may have left some without a use."""
+        given, known = self.running or {}, running_shapes(self.params)
+        return {file.RUNNING + name: scale for name, scale in given.items() if name in known}
+
     def check(self, where: str = "scenario") -> "Scenario":
         """Itself; ValueError names what in it has no meaning, and the array and the first index."""
-        file.check(vars(self), self.params, where)
+        file.check(vars(self) | self._running_arrays(), self.params, where)
         file.check_header(self, where)
         if self.params.jumping_tracks:
             file.check_distances(self.distance_v2v, "distance_v2v", where)

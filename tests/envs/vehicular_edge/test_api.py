@@ -194,6 +194,24 @@ def test_a_state_of_other_fields_shapes_or_slots_is_named(env):
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("max_lc", np.nan, r"is nan, must lie in \[0, inf\]"),
+        ("max_cc", np.inf, r"is inf, must lie in \[0, inf\]"),
+        ("cost_ec", -1.0, r"is -1.0, must lie in \[0, inf\]"),
+        ("drift_min_lc", np.nan, r"is nan, must lie in \[-inf, inf\]"),
+    ],
+)
+def test_a_running_scale_that_the_port_refuses_is_named(name, value, said):
+    env = VehicularEdge(small("original"))
+    state = get_state(env)
+    with pytest.raises(ValueError, match=rf"state field '{name}': index \(0,\) {said}"):
+        set_state(env, state | {name: changed(state[name], 0, value)}, 0)
+    set_state(env, state | {"drift_min_lc": changed(state["drift_min_lc"], 0, np.inf)}, 0)  # nothing was seen yet
+    assert get_state(env)["drift_min_lc"][0] == np.inf
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"preset": "orignal"}, "preset='orignal' must be one of None, 'physical', 'original'"),

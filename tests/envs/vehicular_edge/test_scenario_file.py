@@ -181,6 +181,34 @@ def test_a_number_without_meaning_is_refused(saved, drawn, name, index, value, m
     refused(saved, f"one: {message}")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("max_lc", -1.0, r"running_max_lc\[0\] is -1.0, must be finite and not negative"),
+        ("max_lc", np.inf, r"running_max_lc\[0\] is inf, must be finite and not negative"),
+        ("cost_ec", np.nan, r"running_cost_ec\[0\] is nan, must be finite and not negative"),
+        ("drift_min_lc", np.nan, r"running_drift_min_lc\[0\] is nan, must be a number"),
+    ],
+)
+def test_a_running_scale_without_meaning_is_refused(tmp_path, name, value, message):
+    params = Params(**PRESETS["original"] | {"vehicles": 20, "slots": 12, "edges": 4, "components": 5})
+    scenario = draw(params, calibration=Calibration.ones(params))
+    array = scenario.running[name].copy()
+    array[0] = value
+    scenario.save(tmp_path / "one")
+    rewrite(tmp_path / "one", **{file.RUNNING + name: array})
+    refused(tmp_path / "one", f"one: {message}")
+    with pytest.raises(ValueError, match=f"scenario: {message}"):
+        replace(scenario, running=scenario.running | {name: array}).check()
+
+
+def test_running_scales_without_a_use_are_not_written(tmp_path):
+    params = Params(**PRESETS["original"] | {"vehicles": 20, "slots": 12, "edges": 4, "components": 5})
+    scenario = draw(params, calibration=Calibration.ones(params))
+    replace(scenario, params=replace(params, running_scales=False)).save(tmp_path / "one")
+    assert load(tmp_path / "one").running is None
+
+
 @pytest.mark.parametrize(("name", "array", "message"), ARRAYS)
 def test_an_array_of_another_kind_is_refused(saved, name, array, message):
     rewrite(saved, **{name: array})

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params
+from lockstep.envs.vehicular_edge.params import PRESETS, SWITCHES, Params, running_shapes
 from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw
 
 FAR = (9000.0, 9000.0)  # m, out of everybody's reach
@@ -97,7 +97,7 @@ def world(
         pca_v2i=np.eye(1, Nc * Ne),
         mean_density=mean_density,
         calibration=calibration or Calibration.ones(made),
-        running=running,
+        running=running and {name: each(value, running_shapes(made)[name]) for name, value in running.items()},
     )
 
 
