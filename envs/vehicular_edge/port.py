@@ -16,7 +16,7 @@ from ..checks import choice, integer
 from . import action_groups, kernel_tables, observation, render
 from .decode import decode
 from .params import AGENTS, PRESETS, SWITCHES, Params, limits, queue_shapes, state_shapes
-from .scenario import Scenario, draw_pool, pool_of
+from .scenario import Scenario, draw_pool, pool_of, under
 
 METRICS = {"admitted": 1, "dropped": 3, "energy": 1, "jain": 1}  # of a step, in the order of layout.cuh
 CYCLES = ("decide", "noma", "update_queues", "read", "step")  # behind them where they are counted
@@ -196,7 +196,7 @@ def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
     own = {spec.name: getattr(given[0].params, spec.name) for spec in dataclasses.fields(Params)}
     chosen = port.make_params("physical", own | switches | params)
     names = (f"scenarios[{number}]" for number in range(len(given)))
-    return [one.under(chosen, name).check(name) for one, name in zip(given, names, strict=False)]
+    return [under(one, chosen, name) for one, name in zip(given, names, strict=False)]
 
 
 def builds(port: Port) -> Iterator[tuple[str, str, str, World, bool]]:

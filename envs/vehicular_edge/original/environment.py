@@ -16,7 +16,7 @@ from ...checks import choice, integer
 from ...noise import RESET, philox
 from .. import observation, render
 from ..params import AGENTS, LARGEST_SHARE, PRESETS, SWITCHES, Params, queue_shapes
-from ..scenario import draw, pool_of
+from ..scenario import draw, pool_of, under
 from .checks import check_range, numbers
 from .episode import Episode
 from .nodes import Network, column
@@ -56,7 +56,7 @@ class VehicularEdge(ParallelEnv):
     ):
         pool = pool_of(scenario)
         self.params = p = params or pool[0].params
-        self.scenarios = [one.under(p, f"scenario {n}").check(f"scenario {n}") for n, one in enumerate(pool)]
+        self.scenarios = [under(one, p, f"scenario {n}") for n, one in enumerate(pool)]
         choice("indexed", indexed, (True, False))
         choice("signed", signed, (True, False))
         self.indexed, self.signed = indexed, signed

@@ -33,7 +33,7 @@ def calibrate(
 
     Args:
         traffic: the map, of which scenarios 0 .. episodes-1 are drawn, or the scenarios themselves; episode b plays
-            scenario b modulo their number.
+            scenario b modulo their number, and each that is played counts once in means and deviations.
         seed: of the scenarios and of the policy, whose actions in episode b at slot t are those that the ports draw for
             environment b at step t.
 
@@ -44,6 +44,7 @@ def calibrate(
     if not isinstance(traffic, str) and not traffic:
         raise ValueError("traffic=[] must hold at least one scenario")
     params, seed = checked_params(params), checked_seed(seed)
+    distinct = episodes if isinstance(traffic, str) else len(traffic)
     if isinstance(traffic, str):
         scenarios = drawn_each(params, traffic, episodes, seed, Calibration.ones(params))
     else:
@@ -59,7 +60,7 @@ def calibrate(
             found |= {f"cost_{name}": outcome.costs[name] for name in ("i2i", "i2c")}
             found |= {f"drift_{name}": _phi(name, before, outcome.flows) for name in DRIFTS}
             _raise(most, found)
-        for scenario in group:
+        for scenario in group[: max(0, distinct - first)]:
             _raise(most, {"size": scenario.task_size, "work": scenario.task_work})
             loads.append(1e-6 * scenario.task_bits.sum() / params.slots)
             for name, values in scores.items():

@@ -1,7 +1,7 @@
 """Scenarios to play, with their scales: drawn on synthetic traffic, on recorded traffic, or read from files."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ from .records import Records
 from .scenario import HEADER, Calibration, Scenario
 from .synthetic import checked_index, checked_params, checked_seed, drawn_each, drawn_one
 from .tracks import fill
+
+SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 
 
 def draw(
@@ -123,6 +125,28 @@ def pool_of(given, field: str = "scenario") -> list[Scenario]:
     return found
 
 
+def under(scenario: Scenario, params: Params, where: str = "scenario") -> Scenario:
+    """The same scenario under other parameters, checked.
+
+    One that was drawn without a calibration, as its own parameters divide by none, gets that of the random policy on
+    this very scenario where the new ones divide by it.
+
+    Args:
+        where: named by the errors.
+
+    Raises:
+        ValueError: a size that they would change, or something in the scenario without a meaning; names it.
+    """
+    for name in SIZES:
+        own, wanted = getattr(scenario.params, name), getattr(params, name)
+        if own != wanted:
+            raise ValueError(f"{where}: {name} is {own}, Params has {wanted}")
+    found = (scenario if params == scenario.params else replace(scenario, params=params)).check(where)
+    if _divides(params) and not _divides(scenario.params) and scenario.calibration.is_ones:
+        return replace(found, calibration=calibrate(params, [found]))
+    return found
+
+
 def load(path, params: Params | None = None) -> Scenario:
     """Reads what `Scenario.save` wrote.
 
@@ -131,6 +155,9 @@ def load(path, params: Params | None = None) -> Scenario:
         params: what the scenario is played with, None for what it was drawn with; the sizes must agree.
     """
     arrays, header = file.read(path)
+    lacking = [spec.name for spec in fields(Calibration) if spec.name not in header.get("calibration", {})]
+    if "calibration" in header and lacking:
+        raise ValueError(f"{path}: calibration in the JSON lacks {', '.join(lacking)}, must have every scale")
     try:
         own = Params(**header["params"])
         calibration = Calibration(**header["calibration"])
@@ -143,12 +170,17 @@ def load(path, params: Params | None = None) -> Scenario:
         name.removeprefix(file.RUNNING): arrays.pop(name) for name in list(arrays) if name.startswith(file.RUNNING)
     }
     found = Scenario(params=own, **arrays, **stated, calibration=calibration, running=running or None)
-    return (found if params is None else found.under(params, str(path))).check(str(path))
+    return under(found, own if params is None else params, str(path))
+
+
+def _divides(params: Params) -> bool:
+    """Tells that something is divided by a scale of the calibration (Q10, Q11, Q26)."""
+    return not (params.running_scales and params.unsigned_drift and params.raw_observation)
 
 
 def _calibration(params: Params, scenarios: "str | list[Scenario]") -> Calibration:
     """Scales that the random policy reaches on a map or on given scenarios; ones where nothing is divided by them."""
-    if params.running_scales and params.unsigned_drift and params.raw_observation:
+    if not _divides(params):
         return Calibration.ones(params)
     return (cached if isinstance(scenarios, str) else calibrate)(params, scenarios)
 

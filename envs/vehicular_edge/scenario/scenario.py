@@ -14,7 +14,6 @@ from .drawing import distances
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
 SCALES = (1e-30, 1e30)  # float32 holds both, and their reciprocals
-SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +45,10 @@ class Calibration:
                 wanted = (lengths.get(spec.name, "components"),) if vector else ()
                 raise ValueError(f"calibration {spec.name} has shape {value.shape}, must have {wanted}")
             object.__setattr__(self, spec.name, value if vector else float(value))
+
+    @property
+    def is_ones(self) -> bool:
+        return all((np.asarray(value) == 1.0).all() for value in vars(self).values())
 
     @classmethod
     def ones(cls, params: Params) -> "Calibration":
@@ -97,14 +100,6 @@ class Scenario:
     def __repr__(self) -> str:
         p = self.params
         return f"Scenario({self.name!r}, {p.clients} clients, {p.servers} servers, {p.edges} edges, {p.slots} slots)"
-
-    def under(self, params: Params, where: str = "scenario") -> "Scenario":
-        """The same scenario under other parameters; ValueError names a size that they would change."""
-        for name in SIZES:
-            own, wanted = getattr(self.params, name), getattr(params, name)
-            if own != wanted:
-                raise ValueError(f"{where}: {name} is {own}, Params has {wanted}")
-        return self if params == self.params else replace(self, params=params)
 
     def save(self, path):
         """Writes `<path>.npz` and `<path>.json`; a path may have one of these suffixes already."""

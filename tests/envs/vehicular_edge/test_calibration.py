@@ -6,11 +6,25 @@ import numpy as np
 import pytest
 
 from lockstep.envs.noise import RANDOM_POLICY, philox
-from lockstep.envs.vehicular_edge import original
+from lockstep.envs.vehicular_edge import original, port
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, state_shapes
-from lockstep.envs.vehicular_edge.scenario import Calibration, calibration, draw, draw_each, draw_pool, drawing
+from lockstep.envs.vehicular_edge.scenario import (
+    Calibration,
+    calibration,
+    draw,
+    draw_each,
+    draw_pool,
+    drawing,
+    load,
+    under,
+)
 
 EPISODES = 2
+
+
+@pytest.fixture(scope="module")
+def original_small():
+    return Params(**PRESETS["original"] | {"vehicles": 20, "slots": 6, "edges": 4, "components": 2})
 
 
 def random_action(params: Params, environment: int, t: int) -> dict:
@@ -79,6 +93,16 @@ def test_sizes_work_and_scores_are_those_of_the_scenarios(small):
     np.testing.assert_allclose(found.score_v2v, np.sqrt(((scores - scores.mean(axis=0)) ** 2).mean(axis=0)))
 
 
+def test_a_scenario_that_is_played_more_often_weighs_no_more(small):
+    """Of three episodes the first scenario has two; it brings twice the bits of the other."""
+    first, second = draw_pool(small, "city", 2, calibration=Calibration.ones(small))
+    pool = [replace(first, task_size=2 * first.task_size), second]
+    found = calibration.calibrate(small, pool, episodes=3)
+    assert found.load == pytest.approx(8 * np.mean([one.task_size.sum() for one in pool]) / small.slots)
+    scores = np.concatenate([scenario.scores_v2i for scenario in pool])
+    np.testing.assert_allclose(found.score_v2i, scores.std(axis=0))
+
+
 def test_large_scenarios_are_played_one_by_one_to_the_same_scales(small, monkeypatch):
     together = calibration.calibrate(small, "dense", episodes=3)
     monkeypatch.setattr(calibration, "LINKS", 1)
@@ -115,12 +139,43 @@ def test_nothing_is_calibrated_where_nothing_is_divided_by_it(published):
         np.testing.assert_array_equal(value, np.ones_like(value))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scenario: original.make("physical", scenario=scenario).scenarios,
+        lambda scenario: original.VehicularEdge(scenario, replace(scenario.params, unsigned_drift=False)).scenarios,
+        lambda scenario: port.PORT.world(port.PORT, "physical", {}, scenarios=[scenario]).shown["scenarios"],
+    ],
+    ids=["original", "one switch", "port"],
+)
+def test_a_scenario_without_a_calibration_gets_one_where_it_is_divided_by(make, original_small):
+    """On itself, as one of a trace: G is what its own slots bring, and the scales are those of its new parameters."""
+    scenario = draw(original_small, "dense")
+    (found,) = make(scenario)
+    assert found.calibration.load == pytest.approx(8 * scenario.task_size.sum() / original_small.slots)
+    expected = calibration.calibrate(found.params, [replace(scenario, params=found.params)])
+    for name, value in vars(found.calibration).items():
+        np.testing.assert_array_equal(value, getattr(expected, name))
+
+
+def test_a_calibration_that_was_given_stays(original_small):
+    params = replace(original_small, raw_observation=False)
+    given = replace(Calibration.ones(original_small), load=7.0)
+    assert under(draw(original_small, "dense", calibration=given), params).calibration is given
+    drawn = draw(params, "dense")
+    assert under(drawn, replace(params, running_scales=False)).calibration is drawn.calibration
+
+
+def test_a_file_without_a_calibration_is_played_with_one(tmp_path, original_small):
+    scenario = draw(original_small, "dense")
+    scenario.save(tmp_path / "one")
+    assert load(tmp_path / "one").calibration.is_ones
+    params = replace(original_small, **dict.fromkeys(SWITCHES, False))
+    load_of_slots = 8 * scenario.task_size.sum() / original_small.slots
+    assert load(tmp_path / "one", params).calibration.load == pytest.approx(load_of_slots)
+
+
 # ---- warm-up
-
-
-@pytest.fixture(scope="module")
-def original_small():
-    return Params(**PRESETS["original"] | {"vehicles": 20, "slots": 6, "edges": 4, "components": 2})
 
 
 def test_the_warm_up_is_ten_episodes_of_the_original(original_small):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lockstep.envs.vehicular_edge.params import PRESETS, Params
-from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, file, load
+from lockstep.envs.vehicular_edge.scenario import Calibration, Scenario, draw, file, load, under
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_json_names_the_preset(tmp_path, preset):
     scenario = draw(params, "dense", calibration=Calibration.ones(params))
     for found, expected in (
         (scenario, preset),
-        (scenario.under(replace(params, silent_ties=preset == "physical")), None),
+        (under(scenario, replace(params, silent_ties=preset == "physical")), None),
     ):
         found.save(tmp_path / "one")
         assert json.loads((tmp_path / "one.json").read_text())["preset"] == expected
@@ -136,6 +136,10 @@ ARRAYS = [  # an array, what is written in its place, and the sentence
 HEADERS = [  # a change of the header, and the sentence
     (lambda header: header.update(version=9), "version is 9, must be 2"),
     (lambda header: header.pop("calibration"), "lacks a field or has an unknown one: 'calibration'"),
+    (
+        lambda header: header["calibration"].pop("load"),
+        "one: calibration in the JSON lacks load, must have every scale",
+    ),
     (lambda header: header["params"].update(colour=1), "colour"),
     (lambda header: header["calibration"].update(size=0.0), r"calibration size is 0.0, must lie in \[1e-30, 1e\+30\]"),
     (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
