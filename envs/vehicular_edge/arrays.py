@@ -10,8 +10,7 @@ import numpy as np
 from .. import noise
 from ..checks import choice, integer
 from ..kernels.compile import cupy
-from .params import PRESETS, Params
-from .scenario import draw_pool, pool_of
+from .port import PORT, played_scenarios
 from .slot.operations import Decision, cost, noma, offloading, queue_update
 from .slot.step import Outcome, initial, observe, random_action, step
 from .slot.tables import tables
@@ -49,8 +48,7 @@ class ArraysEnv:
         num_envs: B.
         xp: numpy or cupy, or "auto": CuPy where it is installed and finds a device, else NumPy.
         seed: of the random policy and of the choice of scenarios, 0 .. 2^64-1.
-        scenarios: how many to draw from `traffic` with `scenario_seed`, or a `Scenario`, a path, or a list of them.
-        preset, params: of the scenarios to draw.
+        scenarios, preset, traffic, scenario_seed, params: as the port's, see `port.world`.
         dtype: of the state, float32 or float64.
 
     Raises:
@@ -58,19 +56,13 @@ class ArraysEnv:
     """
 
     def __init__(
-        self, num_envs: int, xp=np, seed: int = 0, scenarios=8, preset: str = "physical", traffic: str = "city",
-        scenario_seed: int = 264, dtype: str = "float32", **params,
+        self, num_envs: int, xp=np, seed: int = 0, scenarios=8, preset: str | None = None, traffic: str | None = None,
+        scenario_seed: int | None = None, dtype: str = "float32", **params,
     ):  # fmt: skip
         choice("dtype", dtype, ("float32", "float64"))
-        chosen = PRESETS[choice("preset", preset, tuple(PRESETS))]
         self.num_envs, self.seed, self.xp = integer("num_envs", num_envs, 1, 2**31 - 1), seed, array_library(xp)
         integer("seed", seed, 0, 2**64 - 1)
-        if isinstance(scenarios, int):
-            self.scenarios = draw_pool(Params(**chosen | params), traffic, scenarios, scenario_seed)
-        elif params:
-            raise ValueError(f"scenarios bring their own parameters; {', '.join(params)} cannot be given with them")
-        else:
-            self.scenarios = [one.check(f"scenarios[{n}]") for n, one in enumerate(pool_of(scenarios, "scenarios"))]
+        self.scenarios = played_scenarios(PORT, scenarios, preset, traffic, scenario_seed, params)
         self.params = self.scenarios[0].params
         self._index = self.xp.arange(num_envs, dtype=self.xp.uint64)
         self._first = tables(self.xp, self.scenarios, np.zeros(num_envs, dtype=np.int64), dtype)

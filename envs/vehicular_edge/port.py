@@ -66,7 +66,7 @@ def world(
     params: Mapping,
     traffic: str | None = None,
     scenarios: int | Scenario | str | Path | Sequence = 8,
-    scenario_seed: int = 264,
+    scenario_seed: int | None = None,
     gains: str = "stored",
     signed: bool = False,
     profile: bool = False,
@@ -79,7 +79,7 @@ def world(
         traffic: the map that scenarios are drawn on, None is the arterial; given ones have theirs.
         scenarios: how many are drawn; or a `Scenario`, a path of a scenario file, or a sequence of them, whose
             parameters then hold in place of the preset's defaults.
-        scenario_seed: of the drawing.
+        scenario_seed: of the drawing, None is 264.
         gains: "stored" keeps the gain of every link and slot; "drawn" computes those that are needed from positions
             and the numbers that the scenario was drawn with, in much less memory.
         signed: actions lie in [-1, 1] instead of [0, 1].
@@ -91,7 +91,7 @@ def world(
     drawn = choice("gains", gains, ("stored", "drawn")) == "drawn"
     choice("signed", signed, (True, False))
     choice("profile", profile, (True, False))
-    pool = _pool(port, scenarios, preset, traffic, scenario_seed, params)
+    pool = played_scenarios(port, scenarios, preset, traffic, scenario_seed, params)
     chosen = pool[0].params
     if drawn and chosen.draw != "philox":
         raise ValueError("gains='drawn' needs scenarios of draw='philox': others' fading is not a function of a place")
@@ -181,13 +181,15 @@ def _views(rows: torch.Tensor, shapes: dict) -> dict:
     return views
 
 
-def _pool(port, scenarios, preset, traffic, seed, params) -> list[Scenario]:
-    """The scenarios, all under the same parameters."""
+def played_scenarios(port: Port, scenarios, preset, traffic, scenario_seed, params) -> list[Scenario]:
+    """The scenarios of a batch, all under the same parameters; arguments and errors are those of `world`."""
     if isinstance(scenarios, int | np.integer) and not isinstance(scenarios, bool):
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
+        seed = 264 if scenario_seed is None else integer("scenario_seed", scenario_seed, 0, 2**64 - 1)
         return draw_pool(port.make_params(preset or "physical", params), traffic or "arterial", count, seed)
-    if traffic is not None:
-        raise ValueError(f"traffic={traffic!r} is for scenarios that are drawn; those given have their own")
+    for name, value in {"traffic": traffic, "scenario_seed": scenario_seed}.items():
+        if value is not None:
+            raise ValueError(f"{name}={value!r} is for scenarios that are drawn; those given have their own")
     given = pool_of(scenarios, "scenarios")
     switches = {}
     if preset is not None:

@@ -173,15 +173,35 @@ def test_the_array_form_and_the_port_live_the_same_episodes(pool):
         np.testing.assert_allclose(form.state[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scenarios": np.int64(2), **SMALL, "slots": 4, "components": 2},
+        {"scenarios": 1, "preset": "original", "traffic": "dense", "scenario_seed": 264, **SMALL},
+        {"preset": "original", "penalty_weight": 2.0},
+    ],
+    ids=["a number of NumPy's", "drawn", "given"],
+)
+def test_the_array_form_takes_what_the_port_takes(options):
+    """The map that is drawn on where none is named, a preset beside given scenarios, and single parameters."""
+    options = {"scenarios": [scenario.draw(Params(**SMALL), "city", index) for index in range(2)]} | options
+    form, port = envs.make_arrays("vehicular_edge", 2, **options), envs.make("vehicular_edge", 2, **options)
+    assert form.params == port.params
+    for one, other in zip(form.scenarios, port.scenarios, strict=True):
+        np.testing.assert_array_equal(one.xy_client, other.xy_client)
+        assert one.name == other.name and one.calibration.load == other.calibration.load
+
+
 REFUSED = [
     ({"num_envs": 0}, "num_envs=0 must be an integer from 1"),
     ({"seed": -1}, "seed=-1 must be an integer from 0"),
-    ({"preset": "orignal"}, "preset='orignal' must be one of 'physical', 'original'"),
+    ({"preset": "orignal"}, "preset='orignal' is unknown; Vehicular edge computing has 'physical', 'original'"),
+    ({"edgs": 3}, "no parameter or option 'edgs'; did you mean 'edges'"),
     ({"dtype": "float16"}, "dtype='float16' must be one of 'float32', 'float64'"),
     ({"xp": "cuda"}, "xp='cuda' must be the module numpy, the module cupy, or 'auto'"),
-    ({"scenarios": 0}, "count=0 must be an integer from 1"),
+    ({"scenarios": 0}, "scenarios=0 must be an integer from 1"),
+    ({"scenario_seed": -1}, "scenario_seed=-1 must be an integer from 0"),
     ({"scenarios": []}, r"scenarios=\[\] must hold at least one"),
-    ({"scenarios": ["one"], "edges": 3}, "scenarios bring their own parameters; edges cannot be given"),
 ]
 
 
@@ -189,7 +209,13 @@ def test_what_is_not_allowed_is_said():
     one, other = (scenario.draw(Params(**SMALL, cap_local=cap), "dense") for cap in (3, 4))
     power = np.where(np.arange(one.params.clients) == 3, np.nan, one.client_power)
     nan = ({"scenarios": [one, replace(one, client_power=power)]}, r"scenarios\[1\]: client_power\[3\] is nan, must be")
-    for options, said in (*REFUSED, nan):
+    given = [
+        ({"scenarios": one, "traffic": "city"}, "traffic='city' is for scenarios that are drawn"),
+        ({"scenarios": [one], "scenario_seed": 0}, "scenario_seed=0 is for scenarios that are drawn"),
+        ({"scenarios": [one], "edges": 3}, r"scenarios\[0\]: edges is 9, Params has 3"),
+        nan,
+    ]
+    for options, said in (*REFUSED, *given):
         with pytest.raises(ValueError, match=said):
             arrays.ArraysEnv(**{"num_envs": 2} | options)
     for given, said in (

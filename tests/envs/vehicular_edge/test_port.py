@@ -126,6 +126,7 @@ def test_what_it_cannot_do_is_refused():
     table = [
         (lambda: make([one, longer]), r"scenarios\[1\]: slots is 9, Params has 8"),
         (lambda: make(one, traffic="city"), "traffic='city' is for scenarios that are drawn"),
+        (lambda: make(one, scenario_seed=7), "scenario_seed=7 is for scenarios that are drawn"),
         (lambda: make(wrong), r"scenarios\[0\].*task_size.*3, 1, 0"),
         (lambda: make(published, gains="drawn"), "gains='drawn' needs scenarios of draw='philox'"),
         (make(one, trace=False).record, r"record\(\) needs trace=True"),
