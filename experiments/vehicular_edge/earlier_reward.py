@@ -1,9 +1,11 @@
-"""The reward of preset `physical` as it was before: a drift of squared backlogs, kept to compare with the present one.
+"""The reward of preset `physical` as it was before, kept to compare with the present one.
 
     drift = 1/5 sum over V, LC, VC, EC, CC of mean Q (in - dep) / s_family
-    reward = 0.5 success - 0.35 cost - 0.15 drift
+    reward = 0.5 success - 0.35 omega cost - 0.15 drift
 
 V is the virtual queue of delays, and s_family the largest Q (in - dep) that the random policy reaches in ten episodes.
+A CPU's cost was the share that admitted tasks were given, whether or not anything waited, and that of its empty places
+while something did; the present cost is of both as far as they are used. All other costs are the present ones.
 """
 
 import functools
@@ -16,6 +18,7 @@ from lockstep.envs.vehicular_edge.slot.step import initial, random_action, step
 from lockstep.envs.vehicular_edge.slot.tables import tables
 
 EPISODES, SEED = 10, 264
+CPUS = {"lc": 1 / 12, "vc": 1 / 4, "ec": 1 / 12, "cc": 1 / 4}  # weight in the cost of what the CPUs of a kind take
 
 
 @functools.cache
@@ -31,6 +34,23 @@ def scales(drawn, traffic: str) -> dict[str, float]:
             largest[name] = max(largest[name], float(np.abs(state[name] * change).max()))
         state = after
     return {name: value or 1.0 for name, value in largest.items()}
+
+
+def cost_above(record: Mapping) -> np.ndarray:
+    """The earlier cost of a slot less the present one, [B] or a number.
+
+    Args:
+        record: of the slot, with shares of CPUs [..., n] in "cpu": by kind those that the places of "admitted" tasks
+            were given, and those of all places, "whole".
+    """
+    total = 0.0
+    for name, weight in CPUS.items():
+        out, departed = (np.asarray(record[way][name], float) for way in ("out", "dep"))
+        admitted, whole = (record["cpu"][places][name] for places in ("admitted", "whole"))
+        earlier = np.where(departed > 0.0, whole, admitted)  # a queue that waits is served where it has a share
+        used = departed / np.where(out > 0.0, out, 1.0)
+        total = total + weight * (earlier - whole * used).mean(axis=-1)
+    return total
 
 
 def drift(arrived: Mapping, departed: Mapping, scale: Mapping[str, float]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,10 @@ import torch
 from lockstep import envs
 from lockstep.envs.vehicular_edge import delays, original, policies
 from lockstep.envs.vehicular_edge.params import DRIFTS, FAMILIES
+from lockstep.envs.vehicular_edge.policies import objective
 from lockstep.envs.vehicular_edge.scenario import draw
+from lockstep.envs.vehicular_edge.slot.numbering import of_nodes
+from lockstep.envs.vehicular_edge.slot.operations import offloading
 from lockstep.envs.vehicular_edge.slot.tables import tables
 from lockstep.experiments.vehicular_edge import earlier_reward
 
@@ -74,7 +78,7 @@ def run(env, act: Callable[[dict, int], tuple], traffic: str) -> Episode:
     records, states, slots = [], [], env.params.slots
     for t in range(slots):
         observations = act(observations, t)[0]
-        records.append(env.record)
+        records.append(env.record | {"cpu": cpu_shares(env.episode.network)})
         states.append(original.get_state(env))
     moved = delays.flows(records, env.params)
     where = delays.paths([env.episode.scenario])
@@ -96,10 +100,12 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     chosen, numbers = host(env.state()["scenario"]), xp.arange(scenarios)
     records, backlogs = [], []
     for t in range(slots):
-        action = policy(policies.view_of_port(env, packed), policies.Noise(job.seed, numbers, numbers * 0 + t))
+        view = policies.view_of_port(env, packed)
+        action = policy(view, policies.Noise(job.seed, numbers, numbers * 0 + t))
+        shares = cpu_shares_of_batch(view, action)
         *_, ended = env.step({name: torch.as_tensor(array, device=env.device) for name, array in action.items()})
         totals = {name: host(ended[name]) for name in ("dropped", "energy", "jain")}
-        records.append(on_host(env.record()) | totals)
+        records.append(on_host(env.record()) | totals | {"cpu": shares})
         fields = env.fields()
         backlogs.append({name: host(fields[name]) for name in FAMILIES})
     # The last step has emptied the queues for the next episode.
@@ -109,6 +115,26 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     where = delays.paths([env.scenarios[number] for number in chosen])
     played = kept(records, delays.flows(records, env.params), where, together, env.params, job.traffic)
     yield from zip((job.scenario + chosen).tolist(), played, strict=True)
+
+
+def cpu_shares(network) -> dict[str, dict[str, np.ndarray]]:
+    """Shares [n] of each CPU in the original's last slot, by kind: that of admitted tasks, and that of all places."""
+    kinds = {"lc": network.clients, "vc": network.servers, "ec": network.edges, "cc": [network.cloud]}
+    return {
+        "admitted": {kind: np.array([sum(one.weights[: one.occupied]) for one in of]) for kind, of in kinds.items()},
+        "whole": {kind: np.array([sum(one.weights) for one in of]) for kind, of in kinds.items()},
+    }
+
+
+def cpu_shares_of_batch(view: policies.View, action: Mapping) -> dict[str, dict[str, np.ndarray]]:
+    """The same [B, n] of an action that a batch is about to take."""
+    xp, packed, p = view.xp, replace(view.tables, index=view.index), view.params
+    taken = offloading(xp, packed, action, (view.index, view.t))
+    found, ends = {}, np.cumsum([p.clients, p.servers, p.edges])
+    for name, weight in {"admitted": xp.where(taken.filled, taken.weight, 0.0), "whole": taken.weight}.items():
+        shares = objective.on_host(of_nodes(xp, packed.numbering, weight))
+        found[name] = dict(zip(earlier_reward.CPUS, np.split(shares, ends, axis=1), strict=True))
+    return found
 
 
 def on_host(record: Mapping) -> dict:
@@ -129,7 +155,8 @@ def kept(records, moved: delays.Flows, where: delays.Paths, backlogs: Mapping, p
     on_time, histogram = delays.on_time_share(delivered), delays.histogram(delivered, int(LONGEST * params.slots))
     summed = {name: np.stack([np.atleast_1d(np.asarray(r[name], float)) for r in records]) for name in OF_A_SLOT}
     dropped = np.stack([np.asarray(r["dropped"], float).reshape(-1, 3) for r in records]).sum(axis=0)
-    earlier = 0.5 * summed["success"] - 0.35 * params.penalty_weight * summed["cost"]
+    cost = summed["cost"] + np.stack([np.atleast_1d(earlier_reward.cost_above(record)) for record in records])
+    earlier = 0.5 * summed["success"] - 0.35 * params.penalty_weight * cost
     earlier = earlier - 0.15 * earlier_drifts(records, moved, traffic).T  # [T, B]
     for b in range(len(on_time)):
         totals = {

@@ -32,8 +32,8 @@ def offloading_cost(datasets: list) -> Figure:
 @figure(
     "Places of policies and maps by return, over their places by half the share of tasks on time less 0.35 of the "
     "cost; the last is the best. Under the present reward, and for the same episodes under the earlier one, whose "
-    "drift was of squared backlogs of CPUs: means over episodes in the original on scenarios that no agent was trained "
-    "on.",
+    "drift was of squared backlogs of CPUs and which charged CPUs for the shares that tasks were given, used or not: "
+    "means over episodes in the original on scenarios that no agent was trained on.",
     "Two scatter plots, of the present and of the earlier reward, with a mark per policy and map: its place by return "
     "on the vertical axis, its place by half the share of tasks on time less 0.35 of the cost on the horizontal one. "
     "The titles say the rank correlation.",
