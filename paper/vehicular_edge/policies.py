@@ -92,10 +92,10 @@ def summary(run) -> pd.DataFrame:
     return found.loc[keys.sort_values(kind="stable").index]
 
 
-def mean(values: np.ndarray) -> tuple[float, float | None, float | None]:
-    """The mean and its 95 % percentile bootstrap interval; none of fewer than FEW values."""
+def mean(values: np.ndarray) -> tuple[float, float, float]:
+    """The mean and its 95 % percentile bootstrap interval, NaN of fewer than FEW values."""
     if len(values) < FEW:
-        return float(values.mean()), None, None
+        return float(values.mean()), np.nan, np.nan
     return float(values.mean()), *resampled(np.mean, values, draws=RESAMPLES)
 
 

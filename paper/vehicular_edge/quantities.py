@@ -32,31 +32,44 @@ def operation_share(datasets, select, against):
             yield dataset, float(shares.max()), NAN, NAN
 
 
-@quantity(alone(lambda value: typeset.signed(value, 2)))
+@quantity(with_interval(lambda value: typeset.signed(value, 2)))
 def lead_in_return(datasets, select, against):
-    """Mean return of an agent on unseen scenarios less the largest of policies without learning; the least of maps."""
+    """Mean return of an agent on unseen scenarios less the largest of policies without learning; the least of maps.
+
+    Its interval is of a bootstrap over seeds.
+    """
     for dataset in of(datasets, select):
-        leads = [agent["return"] - others["return"].max() for agent, others in beside(dataset, select)]
-        if leads:
-            yield dataset, min(leads), NAN, NAN
+        yield from least(
+            dataset, [agent["return"] - others["return"].max() for agent, others in beside(dataset, select)]
+        )
 
 
-@quantity(alone(lambda value: f"{typeset.signed(100 * value, 1)} points"))
+@quantity(with_interval(lambda value: f"{typeset.signed(100 * value, 1)} points"))
 def lead_on_time(datasets, select, against):
-    """Its share of tasks on time less the largest of those that cost no more, at any penalty weight; likewise."""
+    """Its share of tasks on time less the largest of those that cost no more, or of the cheapest if none is as cheap.
+
+    Likewise the least of maps. Those that search do so at other penalty weights, too, on the one map where these are
+    varied.
+    """
     for dataset in of(datasets, select):
-        leads = [
-            agent["on_time"] - others["on_time"].where(others["cost"] <= agent["cost"], 0.0).max()
-            for agent, others in beside(dataset, select, weights=True)
-        ]
-        if leads:
-            yield dataset, min(leads), NAN, NAN
+        leads = []
+        for agent, others in beside(dataset, select, weights=True):
+            limit = max(agent["cost"].mean(), others["cost"].min())
+            leads.append(agent["on_time"] - others["on_time"][others["cost"] <= limit].max())
+        yield from least(dataset, leads)
 
 
-def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.Series, pd.DataFrame]]:
-    """Means of the agent that a selector names, and of the policies without learning, map by map; the original's.
+def least(dataset, leads: list[pd.Series]) -> Iterator[tuple]:
+    """The smallest of means over seeds, with its interval."""
+    if leads:
+        yield dataset, *policies.mean(min(leads, key=pd.Series.mean).to_numpy())
 
-    They are over the unseen scenarios that all of them have played.
+
+def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Means of each seed of the agent that a selector names, and of each policy without learning, map by map.
+
+    They are the original's, over the unseen scenarios that all of them have played; a map that lacks either is left
+    out.
 
     weights: search under other prices of cost than the reward's counts among them.
     """
@@ -68,4 +81,6 @@ def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.Series, 
         played = others.groupby(policies.SETTING, dropna=False)["scenario"].agg(set)
         shared = set(agent["scenario"]).intersection(*played)
         agent, others = (rows[rows["scenario"].isin(shared)] for rows in (agent, others))
-        yield agent[COMPARED].mean(), others.groupby(policies.SETTING, dropna=False)[COMPARED].mean()
+        if len(agent) and len(others):
+            of_seeds, of_policies = agent.groupby("seed"), others.groupby(policies.SETTING, dropna=False)
+            yield of_seeds[COMPARED].mean(), of_policies[COMPARED].mean()

@@ -5,6 +5,7 @@ import pytest
 from lockstep import paper
 from lockstep.experiments.vehicular_edge.offloading import COLUMNS
 from lockstep.paper import figures, quantities, tables
+from lockstep.paper.typeset import DASH
 from lockstep.paper.vehicular_edge import policies
 from tests.paper import handwritten
 from tests.paper.reading import seen
@@ -92,6 +93,46 @@ def test_an_agent_leads_on_those_scenarios_that_all_have_played(tmp_path):
     (on_time,) = quantities.find(paper.load(tmp_path), asked | {"quantity": "lead_on_time"})
     assert on_time.value == pytest.approx(0.7 - 0.4)
     assert on_time.shown == "+30.0 points"
+
+
+def leads(root, found):
+    """Findings of both leads of PPO, trained on many scenarios."""
+    root.mkdir()
+    handwritten.write(root, None, "offloading", found, handwritten.HERE, environment=NAME)
+    select = {"experiment": "offloading", "environment": NAME, "policy": "ppo", "trained_on": "many"}
+    asked = ("lead_in_return", "lead_on_time")
+    return [quantities.find(paper.load(root), {"select": select, "quantity": name}) for name in asked]
+
+
+def test_an_agent_that_costs_less_than_all_others_is_held_against_the_cheapest(tmp_path):
+    """It does 0.6 at 0.1, greedy 0.7 at 0.2; backpressure, which does most, costs more, but at another weight 0.15."""
+    found = (
+        episode("ppo", 0.1, 0.6, trained_on="many") + episode("greedy", 0.2, 0.7) + episode("backpressure", 0.3, 0.9)
+    )
+    _, (on_time,) = leads(tmp_path / "one", found)
+    assert on_time.value == pytest.approx(0.6 - 0.7)
+    _, (on_time,) = leads(tmp_path / "two", found + episode("backpressure", 0.15, 0.65, penalty_weight=10.0))
+    assert on_time.value == pytest.approx(0.6 - 0.65)
+
+
+def test_an_agent_leads_nobody_where_nobody_else_has_played(tmp_path):
+    agent = episode("ppo", 0.1, 0.6, trained_on="many")
+    assert leads(tmp_path / "alone", agent) == [[], []]
+    assert leads(tmp_path / "apart", agent + episode("greedy", 0.2, 0.7, 1001)) == [[], []]
+
+
+def test_leads_have_an_interval_over_five_seeds_and_none_over_fewer(tmp_path):
+    """Of the map that is least: in the city seeds do 0.5 to 0.9 beside 0.3, on another map each 0.9 beside 0.2."""
+    found = episode("greedy", 0.2, 0.3) + episode("greedy", 0.2, 0.2, traffic="dense")
+    for seed in range(5):
+        found += episode("ppo", 0.2, 0.5 + 0.1 * seed, seed=seed, trained_on="many")
+        found += episode("ppo", 0.2, 0.9, seed=seed, trained_on="many", traffic="dense")
+    for (lead,), unit in zip(leads(tmp_path / "five", found), (50, 1), strict=True):
+        assert lead.value == pytest.approx(0.4 * unit)
+        assert 0.2 * unit < lead.low < lead.value < lead.high < 0.6 * unit
+        assert lead.interval.count("+") == 2
+    few = [row for row in found if row["seed"] < 4]
+    assert {lead.interval for (lead,) in leads(tmp_path / "few", few)} == {DASH}
 
 
 def test_policies_stand_in_their_order(played):
