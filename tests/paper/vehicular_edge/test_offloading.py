@@ -121,6 +121,23 @@ def test_an_agent_leads_nobody_where_nobody_else_has_played(tmp_path):
     assert leads(tmp_path / "apart", agent + episode("greedy", 0.2, 0.7, 1001)) == [[], []]
 
 
+def test_targets_name_both_kinds_of_agents_that_settings_train(played, tmp_path):
+    """MAPPO by the actions that it draws, which do better than its likeliest ones (agents/README.md)."""
+    agent = {"trained_on": "many"}
+    found = [*rows(), *episode("ppo_mean", 0.2, 0.7, **agent), *episode("mappo", 0.2, 0.4, **agent)]
+    handwritten.write(tmp_path, None, "offloading", found, handwritten.HERE, environment=NAME)
+    datasets = paper.load(tmp_path)
+    led = {row["target"].split()[0].rstrip(","): row["shown"] for row in leads_of(datasets)}
+    assert led == {"PPO's": "\N{MINUS SIGN}2.50", "MAPPO": "\N{MINUS SIGN}17.50"}
+    assert {row["status"] for row in leads_of(played) if row["target"].startswith("MAPPO")} == {"not measured"}
+
+
+def leads_of(datasets):
+    """Rows of the targets of agents' returns."""
+    found = tables.frame("targets", datasets).to_dict("records")
+    return [row for row in found if "its return over that of the best policy" in row["target"]]
+
+
 def test_leads_have_an_interval_over_five_seeds_and_none_over_fewer(tmp_path):
     """Of the map that is least: in the city seeds do 0.5 to 0.9 beside 0.3, on another map each 0.9 beside 0.2."""
     found = episode("greedy", 0.2, 0.3) + episode("greedy", 0.2, 0.2, traffic="dense")
