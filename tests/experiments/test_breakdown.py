@@ -48,6 +48,12 @@ def test_the_settings_have_room_for_the_slots_after_the_middle_of_an_episode():
         assert params.clients == 10  # the size of the note's guess
 
 
+def test_the_page_names_the_only_map_that_operations_are_timed_on():
+    page = " ".join((envs.folder(NAME) / "README.md").read_text(encoding="utf-8").split())
+    traffic = config.load(NAME, "full").breakdown.traffic
+    assert f"The report's table of operations has their shares on `{traffic}` alone" in page
+
+
 def test_a_case_is_the_middle_of_an_episode_that_the_original_reaches_as_well(settings):
     start = breakdown.case(NAME, Group("original", 20, 1), settings)
     assert start.t == 25
