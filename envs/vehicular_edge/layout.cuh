@@ -189,7 +189,7 @@ struct Slot {
     // Asks for what walks of a single lane will read, which would otherwise wait for one line of memory after the other.
     FN void foresee() const {
         foresee_tasks();
-        if (offer != bits) ask(offer, TASKS);
+        if (P::rate_weighted_bits) ask(offer, TASKS);
         ask(access, NC);
 #ifndef __CUDACC__
         ask(server, NC * S);
