@@ -13,7 +13,9 @@ FN u16 option_of(float chosen) {
     const int option = int(unit_of(chosen) * OPTIONS);
     return u16(option < OPTIONS - 1 ? option : OPTIONS - 1);
 }
-FN real weight_of(float chosen) { return real(unit_of(chosen)); }
+FN real weight_of(float chosen) {
+    return SIGNED ? real(unit_of(chosen)) : chosen == chosen ? clipped(real(chosen), real(0), real(1)) : real(0);
+}
 
 static STAGE void read_raw(Scratch& s, const float* raw) {
     for (int k = lane(); k < TASKS; k += LANES) s.node[k] = option_of(raw[k]);
@@ -60,7 +62,7 @@ FN void report(Scratch& s) {
 }
 
 // Index in s.path of the backlog on the way of a client with access edge a to a node.
-FN int path_to(int node, int a) { return node + (node >= EDGE_0 ? a * (NE + 1) : 0); }
+FN int path_to(int node, int a) { return node + (-int(node >= EDGE_0) & (a * (NE + 1))); }
 
 FN void find_paths(Scratch& s) {
     for (int i = lane(); i < NC; i += LANES) s.path[i] = s.state[LC + i];
@@ -81,6 +83,7 @@ FN void divide(Scratch& s, const Slot& x) {
         const real* w = s.share + share_of(n);
         const real sum = n < NC ? sum_of(w, CAP_LOCAL) : n < EDGE_0 ? sum_of(w, CAP_SERVER) : sum_of(w, cap_of(n));
         s.total[n] = sum > 0 ? sum : real(1);
+        s.spare[n] = sum > 0 ? real(1) : real(0);
         if (n == CLOUD) s.cloud_weight = w[0] / s.total[n];
     }
     for (int i = lane(); i < NC; i += LANES) {
@@ -218,83 +221,136 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 
 #else
 
-// One pass over the tasks in the order of priority, with a cursor per node into its weights.
-static STAGE void admit(Scratch& s, const Slot& x, int first) {
-    u16 cursor[NODES], limit[NODES], far_task[TASKS + 1], far_client[TASKS + 1];
-    int far_tasks = 0;
+// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those for
+// an edge and for the cloud.
+struct Walk {
+    int admitted[TASKS + 1], place[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
+    int admissions, edge_tasks, cloud_tasks;
+    alignas(64) real weight[TASKS + 1];
+};
+
+// Gives each task its node and, where it is admitted, a place among the weights of the node. Nothing branches on what is drawn:
+// what does not count is written all the same, and written over by the next.
+static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
+    int next[NODES], end[NODES], admissions = 0, edge_tasks = 0, cloud_tasks = 0;
+    u16 target[OPTIONS];
     for (int n = 0; n < NODES; n++) {
-        cursor[n] = u16(share_of(n));
-        limit[n] = u16(share_of(n) + cap_of(n));
+        next[n] = share_of(n);
+        end[n] = share_of(n) + cap_of(n);
     }
-    memset(s.offered, 0, sizeof s.offered);
-    memset(s.service, 0, sizeof s.service);
-    memset(s.used, 0, sizeof s.used);
+    for (int option = S + 1; option < OPTIONS; option++) target[option] = u16(option + (EDGE_0 - S - 1));
+    for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
+        const int a = x.access[i], tasks = x.tasks_of(i), connected = a < NE;
+        target[0] = u16(i);
+        for (int k = 0; k < S; k++) target[k + 1] = x.server[i * S + k];
+        const int before = admissions, far_before = edge_tasks + cloud_tasks;
+        int v2v = 0, v2i = 0;
+        for (int task = i * J; task < i * J + tasks; task++) {
+            const int node = target[s.node[task]], k = next[node], far = node >= EDGE_0, cloud = node == CLOUD;
+            const int ok = (connected | !far) & (k < end[node]), sends = far & (P::rejected_transmit ? connected : ok);
+            next[node] = k + ok;
+            v2v |= ok & (node >= NC) & !far;
+            v2i |= sends;
+            s.node[task] = u16(node);
+            s.admitted[task] = u8(ok);
+            walk.admitted[admissions] = walk.to_edge[edge_tasks] = walk.to_cloud[cloud_tasks] = task;
+            walk.place[admissions] = k;
+            admissions += ok;
+            edge_tasks += far - cloud;
+            cloud_tasks += cloud;
+        }
+        real path = 0, uploaded = s.uploaded[a];
+        for (int task = i * J; task < i * J + tasks; task++) {
+            const int node = s.node[task], far = node >= EDGE_0;
+            path += s.path[path_to(node, a)];
+            uploaded += x.offer[task] * real(far & (P::rejected_transmit ? connected : s.admitted[task]));
+        }
+        set_waiting(s, i, tasks, path);
+        s.uploaded[a] = uploaded;
+        for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
+        for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
+        s.upload[a * WORDS + i / 64] |= u64(v2i) << (i % 64);
+        s.sends_v2v[i] = u8(v2v);
+        s.sends_v2i[i] = u8(v2i);
+        s.unreachable[i] = u16(connected ? 0 : edge_tasks + cloud_tasks - far_before);
+        s.accepted[i] = u16(admissions - before);
+    }
+    for (int n = 0; n < NODES; n++) s.occupied[n] = next[n] - share_of(n);
+    walk.admissions = admissions;
+    walk.edge_tasks = edge_tasks;
+    walk.cloud_tasks = cloud_tasks;
+}
+
+// Sums over the tasks admitted, by node and by way.
+static STAGE void gather(Scratch& s, const Slot& x, Walk& walk) {
+    enum : int { OFFERED, SERVICE, USED, WIRED, KINDS, OWN = NE * (NE + 1) };  // OWN: a way that is none, for what stays off the wires
+    alignas(64) real sum[NODES][KINDS] = {};
+    VECTORISE
+    for (int n = 0; n < walk.admissions; n++) walk.weight[n] = s.share[walk.place[n]] / s.total[s.node[walk.admitted[n]]];
+    for (int n = 0; n < walk.admissions; n++) {
+        const int task = walk.admitted[n], node = s.node[task], i = task / J, a = x.access[i], e = node - EDGE_0;
+        const int way = e >= 0 ? a * (NE + 1) + e : int(OWN);
+        const real offer = x.offer[task], w = walk.weight[n];
+        const real link = POOLED ? x.link[e >= 0 ? way : 0] * real((e >= 0) & (a != e)) : real(0);
+        const real term[KINDS] = {offer, w * x.inverse_density[task], w, link};
+UNROLL
+        for (int kind = 0; kind < KINDS; kind++) sum[node][kind] += term[kind];
+        if (!POOLED) s.inflow[way] += offer;
+        s.member[(node < NC ? NODES - NC : node - NC) * WORDS + i / 64] |= u64(1) << (i % 64);
+    }
+    for (int n = 0; n < NODES; n++) {
+        s.offered[n] = sum[n][OFFERED];
+        s.service[n] = sum[n][SERVICE];
+        s.used[n] = sum[n][USED];
+    }
+    for (int e = 0; e <= NE; e++) s.wired[e] = sum[EDGE_0 + e][WIRED];
+}
+
+typedef real Row __attribute__((vector_size(16 * sizeof(real))));
+enum : int { ROWS_OF_EDGES = (NE + 15) / 16 };
+
+// What edges pay for the way of tasks: every edge that covers the client, or its access edge for what is admitted.
+static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
+    if (P::all_covering_pay) {
+        Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES] = {};
+        for (int e = 0; e < NE; e++)
+            for (int d = 0; d <= NE; d++) wire[d][e / 16][e % 16] = x.wire[e * (NE + 1) + d];
+        for (int i = 0; i < NC; i++)
+            for (int e = 0; e < NE; e++) covers[i][e / 16][e % 16] = real(x.covered[i * COVER_WORDS + e / 32] >> (e % 32) & 1);
+        const auto sum_up = [&](const int* tasks, int count, real* paid) {
+            Row sum[ROWS_OF_EDGES] = {};
+            for (int n = 0; n < count; n++) {
+                const int task = tasks[n], d = s.node[task] - EDGE_0;
+                for (int k = 0; k < ROWS_OF_EDGES; k++) sum[k] += x.bits[task] * wire[d][k] * covers[task / J][k];
+            }
+            for (int e = 0; e < NE; e++) paid[e] = sum[e / 16][e % 16];
+        };
+        sum_up(walk.to_edge, walk.edge_tasks, s.haul_edge);
+        sum_up(walk.to_cloud, walk.cloud_tasks, s.haul_cloud);
+    } else {
+        const auto sum_up = [&](const int* tasks, int count, real* paid) {
+            for (int n = 0; n < count; n++) {
+                const int task = tasks[n], a = x.access[task / J], d = s.node[task] - EDGE_0;
+                paid[a] += x.bits[task] * x.wire[(a < NE ? a * (NE + 1) : 0) + d] * real(s.admitted[task]);
+            }
+        };
+        sum_up(walk.to_edge, walk.edge_tasks, s.haul_edge);
+        sum_up(walk.to_cloud, walk.cloud_tasks, s.haul_cloud);
+    }
+}
+
+static STAGE void admit(Scratch& s, const Slot& x, int first) {
+    static thread_local Walk of_thread;
+    Walk& walk = *kept_address(&of_thread);
     memset(s.member, 0, sizeof s.member);
     memset(s.upload, 0, sizeof s.upload);
     memset(s.inflow, 0, sizeof s.inflow);
     memset(s.uploaded, 0, sizeof s.uploaded);
-    memset(s.wired, 0, sizeof s.wired);
     memset(s.haul_edge, 0, sizeof s.haul_edge);
     memset(s.haul_cloud, 0, sizeof s.haul_cloud);
-    for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
-        const int a = x.access[i], tasks = x.tasks_of(i);
-        const u64 bit = u64(1) << (i % 64);
-        real path = 0;
-        int admitted = 0, unreachable = 0;
-        bool v2v = false, v2i = false;
-        for (int task = i * J; task < i * J + tasks; task++) {
-            const int node = node_of(x, i, s.node[task]);
-            const bool far = node >= EDGE_0, reachable = !far | (a < NE);
-            const int k = cursor[node];
-            const bool ok = reachable & (k < limit[node]);
-            const real w = ok ? s.share[k < SHARES ? k : 0] / s.total[node] : real(0), offer = x.offer[task];
-            path += s.path[path_to(node, a)];
-            cursor[node] = u16(k + ok);
-            s.offered[node] += ok ? offer : real(0);
-            s.service[node] += w * x.inverse_density[task];
-            s.used[node] += w;
-            s.member[(node < NC ? NODES - NC : node - NC) * WORDS + i / 64] |= ok ? bit : u64(0);
-            admitted += ok;
-            unreachable += !reachable;
-            v2v |= ok & (node >= NC) & !far;
-            s.node[task] = u16(node);
-            s.admitted[task] = ok;
-            v2i |= far & (P::rejected_transmit ? reachable : ok);
-            far_task[far_tasks] = u16(task);  // kept only if it is far: no branch, which would be mispredicted
-            far_client[far_tasks] = u16(i);
-            far_tasks += far;
-        }
-        for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
-        for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
-        set_waiting(s, i, tasks, path);
-        s.upload[a * WORDS + i / 64] |= v2i ? bit : u64(0);
-        s.sends_v2v[i] = v2v;
-        s.sends_v2i[i] = v2i;
-        s.unreachable[i] = u16(unreachable);
-        s.accepted[i] = u16(admitted);
-    }
-    for (int n = 0; n < NODES; n++) s.occupied[n] = cursor[n] - share_of(n);
-    for (int k = 0; k < far_tasks; k++) {
-        const int task = far_task[k], i = far_client[k], a = x.access[i], d = s.node[task] - EDGE_0;
-        const bool ok = s.admitted[task], sent = P::rejected_transmit ? a < NE : ok;
-        const real bits = x.bits[task], offer = x.offer[task];
-        const real* const wire = x.wire + (a < NE ? a * (NE + 1) : 0);
-        if (POOLED) {
-            s.uploaded[a] += sent ? offer : real(0);
-            s.wired[d] += ok & (a != d) ? x.link[wire - x.wire + d] : real(0);
-        } else {
-            s.inflow[a * (NE + 1) + d] += ok ? offer : real(0);
-        }
-        real* const haul = d < NE ? s.haul_edge : s.haul_cloud;
-        if (P::all_covering_pay) {
-            for (int e = 0; e < NE; e++) {
-                const bool pays = (x.covered[i * COVER_WORDS + e / 32] >> (e % 32)) & 1;
-                haul[e] += pays ? bits * x.wire[e * (NE + 1) + d] : real(0);
-            }
-        } else {
-            haul[a] += ok ? bits * wire[d] : real(0);
-        }
-    }
+    rank(s, x, first, walk);
+    gather(s, x, walk);
+    pay(s, x, walk);
 }
 
 #endif
@@ -305,10 +361,10 @@ FN void decide(Scratch& s, const Slot& x) {
     find_paths(s);
     divide(s, x);
     admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);  // synchronises before it reads of these, and once done with all nodes
-    for (int n = lane(); n < NODES; n += LANES) {
+    for (int n = lane(); !P::empty_places_idle && n < NODES; n += LANES) {
         const real* share = s.share + share_of(n);
         const int occupied = s.occupied[n];
-        s.spare[n] = sum_of(share + occupied, cap_of(n) - occupied) / s.total[n];
+        if (occupied) s.spare[n] = sum_of(share + occupied, cap_of(n) - occupied) / s.total[n];
     }
     sync();
 }

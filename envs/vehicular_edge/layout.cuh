@@ -188,14 +188,23 @@ struct Slot {
 
     // Asks for what walks of a single lane will read, which would otherwise wait for one line of memory after the other.
     FN void foresee() const {
-        ask(offer, TASKS);
-        ask(bits, TASKS);
-        ask(inverse_density, TASKS);
+        foresee_tasks();
+        if (P::rate_weighted_bits) ask(offer, TASKS);
         ask(access, NC);
+#ifndef __CUDACC__
+        ask(server, NC * S);
+        ask(count, NC);
+        ask(demand, NC);
+#endif
         if (!GAINS_DRAWN) {
-            ask(gain, RECEIVERS * NC);
+            if (LANE_WALK) ask(gain, RECEIVERS * NC);  // else once it is known whose
             ask(order, RECEIVERS * NC);
         }
+    }
+    // Asks for what an observation reads.
+    FN void foresee_tasks() const {
+        ask(bits, TASKS);
+        ask(inverse_density, TASKS);
     }
     template <typename Number>
     FN static void ask(const Number* table, int count) {
@@ -204,7 +213,8 @@ struct Slot {
         for (int k = 32 * lane(); k < count * int(sizeof(Number)); k += 32 * LANES)
             asm volatile("prefetch.global.L2 [%0];" ::"l"(bytes + k));
 #else
-        (void)table, (void)count;
+        const char* const bytes = reinterpret_cast<const char*>(table);
+        for (int k = 0; k < count * int(sizeof(Number)); k += 64) __builtin_prefetch(bytes + k);
 #endif
     }
 };

@@ -62,6 +62,8 @@ FN void put_pair(Scratch& s, int k, const real* gain, int p, int sender, int bef
     s.late.rate[k] = tied ? -g : g;
 }
 
+#if LANE_WALK
+
 // The pairs of a receiver weakest first: its order of all clients, less those that do not send. A lane keeps its receivers.
 FN void line_up(Scratch& s, const Slot& x) {
     for (int r = lane(); r < RECEIVERS; r += LANES) {
@@ -70,7 +72,6 @@ FN void line_up(Scratch& s, const Slot& x) {
         const ClientIndex* order = x.order + r * NC;
         const int first = s.first[r], count = s.first[r + 1] - first;
         int found = 0, before = -1;
-#if LANE_WALK
         for (int p = 0; p < NC && found < count; p++) {
             const int i = order[p];
             if (!((senders[i / 64] >> (i % 64)) & 1)) continue;
@@ -78,21 +79,35 @@ FN void line_up(Scratch& s, const Slot& x) {
             before = p;
             found++;
         }
-#else
-        if (count == 0) continue;
-        u16 place[NC + 1];
-        for (int p = 0; p < NC; p++) {  // without a branch that nobody can predict
-            const int i = order[p];
-            place[found] = u16(p);
-            found += int((senders[i / 64] >> (i % 64)) & 1);
-        }
-        for (int k = 0; k < count; k++) {
-            put_pair(s, first + k, gain, place[k], order[place[k]], before);
-            before = place[k];
-        }
-#endif
     }
 }
+
+#else
+
+// The same: places first, so that gains are fetched together, and without a branch that nobody can predict.
+FN void line_up(Scratch& s, const Slot& x) {
+    u16 place[PAIRS_PADDED + 1];
+    for (int r = 0; r < RECEIVERS; r++) {
+        const u64* senders = senders_to(s, r);
+        const ClientIndex* order = x.order + r * NC;
+        int k = s.first[r];
+        const int end = s.first[r + 1];
+        if (k == end) continue;
+        for (int p = 0; p < NC; p++) {
+            const int i = order[p];
+            place[k] = u16(p);
+            k += int((senders[i / 64] >> (i % 64)) & 1);
+        }
+        for (k = s.first[r]; k < end; k++) __builtin_prefetch(x.gain + r * NC + place[k]);
+    }
+    for (int r = 0; r < RECEIVERS; r++) {
+        const ClientIndex* order = x.order + r * NC;
+        for (int k = s.first[r], before = -1; k < s.first[r + 1]; before = place[k++])
+            put_pair(s, k, x.gain + r * NC, place[k], order[place[k]], before);
+    }
+}
+
+#endif
 
 #endif
 
