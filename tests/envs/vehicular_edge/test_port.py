@@ -1,6 +1,7 @@
 """The port of the vehicular edge in its other guises, and what it refuses; test_parity.py has the original."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,17 @@ def test_signed_actions_are_half_of_one_more():
     unit.step(eighths)
     signed.step(2 * eighths - 1)
     assert torch.equal(unit.state()["state"], signed.state()["state"])
+
+
+def test_a_node_has_places_beyond_16_bits():
+    scenario = draw(Params(**SMALL), "dense")
+    admitted = []
+    for cap in (scenario.params.tasks * scenario.params.clients, 2**16):
+        env = make(replace(scenario, params=replace(scenario.params, cap_cloud=cap)))
+        env.reset(seed=0)
+        env.step(torch.ones(env.action_space.shape))  # all to the cloud
+        admitted.append(env.record()["admitted"].sum().item())
+    assert admitted[0] == admitted[1] > 0
 
 
 @pytest.mark.parametrize("preset", PRESETS)
