@@ -213,17 +213,7 @@ FN void read(const Call& call, i64 e, Memory& s) {
     Environment::read(s, static_cast<const Stored*>(call.input) + e * RAW);
 }
 
-// Asks for what the step of an environment will read, while that of the one before is computed.
-FN void foresee(const Batch& b, i64 e) {
-#if defined(FORESEES) && !LANE_WALK
-    if (e < b.num_envs) Environment::foresee(place_at(b, e, {b.elapsed[e], SCENARIOS ? b.scenario[e] : 0, b.episode[e]}));
-#else
-    (void)b, (void)e;
-#endif
-}
-
 FN void step_one(const Batch& b, const Call& call, i64 e, Memory& s) {
-    foresee(b, e + 1);
     const bool inert = stands(b, e);
     if (AUTORESET == NEXT_STEP && lane() == 0) b.is_reset[e] = inert;
     if (inert) {
@@ -448,8 +438,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) random_actions(const Batch
 // Each handles the environments first .. last-1 of a launch, so that a pool can share them out.
 #define KERNEL(NAME, FUNCTION) \
     EXPORT void NAME(const Batch* b, const Call* call, i64 first, i64 last) { \
-        static thread_local Memory of_thread; \
-        Memory& memory = *kept_address(&of_thread); \
+        static thread_local Memory memory; \
         for (i64 e = call->first + first; e < call->first + last; e++) FUNCTION(*b, *call, e, memory); \
     }
 

@@ -81,15 +81,6 @@ FN real larger(real a, real b) { return a > b ? a : b; }
 
 enum { PARTS = 16 };  // interleaved partial sums
 
-#ifndef __CUDACC__
-// The address of a thread's own memory, as a value that is kept: compilers ask the loader for it again wherever it is used.
-template <typename T>
-FN T* kept_address(T* own) {
-    asm("" : "+r"(own));
-    return own;
-}
-#endif
-
 // x[0] + .. + x[n - 1] by one lane, in one order whatever the number of lanes.
 template <typename T>
 FN real sum_of(const T* x, int n) {
