@@ -341,7 +341,9 @@ static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
 
 static STAGE void admit(Scratch& s, const Slot& x, int first) {
     static thread_local Walk of_thread;
-    Walk& walk = *kept_address(&of_thread);
+    Walk* own = &of_thread;
+    asm("" : "+r"(own));  // a value that is kept: the address of a thread's memory is asked for again wherever it is used
+    Walk& walk = *own;
     memset(s.member, 0, sizeof s.member);
     memset(s.upload, 0, sizeof s.upload);
     memset(s.inflow, 0, sizeof s.inflow);

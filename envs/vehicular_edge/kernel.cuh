@@ -1,7 +1,6 @@
 // Vehicular edge computing: one slot of one environment, by the lanes of its block.
 #pragma once
 #define READS_NUMBERS
-#define FORESEES
 #include "kernels/lanes.cuh"
 #include "layout.cuh"
 #include "decide.cuh"
@@ -22,18 +21,11 @@ struct Environment {
     FN static void read_one(Scratch& s, int k, float number) { read_number(s, k, number); }
     FN static void read(Scratch& s, const Given& given, i64 e) { read_integers(s, given.target + e * TASKS, given.share + e * SHARES); }
 
-    FN static void foresee(const Place& at) {
-        Place next = at;
-        next.t += 1;
-        Slot(at).foresee();
-        Slot(next).foresee_tasks();
-    }
-
     static STAGE void step(Scratch& s, const Place& at, Outcome& out, float* metrics, real* record) {
         const Slot x(at);
         float* const cycles = metrics + METRIC_COUNT;
         Watch watch;
-        if (LANE_WALK) x.foresee();
+        x.foresee();
         decide(s, x);
         watch.lap(cycles);
         noma(s, x);

@@ -188,7 +188,8 @@ struct Slot {
 
     // Asks for what walks of a single lane will read, which would otherwise wait for one line of memory after the other.
     FN void foresee() const {
-        foresee_tasks();
+        ask(bits, TASKS);
+        ask(inverse_density, TASKS);
         if (P::rate_weighted_bits) ask(offer, TASKS);
         ask(access, NC);
 #ifndef __CUDACC__
@@ -200,11 +201,6 @@ struct Slot {
             if (LANE_WALK) ask(gain, RECEIVERS * NC);  // else once it is known whose
             ask(order, RECEIVERS * NC);
         }
-    }
-    // Asks for what an observation reads.
-    FN void foresee_tasks() const {
-        ask(bits, TASKS);
-        ask(inverse_density, TASKS);
     }
     template <typename Number>
     FN static void ask(const Number* table, int count) {
