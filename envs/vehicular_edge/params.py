@@ -278,5 +278,5 @@ def running_shapes(params: Params) -> dict[str, tuple[int, ...]]:
 
 
 def limits(name: str) -> tuple[float, bool]:
-    """The least number that a field of the state can hold, and whether it is finite; bounds of a drift may be none."""
+    """The least number that a field of the state can hold, and whether all are finite, as bounds of a drift are not."""
     return (-math.inf, False) if name.startswith("drift_") else (0.0, True)

@@ -15,7 +15,7 @@ def numbers(what: str, values) -> np.ndarray:
 
 
 def check_range(what: str, values: np.ndarray, low: float, high: float, finite: bool = True):
-    """ValueError names the first index whose number is outside [low, high], none, or not finite unless it may be so."""
+    """ValueError names the first index whose number is NaN or outside [low, high], or where `finite` asks, infinite."""
     wrong = ~((values >= low) & (values <= high)) | (finite & ~np.isfinite(values))
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0].tolist())
