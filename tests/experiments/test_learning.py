@@ -3,10 +3,12 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from lockstep import envs
 from lockstep.agents import dqn, ppo, recipes
@@ -358,6 +360,21 @@ def test_a_run_to_solve_says_whether_two_checks_reached_it():
         "had": 1,
         "solved": 0,
     }
+
+
+@pytest.mark.parametrize(("gradient", "threads"), [("autograd", 2), ("kernel", 1)])
+def test_a_process_that_solves_has_the_threads_that_torch_has_work_for(monkeypatch, gradient, threads):
+    """As runs in a warm process have; the run itself is left out."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(lockstep, "solve", lambda *_: ({"solved": 0}, {}, ppo.PPO("cartpole", tiny())))
+    monkeypatch.setattr(evaluation, "in_original", lambda *_: SimpleNamespace(returns=np.zeros(1)))
+    settings = dataclasses.asdict(tiny(gradient=gradient, threads=2))
+    try:
+        torch.set_num_threads(3)
+        lockstep.measure(dataclasses.replace(a_job("solve"), settings=settings))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_phases_add_up_to_the_time_of_a_block(short_blocks):
