@@ -139,6 +139,13 @@ def test_cartpole_is_solved_at_gymnasium_s_own_threshold():
     assert asked.ppo.solve.warm == 20
 
 
+def test_aims_are_gymnasium_s_own_thresholds():
+    """Of Pendulum it has none."""
+    asked = {name: config.load(name, "full").get("learning", {}) for name in config.files()}
+    aims = {name: section["aim"] for name, section in asked.items() if "aim" in section and name != "pendulum"}
+    assert aims == {name: envs.port(name).reward_threshold for name in aims} and len(aims) == 3
+
+
 def test_agents_of_the_schema_are_those_that_there_are():
     schema = config.schema_of(config.file_of("cartpole"))
     assert schema["$defs"]["agent"]["enum"] == [learning.OURS, *learning.PEERS]
