@@ -25,6 +25,7 @@ from lockstep.experiments.learning_workers import (
     learning_rate,
     lockstep,
     rejax,
+    sb3,
 )
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.scoring import Scorer, policy_of
@@ -144,6 +145,19 @@ def test_aims_are_gymnasium_s_own_thresholds():
     asked = {name: config.load(name, "full").get("learning", {}) for name in config.files()}
     aims = {name: section["aim"] for name, section in asked.items() if "aim" in section and name != "pendulum"}
     assert aims == {name: envs.port(name).reward_threshold for name in aims} and len(aims) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in config.files() if "learning" in catalogue.experiments_of(name)])
+def test_returns_of_another_library_stand_beside_ours_of_the_same_settings(name):
+    found = learning.groups(config.load(name, "full").learning.plain(), ["cpu"])
+    scored = [group for group in found if group.algorithm and group.part in ("curve", "final")]
+    theirs, ours = (
+        {(group.algorithm, str(group.settings)) for group in scored if (group.agent == "lockstep") is own}
+        for own in (False, True)
+    )
+    assert theirs <= ours
+    learners = {group.algorithm for group in scored} & sb3.ALGORITHMS.keys() - {"ppo"}
+    assert {algorithm for algorithm, _ in theirs} == learners
 
 
 def test_agents_of_the_schema_are_those_that_there_are():
