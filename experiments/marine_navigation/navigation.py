@@ -1,7 +1,7 @@
 """Agents of marine navigation: trained in the port on a curriculum, played on the published episodes.
 
-An agent plays in the port at points of its training, and at its end in both forms; where its network tells how returns
-are distributed, with several risks.
+An agent plays the published evaluation set in the port at points of its training, and at its end what policies play, in
+both forms; where its network tells how returns are distributed, with several risks.
 """
 
 import dataclasses
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lockstep.envs.marine_navigation.scenario import CURRICULA, Stages
+from lockstep.envs.marine_navigation.params import make_params
+from lockstep.envs.marine_navigation.scenario import CURRICULA, EVALUATIONS, Stages
+from lockstep.envs.marine_navigation.scenario.curriculum import EVALUATION_SEEDS, PER_STAGE
 from lockstep.experiments import experiment, originals
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
@@ -26,6 +28,7 @@ COLUMNS = [
 # knows means alone. env_steps: of training so far.
 CORRECTED = "corrected"  # the variant without a fault
 RISKS = {"adaptive": {"cvar_gap": 10.0}}  # others are a share
+SCHEDULES = ("learning_starts", "epsilon_steps", "target_every")  # environment steps, the same shares of every training
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,18 @@ class Group(experiment.Group):
 
 def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     """The groups of the settings, all agents' first seeds before others."""
-    every = settings.navigation.trained
+    every, kind = settings.navigation.trained, kind_of(devices[-1])
     return [
         Group(asked.version, asked.preset, policy, asked.variant, seed, devices[-1])
-        for seed, asked in itertools.product(range(max(asked.seeds for asked in every)), every)
+        for seed, asked in itertools.product(range(max(asked.seeds[kind] for asked in every)), every)
         for policy in asked.agents
-        if seed < asked.seeds
+        if seed < asked.seeds[kind]
     ]
+
+
+def kind_of(device: str) -> str:
+    """A device's kind, cpu or cuda."""
+    return device.partition(":")[0]
 
 
 def config_of(name: str, group: Group, settings: Settings):
@@ -56,13 +64,17 @@ def config_of(name: str, group: Group, settings: Settings):
     from lockstep import agents
     from lockstep.agents.run import config
 
-    asked = settings.navigation
+    asked, algorithm = settings.navigation, agents.algorithm(group.policy)
+    own = asked.versions[group.version].agents[group.policy].plain()
+    of_device = asked.settings[kind_of(group.device)].plain()
+    larger, published = of_device.pop("larger_batches", 1), config.config_of(algorithm, name, **own)
+    shorter = of_device["total_steps"] / published.total_steps
+    changed = {schedule: max(1, round(getattr(published, schedule) * shorter)) for schedule in SCHEDULES}
+    changed |= {"batch_size": published.batch_size * larger, "replay_ratio": published.replay_ratio / larger}
+    changed |= of_device | {"seed": group.seed}
     faults = {} if group.variant == CORRECTED else asked.variants[group.variant]
-    changed = asked.versions[group.version].agents[group.policy].plain()
-    changed |= asked.settings[group.device.partition(":")[0]].plain() | {"seed": group.seed}
-    changed |= {"epsilon_steps": changed["total_steps"] // 4}
     changed |= {key: value for of in ("all", group.policy) for key, value in faults.get(of, {}).items()}
-    found = config.config_of(agents.algorithm(group.policy), name, **changed)
+    found = config.config_of(algorithm, name, **(own | changed))
     options = [found.options, f"version={group.version}", f"preset={group.preset}"]
     return dataclasses.replace(found, options=", ".join(filter(None, options)))
 
@@ -95,7 +107,24 @@ class Trained:
         config = dataclasses.replace(self.config, options=f"{self.config.options}, robots={self.robots}")
         run = kind(self.environment, kind.to_act(config), self.device)
         run.load_weights(converted(self.weights, lambda array: torch.from_numpy(array).to(self.device)))
-        return run.act
+        return remembering(run.act)
+
+
+def remembering(act: episodes.Act) -> episodes.Act:
+    """The same policy, asked for rows that have changed alone: who has finished sees the same again."""
+    seen = action = None
+
+    def remembered(obs):
+        nonlocal seen, action
+        if seen is None:
+            action = act(obs)
+        elif (new := (obs != seen).any(dim=-1)).any():
+            action = action.clone()
+            action[new] = act(obs[new])
+        seen = obs.clone()
+        return action
+
+    return remembered
 
 
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
@@ -109,36 +138,41 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
 def of_training(name: str, group: Group, settings: Settings) -> Iterator[tuple[dict, pd.DataFrame]]:
     """(columns that are the same, episodes) of each point and form."""
-    asked, config = settings.navigation, config_of(name, group, settings)
+    config = config_of(name, group, settings)
     points, policies, parameters = trained(name, group, settings, config)
-    evaluation, (own, *others) = evaluation_of(name, group, settings, config), risks(group, settings).items()
-    robots = max(int(setting[0]) for setting in evaluation.settings)
+    along, final = evaluations(name, group, settings, config)
+    own, *others = risks(group, settings).items()
 
-    def player(risk: Mapping, policy: Mapping = policies[-1], device: str = group.device) -> Trained:
+    def player(evaluation, risk: Mapping, policy: Mapping = policies[-1], device: str = group.device) -> Trained:
+        robots = max(int(setting[0]) for setting in evaluation.settings)
         return Trained(name, group.policy, dataclasses.replace(config, **risk), policy, robots, device)
 
     def about(part: str, form: str, risk, point: Mapping = points[-1]) -> dict:
         return {"part": part, "form": form, "risk": risk, "env_steps": point["env_steps"], "parameters": parameters}
 
-    of_a_point = dataclasses.replace(evaluation, each=asked.episodes.curve)
     for point, policy in zip(points, policies, strict=True):
-        played = of_a_point.in_port(player(own[1], policy), group.device)
+        played = along.in_port(player(along, own[1], policy), group.device)
         yield about("curve", "port", own[0], point), played
     for risk, changed in (own, *others):
-        yield about("final", "port", risk), evaluation.in_port(player(changed), group.device)
+        yield about("final", "port", risk), final.in_port(player(final, changed), group.device)
     if group.seed == 0:
-        played = evaluation.in_original(player(own[1], device="cpu"), asked.episodes.original)
+        played = final.in_original(player(final, own[1], device="cpu"), settings.navigation.episodes.original)
         yield about("final", "original", own[0]), played
 
 
-def evaluation_of(name: str, group: Group, settings: Settings, config) -> episodes.Evaluation:
-    """The published episodes, as many of each setting as the port plays at the end."""
+def evaluations(name: str, group: Group, settings: Settings, config) -> list[episodes.Evaluation]:
+    """The published evaluation set, for a curve, and at the end the episodes that policies play."""
     from lockstep.agents.run.environment import options_of
 
     asked, of_version = settings.navigation, settings.navigation.versions[group.version]
     given = {key: value for key, value in options_of(config.options).items() if key == "action_kind"}
-    params = episodes.parameters(group.version, group.preset, of_version, **given)
-    return episodes.Evaluation(name, params, of_version.settings, asked.episodes.port, asked.seed, settings.seed)
+    along = make_params(group.version, group.preset, stop_at_collision=True, **given)
+    final = episodes.parameters(group.version, group.preset, of_version, **given)
+    published = EVALUATIONS[group.version], PER_STAGE, EVALUATION_SEEDS[group.version]
+    return [
+        episodes.Evaluation(name, along, *published, settings.seed),
+        episodes.Evaluation(name, final, of_version.settings, asked.episodes.port, asked.seed, settings.seed),
+    ]
 
 
 def trained(name: str, group: Group, settings: Settings, config) -> tuple[list[dict], list[dict], int]:

@@ -3,10 +3,12 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from lockstep import envs
 from lockstep.agents import dqn, ppo, recipes
@@ -23,6 +25,7 @@ from lockstep.experiments.learning_workers import (
     learning_rate,
     lockstep,
     rejax,
+    sb3,
 )
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.scoring import Scorer, policy_of
@@ -135,6 +138,26 @@ def test_cartpole_is_solved_at_gymnasium_s_own_threshold():
     asked = config.load("cartpole", "full").learning
     assert asked.solved == envs.port("cartpole").reward_threshold == 475
     assert asked.ppo.solve.warm == 20
+
+
+def test_aims_are_gymnasium_s_own_thresholds():
+    """Of Pendulum it has none."""
+    asked = {name: config.load(name, "full").get("learning", {}) for name in config.files()}
+    aims = {name: section["aim"] for name, section in asked.items() if "aim" in section and name != "pendulum"}
+    assert aims == {name: envs.port(name).reward_threshold for name in aims} and len(aims) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in config.files() if "learning" in catalogue.experiments_of(name)])
+def test_returns_of_another_library_stand_beside_ours_of_the_same_settings(name):
+    found = learning.groups(config.load(name, "full").learning.plain(), ["cpu"])
+    scored = [group for group in found if group.algorithm and group.part in ("curve", "final")]
+    theirs, ours = (
+        {(group.algorithm, str(group.settings)) for group in scored if (group.agent == "lockstep") is own}
+        for own in (False, True)
+    )
+    assert theirs <= ours
+    learners = {group.algorithm for group in scored} & sb3.ALGORITHMS.keys() - {"ppo"}
+    assert {algorithm for algorithm, _ in theirs} == learners
 
 
 def test_agents_of_the_schema_are_those_that_there_are():
@@ -358,6 +381,21 @@ def test_a_run_to_solve_says_whether_two_checks_reached_it():
         "had": 1,
         "solved": 0,
     }
+
+
+@pytest.mark.parametrize(("gradient", "threads"), [("autograd", 2), ("kernel", 1)])
+def test_a_process_that_solves_has_the_threads_that_torch_has_work_for(monkeypatch, gradient, threads):
+    """As runs in a warm process have; the run itself is left out."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(lockstep, "solve", lambda *_: ({"solved": 0}, {}, ppo.PPO("cartpole", tiny())))
+    monkeypatch.setattr(evaluation, "in_original", lambda *_: SimpleNamespace(returns=np.zeros(1)))
+    settings = dataclasses.asdict(tiny(gradient=gradient, threads=2))
+    try:
+        torch.set_num_threads(3)
+        lockstep.measure(dataclasses.replace(a_job("solve"), settings=settings))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_phases_add_up_to_the_time_of_a_block(short_blocks):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep import agents
+from lockstep import agents, envs
 from lockstep.agents.parts.continuous import Continuous
-from lockstep.agents.run.config import replaced
+from lockstep.agents.run.config import config_of, replaced
+from lockstep.experiments import config, learning
 from lockstep.experiments.learning_workers import Job, sb3
 
 pytest.importorskip("stable_baselines3")
@@ -26,8 +27,8 @@ CASES = {  # without noise in an update
 
 
 def job_of(name: str, **changes) -> Job:
-    config = replaced(agents.algorithm(name).Config(), SMALL | changes)
-    return Job("rate", name, "pendulum", "Pendulum-v1", dataclasses.asdict(config))
+    settings = replaced(agents.algorithm(name).Config(), SMALL | changes)
+    return Job("rate", name, "pendulum", "Pendulum-v1", dataclasses.asdict(settings))
 
 
 def model_of(job: Job):
@@ -133,3 +134,17 @@ def test_correlated_noise_is_as_ours():
 def test_what_it_has_not_is_refused(name, changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         model_of(job_of(name, **changes))
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "settings"),
+    [
+        (environment, group.algorithm, group.settings)
+        for environment in config.files()
+        for group in learning.groups(config.load(environment, "full").plain().get("learning", {}), ["cpu"])
+        if (group.part, group.agent, group.seeds) == ("final", "sb3", (0,))
+    ],
+)
+def test_it_has_what_its_returns_are_measured_with(environment, name, settings):
+    asked = dataclasses.asdict(config_of(agents.algorithm(name), environment, **settings))
+    model_of(Job("final", name, environment, envs.port(environment).gymnasium_id, asked))

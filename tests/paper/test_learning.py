@@ -274,6 +274,16 @@ def test_quantities_by_hand(datasets):
     assert find(datasets, "training_rate", agent="lockstep", device="cuda") == []
 
 
+def test_aims_are_held_against_the_recipe_alone(tmp_path):
+    """What was trained with other settings, beside another library, has a row without an aim."""
+    datasets = written(tmp_path, LEARNING + seeds("final", [100] * 5, settings="gamma=0.9"))
+    assert find(datasets, "final_return", agent="lockstep")[0].value == 490
+    found = {line["algorithm"]: line for line in shown("learning_final", datasets) if line["agent"] == "Lockstep"}
+    assert found["PPO"]["met"] == "yes"
+    other = found["PPO (gamma=0.9)"]
+    assert (other["return"], other["accepted"], other["met"]) == ("100", DASH, DASH)
+
+
 def test_the_share_of_seeds_within_a_time_is_reached_by_the_seed_that_completes_it(tmp_path):
     """Of twenty seeds of 1 to 20 s eighteen were solved within 18 s, and nineteen within 19 s."""
     (run,) = written(tmp_path, solved("lockstep", [float(k) for k in range(1, 21)], variant="warm"))

@@ -42,11 +42,16 @@ def fastest(dataset, select: Mapping) -> np.ndarray | None:
 
 @quantity(with_interval(typeset.significant))
 def final_return(datasets, select, against):
-    """Interquartile mean over seeds of the return in the original after training; of several settings the lowest.
+    """Interquartile mean over seeds of the return in the original after training by the recipe; of several the lowest.
 
     Fewer than learning.FEW seeds are an illustration, and no answer.
     """
-    return extreme(datasets, select, lambda run: learning.final(run).query(f"seeds >= {learning.FEW}"), "score", "min")
+
+    def enough(run) -> pd.DataFrame:
+        rows = learning.final(run)
+        return rows[(rows["seeds"] >= learning.FEW) & rows["settings"].isna()]
+
+    return extreme(datasets, select, enough, "score", "min")
 
 
 @quantity(with_interval(typeset.significant))

@@ -138,7 +138,7 @@ def learning_final(datasets):
         enough = rows["seeds"] >= sums.FEW
         met = (rows["score"] >= aim).astype(object).where(enough, None) if aim is not None else None
         rows = rows.assign(aim=aim, met=met).astype(dict.fromkeys(["aim", "met", "seeds"], object))
-        rows.loc[~ours, ["aim", "met"]] = None
+        rows.loc[~ours | rows["settings"].notna(), ["aim", "met"]] = None  # an aim is of the recipe
         rows.loc[rows["agent"].isin(sums.UNTRAINED), "seeds"] = None
         return with_open(run, rows, "final")
 
