@@ -61,6 +61,7 @@ class Checks:
         return self.solved is not None and len(last) == 2 and min(last) >= self.solved
 
 
+@torch.inference_mode(False)  # in which nothing learns
 def train(
     algorithm: type[A],
     environment,
@@ -197,6 +198,7 @@ def train(
     return run
 
 
+@torch.inference_mode(False)  # as a batch is made
 def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -> A:
     """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
 
