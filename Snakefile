@@ -48,7 +48,7 @@ left.Left(logger, lambda: workflow.dag, SCALE, CORES)
 
 
 onstart:
-    cluster.outlast_earlier_jobs(logger.info)
+    cluster.outlast_earlier_jobs(logger.info, sends=CLUSTER)
 
 
 wildcard_constraints:

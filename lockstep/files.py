@@ -3,17 +3,18 @@
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 
 class HeldElsewhere(RuntimeError):
-    """Another process holds a path; `process` is its number."""
+    """Another process holds a path; `holder` says which, where it has written that."""
 
     def __init__(self, process: str):
-        super().__init__(f"held by process {process}")
-        self.process = process
+        self.holder = f"process {process}" if process else "another process"
+        super().__init__(f"held by {self.holder}")
 
 
 @contextlib.contextmanager
@@ -56,7 +57,7 @@ def hold(path: Path, wait: bool = False) -> Iterator[None]:
 
     Raises:
         HeldElsewhere: another process holds it, unless `wait`.
-        OSError: the file cannot be made.
+        OSError: the file cannot be made or locked; names it.
     """
     while True:
         file = open(path, "a+")  # noqa: SIM115 - open as long as it is held
@@ -66,13 +67,17 @@ def hold(path: Path, wait: bool = False) -> Iterator[None]:
                 break  # else who held it has taken it away
         except BlockingIOError:
             file.seek(0)
-            raise HeldElsewhere(file.read()) from None
+            with file:
+                raise HeldElsewhere(file.read()) from None
         except FileNotFoundError:
             pass
+        except OSError as error:  # flock knows no path
+            file.close()
+            raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from error
         file.close()
     try:
         file.truncate(0)
-        file.write(str(os.getpid()))
+        file.write(f"{os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
     finally:

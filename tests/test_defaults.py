@@ -62,6 +62,19 @@ def test_environments_live_the_same_life(name, defaults):
     assert equal(lived(name), expected)
 
 
+def test_an_agent_trained_in_inference_mode_serves_outside(tmp_path):
+    agent = agents.algorithm("ppo")
+    config = config_of(agent, "cartpole", total_steps=2048, num_envs=32, horizon=32)
+    expected = training.train(agent, "cartpole", config).state()
+    with torch.inference_mode():
+        run = training.train(agent, "cartpole", config, output=tmp_path)
+        loaded = training.load(agent, tmp_path)
+    for one in (run, loaded):
+        assert torch.equal(one.state()["parameters"], expected["parameters"])
+        one.load_state(one.state())
+        one.iterate()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "environment"),
     [

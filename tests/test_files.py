@@ -1,13 +1,18 @@
 """Files that replace others in one piece, and paths that one process holds at a time."""
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 
 import pytest
 
 from lockstep import files
+
+HERE = f"{os.getpid()} on {socket.gethostname()}"
 
 
 def held_elsewhere(path, told, wait):
@@ -34,12 +39,28 @@ def test_who_holds_a_path_is_named_and_a_kill_sets_it_free(tmp_path, holder):
     process, _ = holder
     with pytest.raises(files.HeldElsewhere) as caught, files.hold(tmp_path / "held"):
         pass
-    assert caught.value.process == str(process.pid)
+    assert caught.value.holder == f"process {process.pid} on {socket.gethostname()}"
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     with files.hold(tmp_path / "held"):
-        assert (tmp_path / "held").read_text() == str(os.getpid())
+        assert (tmp_path / "held").read_text() == HERE
     assert not list(tmp_path.iterdir())
+
+
+def test_a_holder_that_has_not_written_who_it_is_is_another_process(tmp_path, holder):
+    (tmp_path / "held").write_text("")
+    with pytest.raises(files.HeldElsewhere, match="^held by another process$"), files.hold(tmp_path / "held"):
+        pass
+
+
+def test_a_path_that_cannot_be_locked_is_named(tmp_path, monkeypatch):
+    def no_locks(file, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match="cannot be locked: No locks available") as caught, files.hold(tmp_path / "held"):
+        pass
+    assert caught.value.filename == str(tmp_path / "held")
 
 
 def test_who_waits_gets_the_path_when_it_is_free_though_its_file_has_gone(tmp_path, holder):
@@ -56,7 +77,7 @@ def test_who_waits_gets_the_path_when_it_is_free_though_its_file_has_gone(tmp_pa
     wait.set()
     process.join()
     asking.join(60)
-    assert got == [str(os.getpid())] and not list(tmp_path.iterdir())
+    assert got == [HERE] and not list(tmp_path.iterdir())
 
 
 def test_of_many_who_ask_at_once_one_at_a_time_holds(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from lockstep import agents
+from lockstep import agents, files
 from lockstep.reading import nearest, read_yaml
 
 FOLDER = Path(__file__).parent
@@ -68,6 +68,7 @@ def read(path: Path, name: str | None = None) -> dict:
 
 
 def write(path: Path, algorithm: str, settings: Mapping, comment: str) -> None:
-    """Writes a file that `read` reads: settings of an algorithm, tuples as lists."""
+    """Writes a file that `read` reads, in one step: settings of an algorithm, tuples as lists."""
     plain = {field: list(value) if isinstance(value, tuple) else value for field, value in settings.items()}
-    path.write_text(f"# {comment}\n" + yaml.safe_dump({algorithm: plain}, sort_keys=False), "utf-8")
+    with files.replacing(path, encoding="utf-8") as file:
+        file.write(f"# {comment}\n" + yaml.safe_dump({algorithm: plain}, sort_keys=False))

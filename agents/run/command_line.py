@@ -1,7 +1,6 @@
 """The command line of an algorithm: trains, then plays episodes in the original."""
 
 import argparse
-import dataclasses
 import functools
 import math
 import os
@@ -16,7 +15,7 @@ import torch
 from lockstep import agents, envs, interrupt
 from lockstep.reading import nearest
 
-from . import checkpoint, config, evaluation, training
+from . import config, evaluation, training
 from .algorithm import Algorithm
 from .environment import options_of
 from .host import OnHost
@@ -107,9 +106,7 @@ def main(name: str) -> None:
         if resume is None or recipe is not None:
             chosen = config.config_of(algorithm, environment, recipe, **given)
         else:
-            kept = checkpoint.of_run(training.file_of(resume), name)["config"]
-            fields = [field.name for field in dataclasses.fields(algorithm.Config) if field.name in kept]
-            chosen = config.replaced(algorithm.Config(), {field: kept[field] for field in fields} | given)
+            chosen = config.replaced(training.config_in(training.file_of(resume), algorithm), given)
         output = training.file_of(resume).parent if resume is not None and output is None else output
         if output is not None:
             training.require_free(output, resume)

@@ -61,6 +61,7 @@ class Checks:
         return self.solved is not None and len(last) == 2 and min(last) >= self.solved
 
 
+@torch.inference_mode(False)  # in which nothing learns
 def train(
     algorithm: type[A],
     environment,
@@ -106,6 +107,7 @@ def train(
     described |= dataclasses.asdict(settings)
     kept = None
     if output is not None:
+        before = stamp(Path(output) / CHECKPOINT)
         require_free(Path(output), resume)
     if tensorboard:
         if output is None:
@@ -154,7 +156,7 @@ def train(
     progress = Path(output) / PROGRESS if writes else None
     after = run.iteration if kept is not None else None
     with (
-        holding(Path(output)) if writes else contextlib.nullcontext(),
+        holding(Path(output), before) if writes else contextlib.nullcontext(),
         log.Log(
             progress,
             settings.total_steps,
@@ -166,7 +168,6 @@ def train(
         interruption() as received,
     ):
         if writes:
-            require_free(Path(output), resume)  # once more: another training may have ended meanwhile
             plain = dataclasses.asdict(settings)
             recipes.write(Path(output) / CONFIG, algorithm.name, plain, f"Of {described['environment']}.")
         rows = Rows(run, start)
@@ -197,6 +198,7 @@ def train(
     return run
 
 
+@torch.inference_mode(False)  # as a batch is made
 def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -> A:
     """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
 
@@ -255,6 +257,20 @@ def initialise(run: Algorithm, path: Path) -> None:
         run.load_weights(kept["states"][0])
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit these networks: {error}") from error
+
+
+def config_in(path: Path, algorithm: type[Algorithm]):
+    """The configuration of a checkpoint's run; fields that it lacks have their defaults, and unknown ones are left out.
+
+    Raises:
+        ValueError: names the file and what is not allowed.
+    """
+    kept = checkpoint.of_run(path, algorithm.name)["config"]
+    fields = [field.name for field in dataclasses.fields(algorithm.Config) if field.name in kept]
+    try:
+        return config.replaced(algorithm.Config(), {field: kept[field] for field in fields})
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path} does not fit: {error}") from error
 
 
 def file_of(path: str | Path) -> Path:
@@ -322,21 +338,38 @@ def interruption() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def holding(output: Path) -> Iterator[None]:
+def holding(output: Path, before: tuple[int, int] | None) -> Iterator[None]:
     """Keeps other trainings from writing into a folder, which is made where missing.
 
+    Args:
+        before: `stamp` of the folder's checkpoint when it was looked at.
+
     Raises:
-        ValueError: another one does.
+        ValueError: another one does, or has written a checkpoint since then.
     """
     output.mkdir(parents=True, exist_ok=True)
     try:
         with files.hold(output / "training.lock"):
+            if stamp(output / CHECKPOINT) != before:
+                raise ValueError(
+                    f"output={str(output)!r}: another training has written a checkpoint there meanwhile; "
+                    "resume it, or choose another folder"
+                )
             yield
     except files.HeldElsewhere as error:
         raise ValueError(
-            f"output={str(output)!r} is being written by another training (process {error.process}); "
+            f"output={str(output)!r} is being written by another training ({error.holder}); "
             "choose another folder"
         ) from None
+
+
+def stamp(file: Path) -> tuple[int, int] | None:
+    """What is another one once a file has been written anew; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def require_free(output: Path, resume: str | Path | None) -> None:

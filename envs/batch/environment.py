@@ -84,6 +84,7 @@ class BatchedEnv(VectorEnv):
     num_envs: int
     _started = False
 
+    @torch.inference_mode(False)  # under which buffers would be made that nobody may change outside of it
     def __init__(
         self,
         port: Port,

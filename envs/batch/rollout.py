@@ -53,7 +53,8 @@ class Rollouts:
             self._trajectory, device = None, self._env.device
             size = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in needed.values())
             require_memory(size, device, "a trajectory of steps", steps)
-            made = {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in needed.items()}
+            with torch.inference_mode(False):  # else nobody could change them outside of it
+                made = {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in needed.items()}
             self._trajectory = needed, made
         return dict(self._trajectory[1])
 

@@ -196,7 +196,9 @@ def cached(key: str, ending: str, build: Callable[[Path], None]) -> Path:
     with writable_cache() as folder, files.hold(folder / f"{key}.lock", wait=True):
         if found := undamaged(key, ending):
             return found
-        partial = folder / f"{key}.partial"  # what a kill leaves there is written over
+        for left in folder.glob(f"{key}.*.partial*"):  # by a process that was killed, whose compiler may still write
+            left.unlink(missing_ok=True)
+        partial = folder / f"{key}.{os.getpid()}.partial"
         try:
             build(partial)
             path = folder / f"{key}-{digest(partial.read_bytes())}{ending}"
@@ -207,11 +209,15 @@ def cached(key: str, ending: str, build: Callable[[Path], None]) -> Path:
 
 
 def undamaged(key: str, ending: str) -> Path | None:
-    """The file of the cache of this key, None where it is missing; one that is not as it was written is deleted."""
+    """The file of the cache of this key, None where it is missing; one that is not as it was written is deleted.
+
+    One that cannot be read or deleted counts as missing: what writes it anew says what is wrong.
+    """
     for path in cache_folder().glob(f"{key}-*{ending}"):
-        if path.stem == f"{key}-{digest(path.read_bytes())}":
-            return path
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if path.stem == f"{key}-{digest(path.read_bytes())}":
+                return path
+            path.unlink()
     return None
 
 

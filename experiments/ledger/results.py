@@ -75,7 +75,7 @@ class Journal:
             try:
                 self._hold.enter_context(files.hold(self.path.with_suffix(".lock")))
             except files.HeldElsewhere as error:
-                raise UserError(f"{self.path} is being written by another run (process {error.process})") from None
+                raise UserError(f"{self.path} is being written by another run ({error.holder})") from None
             self._take_over()
         self._start, self._group_start = clocks(), clocks()
 

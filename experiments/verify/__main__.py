@@ -1,14 +1,19 @@
 """Says whether a batched environment is the same as its original: its steps, episodes, resets and seeds."""
 
 import argparse
+import contextlib
 import csv
 import dataclasses
+import errno
 import hashlib
 import io
 import json
 import math
+import os
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep import files, interrupt
@@ -147,25 +152,43 @@ def csv_text(subject: str, original: str, rows: list[Row]) -> str:
     return text.getvalue()
 
 
+@contextlib.contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """A place that cannot be written to, or is full, becomes a UserError."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}") from error
+
+
+def try_out(output: Path) -> None:
+    """UserError where files cannot be made in the place, before anything is compared."""
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for path in (output, output.with_suffix(".json")):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.TemporaryFile(dir=output.parent).close()
+
+
 def write(output: Path, text: str, config: dict, started: str) -> None:
     """X.csv and its provenance, X.json; UserError where they cannot be written."""
     families = [file.relative_to(ROOT).as_posix() for file in shown.files()]
     paths = [*sources.of(f"{MODULE}.__main__"), *families]
     described = provenance.collect("verify", None, None, config, provenance.hashes(paths), started=started)
     described["rows_sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
+    with writing(output):
         for path, content in ((output, text), (output.with_suffix(".json"), json.dumps(described, indent=1) + "\n")):
             with files.replacing(path, newline="") as file:
                 file.write(content)
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror}") from error
 
 
 def verify(options: argparse.Namespace) -> int:
     """Compare, print, and write what is asked for; the exit status."""
     started, seen, original = provenance.now(), shown_by(options), Original(options.original)
     asked = asked_by(options, seen)
+    if options.output:
+        try_out(options.output)
     rows, record = comparison.compare(options.factory, original, seen, asked)
     packages = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     print(f"{options.factory}{packages and f' ({packages})'} beside {options.original}\n")

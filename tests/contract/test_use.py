@@ -215,6 +215,19 @@ def test_a_wrong_parameter_or_name_is_answered_with_the_nearest(name, options, m
         envs.make(name, 8, **options)
 
 
+def test_a_batch_made_in_inference_mode_serves_outside(name):
+    with torch.inference_mode():
+        env = make(name)
+        random_step(env)
+        kept = env.state()
+        rows = env.rollout(2, store="trajectory") if one_lane(port(name)) else {}
+    env.reset(seed=3)
+    env.set_state(kept)
+    assert equal(env.state(), kept)
+    env.statistics()
+    assert all(tensor.zero_().sum() == 0 for tensor in rows.values())
+
+
 def test_numbers_of_numpy_are_parameters_too():
     make_params = envs.port("cartpole").make_params
     assert make_params(None, {"gravity": np.float64(1.5)}) == make_params(None, {"gravity": 1.5})

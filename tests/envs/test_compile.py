@@ -1,6 +1,7 @@
 """The two compilers: what they accept, cache and refuse."""
 
 import ctypes
+import errno
 import os
 import re
 import signal
@@ -153,6 +154,55 @@ print(compile.library('extern "C" int answer() { return 49; }').answer())
     again = python(code, LOCKSTEP_CACHE=str(tmp_path))
     assert (again.returncode, again.stdout) == (0, "49\n")
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [whole]
+
+
+def test_a_damaged_library_in_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    text = 'extern "C" int answer() { return 52; }'
+    compile.library(text)
+    (built,) = tmp_path.iterdir()
+    built.write_bytes(b"damaged")
+
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    monkeypatch.setattr(os, "access", lambda *arguments: False)
+    with pytest.raises(compile.CompilerError, match=f"cached in {tmp_path}, which cannot be written to .Permission den"):
+        compile.library.__wrapped__(text)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
+def test_a_library_that_cannot_be_read_is_built_again(tmp_path, monkeypatch, error):
+    """Gone since it was seen, say, since the folder was cleared."""
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    seen, read = tmp_path / f"key-{compile.digest(b'first')}.so", Path.read_bytes
+    seen.write_bytes(b"first")
+
+    def reads(path):
+        if path == seen:
+            raise error(errno.EACCES, "cannot be read")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", reads)
+    assert compile.cached("key", ".so", lambda path: path.write_bytes(b"second")).read_bytes() == b"second"
+
+
+def test_what_the_compiler_of_a_killed_process_still_writes_is_in_no_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    names = []
+    compile.cached("key", ".so", lambda path: (names.append(path.name), path.write_text("whole")))
+    (built,) = tmp_path.iterdir()
+    built.unlink()
+    with open(tmp_path / names[0].replace(str(os.getpid()), "1"), "w") as orphan:
+
+        def build(path: Path) -> None:
+            path.write_text("whole")
+            orphan.write("half of it, and more")
+            orphan.flush()
+
+        found = compile.cached("key", ".so", build)
+    assert found.read_text() == "whole" and list(tmp_path.iterdir()) == [found]
 
 
 def test_a_kill_while_compiling_leaves_nothing_that_the_next_run_does_not_clear(tmp_path):

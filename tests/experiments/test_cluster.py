@@ -3,19 +3,27 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 PROGRAM = """
+import sys
 from lockstep.experiments import cluster
 cluster.EVERY_S = 0.05
-cluster.outlast_earlier_jobs(print)
+cluster.outlast_earlier_jobs(print, sends=sys.argv[1] == "sends")
 print("goes on")
 """
-# Answers with what is in the file `queue`, a line less each time.
+# Answers with what is in the file `queue`, a line less each time; where that begins with "fails" it fails.
 SQUEUE = """#!/bin/sh
-cat "{folder}/queue"
+first=$(head -n 1 "{folder}/queue")
+if [ "$first" = fails ]; then
+    echo "slurm_load_jobs error: Unable to contact slurm controller" >&2
+else
+    cat "{folder}/queue"
+fi
 sed -i 1d "{folder}/queue"
+[ "$first" != fails ]
 """
 
 
@@ -27,10 +35,10 @@ def said(tmp_path):
     squeue.write_text(SQUEUE.format(folder=tmp_path))
     squeue.chmod(0o755)
 
-    def ask(*queue: str) -> list[str]:
+    def ask(*queue: str, sends: bool = True) -> list[str]:
         (tmp_path / "queue").write_text("".join(f"{line}\n" for line in queue))
         path = {"PATH": f"{squeue.parent}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()}
-        command = [sys.executable, "-c", PROGRAM]
+        command = [sys.executable, "-c", PROGRAM, "sends" if sends else "computes here"]
         done = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
@@ -48,6 +56,22 @@ def test_jobs_of_this_folder_are_waited_for(said, tmp_path):
 
 def test_other_folders_and_jobs_that_snakemake_has_not_sent_are_none_of_its(said, tmp_path):
     assert said(f"7|rule_experiment|{tmp_path}/another", f"8|(null)|{tmp_path}", "9") == ["goes on"]
+
+
+def test_while_squeue_does_not_answer_nothing_is_sent(said, tmp_path):
+    """Before it has answered for the first time, and after."""
+    job = f"7|rule_experiment|{tmp_path}"
+    silent, waits, goes_on = said("fails", "fails", job, "fails", job)
+    assert silent.startswith("waiting until squeue answers, since jobs of an earlier run may go on; it says: slurm_load")
+    assert waits.startswith("waiting for Slurm's jobs 7 ")
+    assert goes_on == "goes on"
+    assert not Path(tmp_path, "queue").read_text()
+
+
+def test_a_run_that_sends_nothing_waits_for_squeue_only_where_it_knows_of_jobs(said, tmp_path):
+    assert said("fails", sends=False) == ["goes on"]
+    waits, silent, goes_on = said(f"7|rule_experiment|{tmp_path}", "fails", sends=False)
+    assert (waits[:32], silent[:29], goes_on) == ("waiting for Slurm's jobs 7 of an", "waiting until squeue answers,", "goes on")
 
 
 def test_where_there_is_no_slurm_nothing_is_asked(monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ from lockstep import agents
 from lockstep.agents import ppo, recipes
 from lockstep.agents.ppo import RECIPES, Config
 from lockstep.agents.run import config
+from tests.faults import files_of_at_most
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,15 @@ def test_what_is_written_as_a_recipe_is_read_as_one(tmp_path, name):
     written = dataclasses.replace(RECIPES[name], lr=1e-5, gamma=(0.9, 0.8), population=2, num_envs=64, target_kl=None)
     recipes.write(tmp_path / "config.yaml", "ppo", dataclasses.asdict(written), "Of nothing.")
     assert ppo.config_of("cartpole", tmp_path / "config.yaml") == written
+
+
+def test_a_full_disk_leaves_the_recipe_that_was_there(tmp_path):
+    path, settings = tmp_path / "config.yaml", dataclasses.asdict(RECIPES["solve"])
+    recipes.write(path, "ppo", settings, "Of nothing.")
+    before = path.read_text()
+    with files_of_at_most(10), pytest.raises(OSError, match="File too large"):
+        recipes.write(path, "ppo", settings | {"seed": 5}, "Of nothing.")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("config.yaml", before)]
 
 
 def test_yaml_s_integers_and_lists_stand_for_floats_and_tuples():

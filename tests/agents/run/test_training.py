@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import struct
 import sys
 import termios
@@ -27,6 +28,7 @@ from tests.agents import served, training_worker
 from tests.agents.training_worker import RUNS, stops_at
 
 ROOT = Path(__file__).parents[3]
+HERE = f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def main(monkeypatch, capsys, *arguments: str) -> tuple[object, str, str]:
@@ -431,8 +433,37 @@ def test_a_folder_that_another_training_writes_into_is_left_alone(tmp_path, monk
     with files.hold(tmp_path / "training.lock"):
         arguments = ("cartpole", "--total-steps", "2048", "--output", str(tmp_path), "--quiet")
         status, _, _ = main(monkeypatch, capsys, *arguments)
-    assert status.endswith(f"is being written by another training (process {os.getpid()}); choose another folder")
+    assert status.endswith(f"is being written by another training ({HERE}); choose another folder")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_training_that_ends_while_another_is_made_keeps_its_files(tmp_path, resumes):
+    config = ppo.config_of("cartpole", num_envs=8, horizon=16, total_steps=256, threads=1)
+    words = {"output": tmp_path, "resume": tmp_path if resumes else None}
+    if resumes:
+        ppo.train("cartpole", config, output=tmp_path)
+    left = {}
+
+    class Slow(ppo.PPO):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            ppo.train("cartpole", config, **words)
+            left.update({file: file.read_bytes() for file in tmp_path.iterdir()})
+
+    with pytest.raises(ValueError, match="another training has written a checkpoint there meanwhile; resume it, or"):
+        training.train(Slow, "cartpole", config, **words)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == left
+    assert set(map(Path, left)) == {tmp_path / name for name in ("checkpoint.pt", "progress.csv", "config.yaml")}
+
+
+def test_a_checkpoint_whose_settings_are_not_allowed_is_named(tmp_path, monkeypatch, capsys):
+    ppo.train("cartpole", ppo.config_of("cartpole", num_envs=8, horizon=16, total_steps=256), output=tmp_path)
+    path = tmp_path / "checkpoint.pt"
+    content = checkpoint.load(path)
+    checkpoint.save(path, content | {"config": content["config"] | {"num_envs": "64"}})
+    status, _, _ = main(monkeypatch, capsys, "cartpole", "--resume", str(path))
+    assert status.startswith(f"error: checkpoint {path} does not fit: num_envs='64'")
 
 
 def test_stop_at_ends_a_run_that_is_good_enough(monkeypatch, capsys):
