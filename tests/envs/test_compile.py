@@ -168,7 +168,9 @@ def test_a_damaged_library_in_a_cache_that_cannot_be_written_says_so(tmp_path, m
 
     monkeypatch.setattr(Path, "unlink", refused)
     monkeypatch.setattr(os, "access", lambda *arguments: False)
-    with pytest.raises(compile.CompilerError, match=f"cached in {tmp_path}, which cannot be written to .Permission den"):
+    with pytest.raises(
+        compile.CompilerError, match=f"cached in {tmp_path}, which cannot be written to .Permission den"
+    ):
         compile.library.__wrapped__(text)
 
 

@@ -62,7 +62,9 @@ def test_while_squeue_does_not_answer_nothing_is_sent(said, tmp_path):
     """Before it has answered for the first time, and after."""
     job = f"7|rule_experiment|{tmp_path}"
     silent, waits, goes_on = said("fails", "fails", job, "fails", job)
-    assert silent.startswith("waiting until squeue answers, since jobs of an earlier run may go on; it says: slurm_load")
+    assert silent.startswith(
+        "waiting until squeue answers, since jobs of an earlier run may go on; it says: slurm_load"
+    )
     assert waits.startswith("waiting for Slurm's jobs 7 ")
     assert goes_on == "goes on"
     assert not Path(tmp_path, "queue").read_text()
@@ -71,7 +73,11 @@ def test_while_squeue_does_not_answer_nothing_is_sent(said, tmp_path):
 def test_a_run_that_sends_nothing_waits_for_squeue_only_where_it_knows_of_jobs(said, tmp_path):
     assert said("fails", sends=False) == ["goes on"]
     waits, silent, goes_on = said(f"7|rule_experiment|{tmp_path}", "fails", sends=False)
-    assert (waits[:32], silent[:29], goes_on) == ("waiting for Slurm's jobs 7 of an", "waiting until squeue answers,", "goes on")
+    assert (waits[:32], silent[:29], goes_on) == (
+        "waiting for Slurm's jobs 7 of an",
+        "waiting until squeue answers,",
+        "goes on",
+    )
 
 
 def test_where_there_is_no_slurm_nothing_is_asked(monkeypatch, tmp_path):

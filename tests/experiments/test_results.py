@@ -360,7 +360,9 @@ def test_an_edited_recorded_file_is_not_used(root):
 
 def test_two_runs_cannot_write_the_same_result(path):
     first = journal(path)
-    with pytest.raises(UserError, match=rf"speed\.csv is being written by another run \(process {os.getpid()} on \S+\)"):
+    with pytest.raises(
+        UserError, match=rf"speed\.csv is being written by another run \(process {os.getpid()} on \S+\)"
+    ):
         journal(path)
     first.close()
     journal(path).close()
