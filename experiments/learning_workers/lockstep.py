@@ -198,9 +198,9 @@ class Phases:
 
 def measure(job: Job) -> list[dict]:
     """Time to solve of one seed in a process of its own: the clock began before it was started."""
-    torch.set_num_threads(1)  # its waiting threads spin, and there is no work for them
     algorithm = agents.algorithm(job.algorithm)
     config = configuration.replaced(algorithm.Config(), job.settings | {"seed": job.seeds[0]})
+    torch.set_num_threads(algorithm.torch_threads(config))
     row, _, run = solve(algorithm, job.environment, config, job.device, job.solved, job.started)
     score = float(evaluation.in_original(job.environment, run.act).returns.mean())
     return [row | {"score": score, "solved": int(row["solved"] and score >= job.solved)}]
