@@ -102,9 +102,7 @@ class A2C(OnPolicy):
         threads = config.threads or torch.get_num_threads()
         self.env = of_run(environment, config.num_envs, self.device, threads=threads, seed=config.seed)
         space, n = self.env.single_action_space, self.env.single_observation_space.shape[-1]
-        sizes = getattr(self.env, "action_sizes", None)
-        if sizes is not None and min(sizes) < math.prod(space.shape):
-            raise ValueError(f"agents use {' and '.join(map(str, sizes))} numbers of an action; each must use all")
+        contract.require_all_used(self.env)
         self.distribution = distributions.of(space)
         shape = self.distribution.outputs, self.distribution.free, config.hidden
         self.networks = ActorCritic(n, *shape, seeds=(config.seed,), log_std=config.log_std, device=self.device)

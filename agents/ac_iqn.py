@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lockstep.agents.parts import mlp, quantiles
+from lockstep.agents.parts import quantiles
 from lockstep.agents.parts.deterministic import Deterministic, DeterministicSettings
 from lockstep.agents.parts.mlp import Network
 from lockstep.agents.parts.quantiles import DRAWN, QuantileNetwork
@@ -53,7 +53,7 @@ class ACIQN(Deterministic):
     RECIPES = RECIPES
     FIGURES = ("critic_loss", "q_value")
     COLUMNS = (*FIGURES, "grad_norm", "epsilon")
-    SHAPES = ("hidden", "features", "encoding")
+    SHAPES = ("hidden", "features", "encoding", "raw_obs", "squash")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -92,10 +92,7 @@ class ACIQN(Deterministic):
         kept = network.activations(x, self.config.cvar * quantiles.drawn(len(x), self.generator))
         return network.slope_of_actions(kept, torch.full_like(kept.quantiles, -1 / (DRAWN * len(x))))
 
-    @staticmethod
-    def torch_threads(config: Config) -> int:
-        """All where an update multiplies large matrices; else there is no work for them."""
-        return 1 if mlp.small(DRAWN * config.batch_size, (config.features, *config.hidden)) else config.threads
+    torch_threads = staticmethod(quantiles.torch_threads)
 
 
 config_of = functools.partial(configuration.config_of, ACIQN)

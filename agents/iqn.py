@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lockstep.agents.parts import mlp, quantiles
+from lockstep.agents.parts import quantiles
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.encoder import ENCODINGS
 from lockstep.agents.parts.quantiles import DRAWN, QuantileNetwork
@@ -88,7 +88,7 @@ class IQN(Values):
     name = "iqn"
     Config = Config
     RECIPES = RECIPES
-    SHAPES = ("hidden", "features", "encoding")
+    SHAPES = ("hidden", "features", "encoding", "raw_obs")
 
     def ready(self) -> None:
         cvar, gap = self.config.cvar, self.config.cvar_gap
@@ -145,10 +145,7 @@ class IQN(Values):
             best = found.gather(2, action.expand(-1, DRAWN, -1)).squeeze(2)
         return self.bootstrapped(rows, best)
 
-    @staticmethod
-    def torch_threads(config: Config) -> int:
-        """All where an update multiplies large matrices; else there is no work for them."""
-        return 1 if mlp.small(DRAWN * config.batch_size, (config.features, *config.hidden)) else config.threads
+    torch_threads = staticmethod(quantiles.torch_threads)
 
 
 config_of = functools.partial(configuration.config_of, IQN)

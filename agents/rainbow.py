@@ -18,9 +18,10 @@ from torch import nn
 
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.duelling import NoisyDuelling
+from lockstep.agents.parts.n_step import NStep, OneSequence
 from lockstep.agents.parts.off_policy import never
 from lockstep.agents.parts.prioritised import PrioritisedReplay
-from lockstep.agents.run import command_line, training
+from lockstep.agents.run import command_line, contract, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import setting
 
@@ -39,6 +40,9 @@ class Config(ValueSettings):
     beta: float = setting(0.4, "exponent of importance weights at first", least=0, most=1)
     anneal_beta: bool = setting(True, "let that exponent rise linearly to 1")
     redraw: bool = setting(True, "draw the network's noise anew for every step and update (off: the same each time)")
+    mixed_streams: bool = setting(
+        False, "returns of several steps are of all agents in turn, as in some published code (off: of each by itself)"
+    )
     encoder: int = setting(64, "width of the ReLU layer that both streams begin with", least=1)
     hidden: tuple[int, ...] = setting((64,), "widths of each stream's noisy ReLU layers", least=1)
     sigma: float = setting(0.05, "noise at first: its scale is this over the square root of a layer's inputs", least=0)
@@ -85,7 +89,7 @@ class Rainbow(Values):
     name = "rainbow"
     Config = Config
     RECIPES = RECIPES
-    SHAPES = ("encoder", "hidden", "encoding", "atoms", "v_min", "v_max")
+    SHAPES = ("encoder", "hidden", "encoding", "raw_obs", "atoms", "v_min", "v_max")
 
     def ready(self) -> None:
         config = self.config
@@ -118,6 +122,12 @@ class Rainbow(Values):
         """Numbers of `Values`, and the exponent beta of importance weights."""
         risen = self.iteration / self.iterations if self.config.anneal_beta else 0.0
         return super().scheduled() | {"beta": [self.config.beta + (1 - self.config.beta) * risen]}
+
+    def _window(self, n: int) -> NStep:
+        if not self.config.mixed_streams:
+            return super()._window(n)
+        agents = contract.agents_of(self.env) or 1
+        return OneSequence(self.config.n_step, self.config.gamma, self.env.num_envs, agents, (n,), (), self.device)
 
     def _replay(self, fields: Mapping[str, tuple]) -> PrioritisedReplay:
         return PrioritisedReplay(self.capacity, fields, self.device, self.config.alpha)

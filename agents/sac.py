@@ -32,6 +32,9 @@ class Config(ContinuousSettings):
     density_of_tanh: bool = setting(
         False, "densities as if tanh squashed actions, whatever does, as in some published code"
     )
+    eval_samples: bool = setting(
+        False, "greedy actions are drawn as well, as in some published code (off: they are the mean's)"
+    )
     target_actor: bool = setting(False, "a target network of the actor chooses next actions (off: the actor itself)")
 
 
@@ -72,6 +75,11 @@ class SAC(Continuous):
     def _drawn(self, out: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         z, _ = self._sampled(out, noise)
         return self.squash(z)
+
+    def _greedy(self, out: torch.Tensor) -> torch.Tensor:
+        if not self.config.eval_samples:
+            return super()._greedy(out)
+        return self._drawn(out, self.normal((len(out), self.squash.m), None))
 
     def _sampled(self, out: torch.Tensor, normal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """z of standard normal numbers, and log_std, all [N, m]."""

@@ -27,7 +27,9 @@ class Config(DeterministicSettings):
     target_noise: float = setting(0.2, "standard deviation of the noise on next actions", least=0)
     target_noise_limit: float = setting(0.5, "limit of that noise", least=0)
     policy_delay: int = setting(2, "updates of the critics for one of the actor", least=1)
-    target_every: int = setting(2, "updates between changes of the target networks", least=1)
+    target_every: int = setting(
+        8, "environment steps between changes of the target networks, one after each update at most", least=1
+    )
 
 
 RECIPES = {"solve": Config()}

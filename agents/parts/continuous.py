@@ -1,5 +1,6 @@
 """Networks, exploration, updates and state of algorithms that learn a Box of actions from a replay."""
 
+import functools
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
-from .off_policy import OffPolicy, OffPolicySettings, never
+from .off_policy import OffPolicy, OffPolicySettings, never, whole
 from .replay import Replay
 
 
@@ -25,8 +26,9 @@ from .replay import Replay
 class ContinuousSettings(OffPolicySettings):
     """The settings that these algorithms share."""
 
-    n_step: int = setting(1, "steps whose rewards a target adds up, fewer at an episode's end", least=1)
-    target_every: int = setting(1, "updates between changes of the target networks", least=1)
+    target_every: int = setting(
+        1, "environment steps between changes of the target networks, one after each update at most", least=1
+    )
     tau: float = setting(0.01, "share of the way that they then go to the networks", least=0, most=1)
     squash: str = setting("tanh", "what brings actions into their bounds", choices=("tanh", "atan"))
     noise_correlation: float = setting(
@@ -61,7 +63,7 @@ class Continuous(OffPolicy):
 
     RECIPES: ClassVar[Mapping[str, ContinuousSettings]]
     FIGURES: ClassVar[tuple[str, ...]]  # of an update, as `_learn` gives them
-    SHAPES = ("hidden", "encoding")
+    SHAPES = ("hidden", "encoding", "raw_obs", "squash")
 
     def __init__(self, environment, config: ContinuousSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
@@ -151,14 +153,14 @@ class Continuous(OffPolicy):
 
     def _updates(self, count: int):
         """Gradient steps, each on rows of its own."""
-        size, every = self.batch_size, self.config.target_every
+        size = self.batch_size
         drawn = self.replay.sample(count * size, self.generator)
         parts = {name: row.split(size) for name, row in drawn.items()}
         told, norms = [], []
         for number in range(count):
             self.updates += 1
             figures, found = self._learn({name: rows[number] for name, rows in parts.items()})
-            if self.updates % every == 0 and not self._moves_between:
+            if self._moves(self.updates - 1) and not self._moves_between:
                 self._move_targets()
             told += figures
             norms.append(torch.stack(found).amax())  # NaN if one is
@@ -168,25 +170,34 @@ class Continuous(OffPolicy):
         for name, target in self.targets.items():
             target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
 
+    @functools.cached_property
+    def every(self) -> float:
+        """Updates between changes of the target networks, on average."""
+        return max(1, whole(self.config.target_every * self.config.replay_ratio))
+
+    def _moves(self, before: int) -> bool:
+        """Tells whether target networks change between so many updates and those that there are now."""
+        return self.updates // self.every > before // self.every
+
     @property
     def _moves_between(self) -> bool:
-        """True where target networks move between graphs of a chunk, not within them."""
-        return self._captured and self.config.target_every % self.chunk == 0
+        """True where target networks change after a chunk of updates, not within it."""
+        return self.every >= self.chunk
 
     @torch.no_grad()
     def _learn_chunk(self) -> None:
-        updates = self.updates + self.chunk
+        before = self.updates
         super()._learn_chunk()
-        self.updates = updates  # which no graph counts
-        if updates % self.config.target_every == 0 and self._moves_between:
+        self.updates = before + self.chunk  # which no graph counts
+        if self._moves_between and self._moves(before):
             self._move_targets()
 
     @property
     def uneven(self) -> str:
-        every, chunk = self.config.target_every, self.chunk
-        if not chunk or chunk % every == 0 or every % chunk == 0:
+        if self._moves_between or self.chunk % self.every == 0:
             return ""
-        return f"target_every={every} must divide the {chunk} updates that are made together, or be a multiple"
+        asked = f"target_every={self.config.target_every}, which is {self.every:g} updates,"
+        return f"{asked} must divide the {self.chunk} updates that are made together, or be as many or more"
 
     def learn_values(
         self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
@@ -229,18 +240,25 @@ class Continuous(OffPolicy):
         return sum(network.parameters.numel() for network in self.networks.values())
 
     @torch.no_grad()
-    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+    def act(self, obs: torch.Tensor, greedy: bool = True, active: torch.Tensor | None = None) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
-        greedy: without noise; otherwise as the run explores in the end, by torch's generator.
+        Args:
+            greedy: without noise; otherwise as the run explores in the end, by torch's generator.
+            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
 
         Raises:
-            ValueError: observations of another shape.
+            ValueError: observations, or flags, of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
         out = self.networks["actor"](obs.reshape(-1, obs.shape[-1]))
-        action = self.squash.mode(out) if greedy else self._explored(out, self.config.epsilon_end, None)
-        return contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
+        action = self._greedy(out) if greedy else self._explored(out, self.config.epsilon_end, None)
+        action = contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
+        return contract.of_active(action, active, obs)
+
+    def _greedy(self, out: torch.Tensor) -> torch.Tensor:
+        """Actions in [-1, 1] [N, m] without noise, of the actor's outputs."""
+        return self.squash.mode(out)
 
     def module(self) -> Greedy:
         """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""

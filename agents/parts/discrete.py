@@ -32,7 +32,6 @@ class ValueSettings(OffPolicySettings):
     anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
     epsilon_end: float = setting(0.04, "share of random actions at last", least=0, most=1)
     epsilon_steps: int = setting(15_000, "environment steps over which it falls linearly", least=0)
-    n_step: int = setting(1, "steps whose rewards a target adds up, fewer at an episode's end", least=1)
 
 
 class Values(OffPolicy):
@@ -59,7 +58,7 @@ class Values(OffPolicy):
 
     RECIPES: ClassVar[Mapping[str, ValueSettings]]
     COLUMNS = ("loss", "q_value", "grad_norm", "epsilon")
-    SHAPES = ("hidden", "encoding")
+    SHAPES = ("hidden", "encoding", "raw_obs")
 
     def __init__(self, environment, config: ValueSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
@@ -74,7 +73,7 @@ class Values(OffPolicy):
             network.multiply(config.precision)
         self.adam = self.optimizer(self.online.parameters, self.online.gradient)
         self.require_capacity(config.n_step)
-        self.window = NStep(config.n_step, config.gamma, self.transitions.N, (n,), (), self.device)
+        self.window = self._window(n)
         fields = {"obs": (n,), "next_obs": (n,), "reward": (), "discount": ()}
         fields = {name: (shape, torch.float32) for name, shape in fields.items()}
         self.replay = self._replay(fields | {"action": ((), torch.int64)})
@@ -93,6 +92,10 @@ class Values(OffPolicy):
     @abstractmethod
     def _module(self) -> nn.Sequential:
         """The same as a module of torch; it may share the network's numbers."""
+
+    def _window(self, n: int) -> NStep:
+        """What makes returns of steps, of observations [N, n]."""
+        return NStep(self.config.n_step, self.config.gamma, self.transitions.N, (n,), (), self.device)
 
     def _replay(self, fields: Mapping[str, tuple]) -> Replay:
         """The replay of these fields."""
@@ -153,18 +156,20 @@ class Values(OffPolicy):
         return self.online.parameters.numel()
 
     @torch.no_grad()
-    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+    def act(self, obs: torch.Tensor, greedy: bool = True, active: torch.Tensor | None = None) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
-        greedy: the most valuable action; otherwise as the run explores in the end, by torch's generator.
+        Args:
+            greedy: the most valuable action; otherwise as the run explores in the end, by torch's generator.
+            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
 
         Raises:
-            ValueError: observations of another shape.
+            ValueError: observations, or flags, of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
         rows = obs.reshape(-1, obs.shape[-1])
         action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, self.config.epsilon_end, None)
-        return contract.taken(self.env, action).view(obs.shape[:-1])
+        return contract.of_active(contract.taken(self.env, action).view(obs.shape[:-1]), active, obs)
 
     def module(self) -> Greedy:
         """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""

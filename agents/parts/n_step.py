@@ -83,3 +83,58 @@ class NStep:
         checkpoint.require_like(state, self.window, "n-step window")
         for name, row in self.window.items():
             row.copy_(state[name])
+
+
+class OneSequence(NStep):
+    """A window over the steps of all agents of an environment as if they were one agent's, as in some published code.
+
+    The rows of a step that count follow one another in the order of agents, and a return adds up what several of them
+    got. The next observation is that of the last one in it, and its discount is 0 where that one terminated. Where no
+    agent goes on, all that is in the window leaves it.
+
+    Args:
+        n, gamma, obs, action, device: as `NStep` takes them.
+        environments, agents: B and A; a stream is environment * A + agent.
+    """
+
+    def __init__(
+        self, n: int, gamma: float, environments: int, agents: int, obs: tuple, action: tuple, device: torch.device
+    ):
+        super().__init__(n, gamma, environments, obs, action, device)
+        self.agents = agents
+        self.window["next_obs"] = torch.zeros(environments, *obs, dtype=torch.float32, device=device)
+        self.window["terminated"] = torch.zeros(environments, dtype=torch.bool, device=device)
+
+    def __call__(
+        self, rows: Mapping[str, torch.Tensor], ended: torch.Tensor, valid: torch.Tensor | None = None
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Takes one step of all streams; as `NStep` says, but for the order of rows: agent by agent."""
+        valid = torch.ones_like(ended) if valid is None else valid
+        over = ended.view(-1, self.agents).all(dim=1)
+        found, leaves = [], []
+        for agent in range(self.agents):
+            own = {name: row[agent :: self.agents] for name, row in rows.items()}
+            last = over if agent == self.agents - 1 else torch.zeros_like(over)
+            row, leaving = self._follow(own, last, valid[agent :: self.agents])
+            found.append(row)
+            leaves.append(leaving)
+        return {name: torch.cat([row[name] for row in found]) for name in found[0]}, torch.cat(leaves)
+
+    def _follow(
+        self, rows: Mapping[str, torch.Tensor], over: torch.Tensor, here: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Takes the rows [B, ...] of one agent into the sequences of those environments where they count."""
+        window = self.window
+        newest = {name: rows[name] for name in ("obs", "action")} | {"reward": torch.zeros_like(rows["reward"])}
+        for name, row in (newest | {"open": here}).items():
+            kept, flags = window[name], here.view(1, -1, *[1] * (row.dim() - 1))
+            kept.copy_(torch.where(flags, torch.cat([kept[1:], row.unsqueeze(0)]), kept))
+        window["reward"] += self._of_reward * torch.where(here, rows["reward"], 0.0)
+        next_obs = torch.where(here.view(-1, *[1] * (rows["next_obs"].dim() - 1)), rows["next_obs"], window["next_obs"])
+        window["next_obs"].copy_(next_obs)
+        window["terminated"].copy_(torch.where(here, rows["terminated"], window["terminated"]))
+        leaves = window["open"] & (over | (self._oldest & here))
+        window["open"] &= ~leaves
+        found = {name: window[name] for name in newest} | {"next_obs": next_obs.expand_as(window["obs"])}
+        found |= {"discount": torch.where(window["terminated"], 0.0, self._after)}
+        return {name: row.flatten(0, 1).clone() for name, row in found.items()}, leaves.flatten()

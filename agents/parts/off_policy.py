@@ -1,11 +1,14 @@
 """Settings, iteration, log and state of algorithms that learn from a replay.
 
 One iteration is a few steps of B environments, which go into the replay, and the updates that are due for them. The
-host waits for nothing between two rows of the log. In one process on a GPU each of the two is a captured graph.
+host does not wait for its device between two rows of the log. In one process on a GPU each of the two is a captured
+graph.
 """
 
 import dataclasses
 import functools
+import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from lockstep.agents.run import log, observation
+from lockstep.agents.run import contract, log, observation
 from lockstep.agents.run.config import Settings, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
@@ -39,9 +42,10 @@ class OffPolicySettings(Settings):
     save_replay: bool = setting(True, "keep the replay in checkpoints (off: a run that goes on fills it anew)")
     limit_ends: bool = setting(False, "what a limit of time ends counts as terminated, as in some published code")
     learning_starts: int = setting(1_000, "environment steps before the first update", least=0)
-    replay_ratio: float = setting(0.25, "updates per environment step", least=0)
+    replay_ratio: float = setting(0.25, "updates per environment step; what is left over is carried on", least=0)
     batch_size: int = setting(256, "transitions of an update, over all processes", least=1)
     gamma: float = setting(0.99, "discount", least=0, most=1)
+    n_step: int = setting(1, "steps whose rewards a target adds up, fewer at an episode's end", least=1)
     lr: float = setting(1e-3, "learning rate", least=0)
     max_grad_norm: float = setting(10.0, "limit of the norm of a network's gradient", least=0)
     hidden: tuple[int, ...] = setting((128, 128), "widths of the ReLU layers", least=1)
@@ -50,6 +54,7 @@ class OffPolicySettings(Settings):
         "the first layer: of all numbers of an observation, of each object of a part alike, or of each part",
         choices=ENCODINGS,
     )
+    reward_scale: float = setting(1.0, "factor on every reward that is learnt from")
     raw_obs: bool = setting(
         False, "numbers that are encoded are not divided by their scales, as in some published code"
     )
@@ -68,11 +73,11 @@ class OffPolicySettings(Settings):
             raise ValueError(
                 f"total_steps={self.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
             )
-        if self.replay_ratio * steps % 1:
-            raise ValueError(
-                f"replay_ratio={self.replay_ratio} x num_envs={self.num_envs} x horizon={self.horizon} is "
-                f"{self.replay_ratio * steps:g} updates per iteration; it must be a whole number"
-            )
+
+
+def whole(number: float) -> float:
+    """The nearest whole number, where rounding alone tells it from this one; otherwise the number itself."""
+    return round(number) if math.isclose(number, round(number), rel_tol=1e-9) else number
 
 
 def never(epsilon: float | torch.Tensor) -> bool:
@@ -113,8 +118,11 @@ class OffPolicy(ABC):
         precision.require(config.precision, self.device)
         self.batch_size, self.capacity = config.batch_size // size, config.capacity // size
         options = {"threads": config.threads, "seed": config.seed, "first_index": rank * (config.num_envs // size)}
-        self.env = of_run(environment, config.num_envs // size, self.device, named=config.options, **options)
-        self.transitions = Transitions(self.env, config.seed, self.device, config.limit_ends)
+        options |= {"named": config.options, "whole": config.num_envs}
+        self.env = of_run(environment, config.num_envs // size, self.device, **options)
+        contract.require_all_used(self.env)
+        shaped = config.limit_ends, config.reward_scale
+        self.transitions = Transitions(self.env, config.seed, self.device, *shaped)
         self.generator = torch.Generator(self.device).manual_seed((config.seed + APART * rank) % 2**63)
 
     def encoder(self, width: int, seed: int) -> Encoder | None:
@@ -155,12 +163,15 @@ class OffPolicy(ABC):
         self.iteration = 0
         self.now = self.scheduled()
         self._empty_at = 0  # environment steps when the replay was empty
+        self._owed = 0.0  # updates that are due and no whole one yet
         # Over updates: COLUMNS but for epsilon, their number, and that of gradients that are not finite.
         self._sums = torch.zeros(len(self.COLUMNS) + 1, dtype=torch.float64, device=self.device)
         self.phases: dict[str, Callable[[], None]] = {"rollout": self._rollout, "update": self._update}
         self._captured = graphs.wanted(config.graph, self.device, self.ranks.size, self.env)
         if self._captured and config.graph == "on" and self.uneven:
             raise ValueError(f"graph='on': {self.uneven}")
+        if self._captured and self.uneven:
+            warnings.warn(f"graph='auto' makes no CUDA graphs: {self.uneven}", stacklevel=2)
         self._captured = self._captured and not self.uneven
         if self._captured:
             self._capture()
@@ -177,13 +188,15 @@ class OffPolicy(ABC):
         self.transitions.statistics()  # forgets the episodes of the capture
 
     @functools.cached_property
-    def due(self) -> int:
-        """Updates per iteration."""
-        return round(self.config.replay_ratio * self.config.num_envs * self.config.horizon)
+    def due(self) -> float:
+        """Updates per iteration, on average."""
+        return whole(self.config.replay_ratio * self.config.num_envs * self.config.horizon)
 
     @functools.cached_property
     def chunk(self) -> int:
-        """Updates whose rows are drawn together, a divisor of those of an iteration."""
+        """Updates whose rows are drawn together, a divisor of those of every iteration."""
+        if self.due % 1:
+            return 1
         return next((count for count in range(min(AT_ONCE, self.due), 0, -1) if self.due % count == 0), 0)
 
     @property
@@ -210,13 +223,20 @@ class OffPolicy(ABC):
 
     def iterate(self) -> None:
         """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
-        later = self.env_steps + self.config.num_envs * self.config.horizon
         self._schedule()
         self.phases["rollout"]()
-        if later - self._empty_at >= self.config.learning_starts:
-            for _ in range(0, self.due, max(self.chunk, 1)):
+        if self._learns_at(self.env_steps + self.config.num_envs * self.config.horizon):
+            self._owed = whole(self._owed + self.due)
+            updates = math.floor(self._owed)
+            self._owed -= updates
+            for _ in range(0, updates, max(self.chunk, 1)):
                 self._learn_chunk()
         self.iteration += 1
+
+    def _learns_at(self, env_steps: int) -> bool:
+        """Tells whether there are updates after so many steps: earlier than n_step steps no row has its return."""
+        config = self.config
+        return env_steps - self._empty_at >= max(config.learning_starts, config.n_step * config.num_envs)
 
     def _learn_chunk(self) -> None:
         """The updates of a chunk."""
@@ -268,7 +288,7 @@ class OffPolicy(ABC):
 
     @property
     def learns(self) -> bool:
-        return self.env_steps - self._empty_at >= self.config.learning_starts
+        return self._learns_at(self.env_steps)
 
     def optimizer(self, parameters: torch.Tensor, gradient: torch.Tensor) -> Adam:
         """Adam along gradients that are means over all processes."""
@@ -284,7 +304,7 @@ class OffPolicy(ABC):
         replay: whether the replay is in it; None: as the config says.
         """
         state = {"iteration": self.iteration, "generator": self.generator.get_state(), "empty_at": self._empty_at}
-        state |= {"transitions": self.transitions.state()}
+        state |= {"transitions": self.transitions.state()} | ({"owed": float(self._owed)} if self.due % 1 else {})
         state |= {"replay": self.replay.state()} if (self.config.save_replay if replay is None else replay) else {}
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
@@ -299,7 +319,7 @@ class OffPolicy(ABC):
         self.env.set_state(state["environment"])
         self.transitions.load_state(state["transitions"])
         self.generator.set_state(state["generator"])
-        self.iteration, self._empty_at = state["iteration"], state["empty_at"]
+        self.iteration, self._empty_at, self._owed = state["iteration"], state["empty_at"], state.get("owed", 0.0)
         if "replay" in state:
             self.replay.load_state(state["replay"])
         else:

@@ -73,15 +73,23 @@ class OnPolicy:
 
     @torch.no_grad()
     def act(
-        self, obs: torch.Tensor, greedy: bool = True, member: int = 0, mask: torch.Tensor | None = None
+        self,
+        obs: torch.Tensor,
+        greedy: bool = True,
+        member: int = 0,
+        mask: torch.Tensor | None = None,
+        active: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
 
-        greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
+        Args:
+            greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
+            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
 
         Raises:
-            ValueError: observations of another shape.
+            ValueError: observations, or flags, of another shape.
         """
+        seen = obs
         if self.team is not None:
             obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
@@ -95,7 +103,8 @@ class OnPolicy:
             words = torch.randint(0, 1 << 24, (len(out), 4 * self.distribution.blocks), device=self.device)
             action = self.distribution.sample(out, free, words.int(), mask)[0]
         action = contract.taken(self.env, wide(self.distribution.to_environment(action)))
-        return action.view(*obs.shape[:-1], *action.shape[1:]) if self.team is None else self.team.split(action)
+        action = action.view(*obs.shape[:-1], *action.shape[1:]) if self.team is None else self.team.split(action)
+        return contract.of_active(action, active, seen)
 
     def policy(self, greedy: bool = True, member: int = 0) -> envs.MLP | None:
         """The policy as `env.rollout` takes it, sharing the numbers being trained; None where no kernel carries it."""

@@ -1,5 +1,6 @@
 """Prioritised experience replay (Schaul et al., 2016) on the device: rows are drawn in proportion to loss^alpha."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -24,7 +25,7 @@ class PrioritisedReplay(Replay):
 
     Attributes:
         tree: float64 [2 * leaves]; node 1 is the sum of all, nodes 2 i and 2 i + 1 are the children of i, and the
-            priority of the row at a place is node leaves + place.
+            priority of the row at a place is node leaves + place. It takes memory as rows do.
         highest: float64 [1], the largest priority so far, at first 1.
 
     Raises:
@@ -38,9 +39,12 @@ class PrioritisedReplay(Replay):
         super().__init__(capacity, fields, device)
         self.alpha = alpha
         self.leaves = 1 << self.capacity.bit_length()  # a power of two, with one for the row that is never drawn
-        given = {"dtype": torch.float64, "device": self.device}
         require_memory(2 * self.leaves * torch.float64.itemsize, self.device, "capacity", self.capacity)
-        self.tree, self.highest = torch.zeros(2 * self.leaves, **given), torch.ones(1, **given)
+        self.highest = torch.ones(1, dtype=torch.float64, device=self.device)
+
+    @functools.cached_property
+    def tree(self) -> torch.Tensor:
+        return torch.zeros(2 * self.leaves, dtype=torch.float64, device=self.device)
 
     def add(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None = None) -> torch.Tensor:
         places = super().add(rows, valid)
@@ -109,7 +113,8 @@ class PrioritisedReplay(Replay):
     def clear(self) -> None:
         """Forgets all rows and priorities."""
         super().clear()
-        self.tree.zero_()
+        if "tree" in vars(self):
+            self.tree.zero_()
         self.highest.fill_(1.0)
 
     def state(self) -> dict:

@@ -12,12 +12,17 @@ import torch
 from torch import nn
 
 from .encoder import Encoder
-from .mlp import MLP, Joined, seeds
+from .mlp import MLP, Joined, seeds, small
 from .module import sequential
 
 COSINES = 64
 DRAWN = 8  # fractions that an update draws for each row: of a prediction, and of a target
 MEANT = 32  # fractions whose mean quantile is a value
+
+
+def torch_threads(config) -> int:
+    """As `run/algorithm.py` says: all where an update multiplies large matrices; else there is no work for them."""
+    return 1 if small(DRAWN * config.batch_size, (config.features, *config.hidden)) else config.threads
 
 
 def fractions(share: float, device: torch.device) -> torch.Tensor:

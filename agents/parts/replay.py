@@ -1,5 +1,6 @@
 """Experience replay (Lin, 1992) on the device: a ring of rows, sampled uniformly with replacement."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +22,8 @@ class Replay:
         device: "cpu", "cuda" or "cuda:<index>".
 
     Attributes:
-        rows: by name [capacity + 1, ...]; the last one takes what is not to be kept and is never sampled.
+        rows: by name [capacity + 1, ...]; the last one takes what is not to be kept and is never sampled. They take
+            memory from their first use on: who only acts needs none.
         written: int64 [1], rows that were ever kept.
 
     Raises:
@@ -35,11 +37,15 @@ class Replay:
             raise ValueError("fields must name at least one field")
         row_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in fields.values())
         require_memory(row_bytes * (self.capacity + 1), self.device, "capacity", self.capacity)
-        self.rows = {
-            name: torch.zeros(self.capacity + 1, *shape, dtype=dtype, device=self.device)
-            for name, (shape, dtype) in fields.items()
-        }
+        self.fields = dict(fields)
         self.written = torch.zeros(1, dtype=torch.int64, device=self.device)
+
+    @functools.cached_property
+    def rows(self) -> dict[str, torch.Tensor]:
+        return {
+            name: torch.zeros(self.capacity + 1, *shape, dtype=dtype, device=self.device)
+            for name, (shape, dtype) in self.fields.items()
+        }
 
     @property
     def size(self) -> torch.Tensor:
@@ -96,7 +102,7 @@ class Replay:
 
     def clear(self) -> None:
         """Forgets all rows."""
-        for kept in (self.written, *self.rows.values()):
+        for kept in (self.written, *vars(self).get("rows", {}).values()):
             kept.zero_()
 
     def state(self) -> dict:

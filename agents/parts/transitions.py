@@ -21,6 +21,7 @@ class Transitions:
         seed: of its reset.
         device: of the rows, the environment's.
         limit_ends: whether a truncated episode's last row is terminated too.
+        reward_scale: factor on every reward, of rows alone: episodes are counted without it.
 
     Attributes:
         obs: float32 [N, n], what is to be acted on.
@@ -31,8 +32,9 @@ class Transitions:
         ValueError: the environment breaks its contract, here or at the first step.
     """
 
-    def __init__(self, env, seed: int, device: torch.device, limit_ends: bool = False):
+    def __init__(self, env, seed: int, device: torch.device, limit_ends: bool = False, reward_scale: float = 1.0):
         self.env, self.device, self.limit_ends = env, device, limit_ends
+        self.reward_scale = reward_scale
         agents = contract.agents_of(env)
         self.shape = (env.num_envs,) if agents is None else (env.num_envs, agents)  # of the environment's tensors
         self.N = env.num_envs * (agents or 1)
@@ -81,6 +83,8 @@ class Transitions:
         self.ended = ended | terminated
         if not hasattr(self.env, "statistics"):
             self._count(reward, ended, valid)
+        if self.reward_scale != 1:
+            reward = self.reward_scale * reward
         last = info["final_obs"].reshape(self.N, -1).float()
         next_obs = torch.where(ended.unsqueeze(1), last, self.obs)
         rows = {"obs": before, "action": action, "reward": reward, "next_obs": next_obs, "terminated": terminated}

@@ -26,7 +26,7 @@ class Algorithm(Protocol):
     Config: ClassVar[type[Settings]]
     RECIPES: ClassVar[Mapping[str, Settings]]  # by name; the first is what differs from nothing else
     COLUMNS: ClassVar[tuple[str, ...]]  # of its log, after those of `log.COLUMNS`
-    SHAPES: ClassVar[tuple[str, ...]]  # settings that decide what weights there are
+    SHAPES: ClassVar[tuple[str, ...]]  # settings that decide what weights there are, and what they mean
 
     config: Settings
     ranks: Ranks

@@ -5,6 +5,7 @@ types, shapes and devices only, so nothing waits for the device.
 """
 
 import inspect
+import math
 from collections.abc import Collection, Mapping
 from numbers import Integral
 
@@ -47,6 +48,29 @@ def observed(env, obs) -> torch.Tensor:
     if obs.ndim not in (2, len(axes)) or obs.shape[-1] != n:
         raise ValueError(f"obs has the shape {list(obs.shape)}; it must be [{', '.join(map(str, axes))}], any B")
     return obs
+
+
+def of_active(action: torch.Tensor, active: torch.Tensor | None, obs: torch.Tensor) -> torch.Tensor:
+    """The actions [B, ...] or [B, A, ...], 0 where bool [B] or [B, A] does not say that they count; None: all do.
+
+    obs: [B, n] or [B, A, n], which the actions are for.
+
+    Raises:
+        ValueError: flags of another shape or type.
+    """
+    if active is None:
+        return action
+    if not isinstance(active, torch.Tensor) or active.dtype != torch.bool or active.shape != obs.shape[:-1]:
+        raise ValueError(f"active must be bool {list(obs.shape[:-1])}, as the observations are, not {_words(active)}")
+    flags = active.to(action.device).view(*active.shape, *[1] * (action.dim() - active.dim()))
+    return torch.where(flags, action, 0)
+
+
+def require_all_used(env) -> None:
+    """Raises ValueError where an agent uses a part of its action alone, as those of a team do."""
+    sizes = getattr(env, "action_sizes", None)
+    if sizes is not None and min(sizes) < math.prod(env.single_action_space.shape):
+        raise ValueError(f"agents use {' and '.join(map(str, sizes))} numbers of an action; each must use all")
 
 
 def require_attributes(env) -> None:

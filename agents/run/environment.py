@@ -30,7 +30,15 @@ def options_of(named: str) -> dict[str, object]:
     return found
 
 
-def of_run(environment, num_envs: int, device: torch.device, threads: int | None = None, named: str = "", **options):
+def of_run(
+    environment,
+    num_envs: int,
+    device: torch.device,
+    threads: int | None = None,
+    named: str = "",
+    whole: int | None = None,
+    **options,
+):
     """An environment that fits a run.
 
     Args:
@@ -38,6 +46,8 @@ def of_run(environment, num_envs: int, device: torch.device, threads: int | None
         num_envs: B, of this process.
         threads: of the CPU at most; None: as many as torch uses.
         named: options of `envs.make`, for a name, as `options_of` reads them.
+        whole: B of all processes, for an environment that counts all their steps: one with an option `batch`; None:
+            this process is the only one.
         **options: likewise, the run's own.
 
     Raises:
@@ -47,11 +57,12 @@ def of_run(environment, num_envs: int, device: torch.device, threads: int | None
         chosen, own = options_of(named), {"num_envs", "device", "threads", "check_actions", *options}
         if taken := sorted(own & chosen.keys()):
             raise ValueError(f"options={named!r}: {taken[0]} is not to be chosen there; the run has it")
+        if (whole or num_envs) > num_envs and "batch" in envs.port(environment).own_options:
+            options = {"batch": whole} | options
+            own -= {"batch"}
         threads = min(threads or torch.get_num_threads(), -(-num_envs // TILE))
         # A policy's actions lie in the space.
-        environment = envs.make(
-            environment, num_envs, device, threads=threads, check_actions=False, **options, **chosen
-        )
+        environment = envs.make(environment, num_envs, device, threads=threads, check_actions=False, **options | chosen)
     if not isinstance(environment, envs.BatchedEnv):
         contract.require_attributes(environment)
     mode = AutoresetMode(getattr(environment, "autoreset_mode", AutoresetMode.SAME_STEP))

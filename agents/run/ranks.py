@@ -32,8 +32,9 @@ class Ranks:
             torch.cuda.set_device(self.device)
         if not distributed.is_initialized():
             self._call(distributed.init_process_group, "nccl" if local else "gloo")
-            if not local:
-                atexit.register(self.close)  # gloo's threads abort a process that ends before them
+            atexit.register(self.close)  # gloo's threads abort a process that ends before them
+        # Hosts vote among themselves, which waits for no device.
+        self._hosts = self._call(distributed.new_group, None, None, "gloo") if local else None
 
     @property
     def reduce(self) -> Callable[[torch.Tensor], None] | None:
@@ -53,11 +54,11 @@ class Ranks:
         self._call(distributed.all_reduce, tensor)
 
     def most(self, numbers: Sequence[int]) -> list[int]:
-        """Each number's largest value in any process; waits for all of them."""
+        """Each number's largest value in any process; waits for the other hosts, and for no device."""
         if self.size == 1:
             return [int(number) for number in numbers]
-        votes = torch.tensor([int(number) for number in numbers], device=self.device)
-        self._call(distributed.all_reduce, votes, distributed.ReduceOp.MAX)
+        votes = torch.tensor([int(number) for number in numbers])
+        self._call(distributed.all_reduce, votes, distributed.ReduceOp.MAX, self._hosts)
         return votes.tolist()
 
     def gather(self, content) -> list | None:
@@ -73,9 +74,9 @@ class Ranks:
         self._call(distributed.gather_object, written.getvalue(), gathered)
         return gathered and [torch.load(io.BytesIO(read), map_location="cpu", weights_only=True) for read in gathered]
 
-    def _call(self, function: Callable, *arguments) -> None:
+    def _call(self, function: Callable, *arguments):
         try:
-            function(*arguments)
+            return function(*arguments)
         except RuntimeError as error:  # gloo's and NCCL's only kind
             reason = str(error).strip().partition("\n")[0]
             raise ConnectionError(f"process {self.rank} has lost another one: {reason}") from error

@@ -24,6 +24,7 @@ from .ranks import Ranks
 
 A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every", "save_replay")  # between a checkpoint and the run that continues it
+MAY_LACK = ("replay",)  # parts of a state that a run goes on without
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -236,7 +237,7 @@ def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -
 def restore(run: Algorithm, state: Mapping, path: Path) -> None:
     """Continues from a checkpoint's state; ValueError names the file and what does not fit."""
     try:
-        own = run.state()
+        own = {key: part for key, part in run.state().items() if key in state or key not in MAY_LACK}
         checkpoint.require_like(state, own | {"environment": {}} if "environment" in own else own)
         checkpoint.require_finite(state, run.weights())
         checkpoint.require_countable(state, {key: part for key, part in own.items() if key != "environment"})

@@ -66,15 +66,13 @@ def world(
         scenarios: None to draw each episode; a `Scenario`, a path of a scenario file, or a sequence of them, of which
             episode e of environment b plays number (b + e) mod N; or how many are drawn once and played so.
         batch: environments whose steps a curriculum counts, on all devices together, this batch's among them; None:
-            those of this batch.
+            those of this batch. Without a curriculum nothing heeds it.
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
     """
     if scenarios is not None and curriculum is not None:
         raise ValueError(f"curriculum={curriculum!r:.60} must be None where scenarios are given")
-    if curriculum is None and batch is not None:
-        raise ValueError(f"batch={batch!r:.60} must be None where there is no curriculum")
     chosen = port.make_params(preset, params)
     stages, pool = curriculum_of(curriculum, chosen), _pool(scenarios, chosen)
     stages = stages or Stages((0,), (chosen.setting if pool else chosen.check_setting(chosen.setting),))

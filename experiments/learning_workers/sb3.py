@@ -73,7 +73,7 @@ def ppo(job: Job, env, seed: int):
 
 def of_replay(job: Job, env, seed: int) -> dict:
     """The arguments that all take which learn from a replay."""
-    require(job, encoding="flat")
+    require(job, encoding="flat", reward_scale=1.0)
     ours = job.settings
     return {
         "policy": "MlpPolicy",
@@ -160,7 +160,7 @@ def td3(job: Job, env, seed: int):
     from stable_baselines3 import TD3
 
     ours = job.settings
-    require(job, target_every=ours["policy_delay"])
+    require(job, target_every=ours["policy_delay"] / ours["replay_ratio"])
     return TD3(
         **of_noise(job, env, seed),
         policy_delay=ours["policy_delay"],
@@ -172,12 +172,12 @@ def td3(job: Job, env, seed: int):
 def sac(job: Job, env, seed: int):
     from stable_baselines3 import SAC
 
-    require(job, target_actor=False, noise_correlation=0.0)
+    require(job, target_actor=False, eval_samples=False, noise_correlation=0.0)
     ours = job.settings
     return SAC(
         **of_box(job, env, seed),
         ent_coef=f"auto_{ours['alpha']}" if ours["learn_alpha"] else ours["alpha"],
-        target_update_interval=ours["target_every"],
+        target_update_interval=max(1, round(ours["target_every"] * ours["replay_ratio"])),
     )
 
 

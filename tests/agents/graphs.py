@@ -17,7 +17,7 @@ WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2"
 WAITS |= {"lift_fresh", "lift_fresh_copy"}
 SMALL = {"num_envs": 8, "hidden": (16,), "encoder": 16, "features": 16, "atoms": 11, "batch_size": 32, "gamma": 0.9}
 SMALL |= {"horizon": 2, "total_steps": 1600, "capacity": 200, "learning_starts": 50, "replay_ratio": 0.25, "tau": 0.3}
-SMALL |= {"target_every": 2, "epsilon_start": 0.5, "epsilon_end": 0.1, "epsilon_steps": 200, "lr": 1e-2}
+SMALL |= {"target_every": 8, "epsilon_start": 0.5, "epsilon_end": 0.1, "epsilon_steps": 200, "lr": 1e-2}
 OFF_POLICY = [name for name in agents.names() if "replay_ratio" in agents.algorithm(name).Config.__dataclass_fields__]
 
 
@@ -76,12 +76,17 @@ class Noted(TorchDispatchMode):
         return super().__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name, masks = function.overloadpacket.__name__, [part for part in tree_leaves(args[1:]) if is_mask(part)]
-        if name in WAITS or (name.startswith("index") and masks):
-            raise RuntimeError(f"{name} waits for the device")
+        if waits(function, args):
+            raise RuntimeError(f"{function.overloadpacket.__name__} waits for the device")
         found = function(*args, **kwargs or {})
         self.calls.append((function, args, kwargs or {}, found))
         return found
+
+
+def waits(function, args: tuple) -> bool:
+    """Tells whether the host waits for the device at an operation: WAITS, or rows that a mask chooses."""
+    name, masks = function.overloadpacket.__name__, [part for part in tree_leaves(args[1:]) if is_mask(part)]
+    return name in WAITS or (name.startswith("index") and bool(masks))
 
 
 def is_mask(part: object) -> bool:

@@ -161,6 +161,17 @@ def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, envi
     assert kept and same(kept, module.state_dict())
 
 
+def test_who_does_not_act_has_an_action_of_0(algorithm, environment):
+    run = algorithm(environment)
+    obs = torch.randn(50, run.env.single_observation_space.shape[-1], generator=torch.Generator().manual_seed(0))
+    active, action = torch.arange(50) % 3 > 0, run.act(obs)
+    found = run.act(obs, active=active)
+    assert found.dtype == action.dtype and torch.equal(found[active], action[active])
+    assert not found[~active].any() and action[~active].any()
+    with pytest.raises(ValueError, match=r"active must be bool \[50\], as the observations are, not bool \[49\]"):
+        run.act(obs, active=active[1:])
+
+
 @pytest.mark.parametrize(
     ("obs", "message"),
     [

@@ -13,8 +13,8 @@ from lockstep.agents import recipes
 from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import config_of, replaced
-from tests.agents.test_discrete import WAITS, Counted, iterated, requires_equal, stored
-from tests.agents.worlds import BOX, Clock, World, near_first
+from tests.agents.test_discrete import Counted, iterated, requires_equal, stored
+from tests.agents.worlds import BOX, Clock, Crew, World, near_first
 
 SMALL = {"num_envs": 8, "total_steps": 8 * 100, "capacity": 1000, "learning_starts": 0, "batch_size": 16}
 SMALL |= {"hidden": (16,), "epsilon_steps": 0}
@@ -92,7 +92,9 @@ def test_agents_that_do_not_act_are_left_out(kind):
     assert len(rows["obs"]) == 2 * 3 * (5 + 3)
     assert rows["obs"].isfinite().all() and rows["reward"].isfinite().all()
     assert rows["next_obs"].isnan().any()  # of who finished, whose discount is 0
-    assert run.act(env.reset()[0]).shape == (4, 2, 2)
+    obs, acts = env.reset()[0], active(0)
+    assert run.act(obs).shape == (4, 2, 2)
+    assert torch.equal(run.act(obs, active=acts), torch.where(acts.unsqueeze(2), run.act(obs), 0))
     told = run.statistics()
     assert told["episode_length"] == 4.0 and math.isfinite(told["critic_loss"])
 
@@ -111,13 +113,32 @@ def test_updates_are_counted_by_steps_of_single_environments(kind, num_envs, hor
         assert all(adam.state["steps"] == run.updates for name, adam in run.adams.items() if "critic" in name)
 
 
+@pytest.mark.parametrize(
+    ("num_envs", "ratio", "every", "after"),
+    [
+        (8, 0.25, 1, [1, 2, 3, 4, 5, 6, 7, 8]),  # once for each update at most
+        (8, 0.25, 8, [2, 4, 6, 8]),
+        (32, 0.25, 8, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32]),  # within an iteration of 8 updates
+        (8, 0.125, 24, [3]),
+        (8, 0.25, 20, [6]),  # 5 updates, after the two of an iteration
+        (64, 0.03125, 80, [4, 6, 8]),  # 2.5 updates
+    ],
+)
+def test_target_networks_change_every_so_many_steps_of_single_environments(kind, num_envs, ratio, every, after):
+    run = of_world(kind, Boxed(num_envs), num_envs=num_envs, replay_ratio=ratio, target_every=every)
+    moves = []
+    run._move_targets = lambda: moves.append(run.updates)
+    assert iterated(run, 4).updates == 4 * num_envs * ratio
+    assert moves == after
+
+
 @pytest.mark.parametrize(("every", "tau"), [(1, 0.25), (3, 1.0)])
-def test_target_networks_follow_every_so_many_updates(kind, every, tau):
-    run = of_world(kind, target_every=every, tau=tau)
-    iterated(run, 1)
+def test_target_networks_go_their_share_of_the_way(kind, every, tau):
+    """One update in each iteration of eight steps."""
+    run = of_world(kind, replay_ratio=0.125, target_every=8 * every, tau=tau)
     for _ in range(7):
         before = {name: target.parameters.clone() for name, target in run.targets.items()}
-        run._updates(1)
+        run.iterate()
         for name, old in before.items():
             moved = (1 - tau) * old + tau * run.networks[name].parameters
             expected = old if run.updates % every else moved
@@ -192,7 +213,7 @@ class Cycle(Boxed):
 def test_a_limit_of_time_is_no_end_of_reward(kind, ends, values, n_step):
     """Of 1 at each step, discounted by 0.5: 2 without an end; sums over the steps left before one."""
     entropy = {"learn_alpha": False, "alpha": 1e-8} if kind.name == "sac" else {}
-    given = {"num_envs": 10, "total_steps": 2000, "replay_ratio": 0.2, "target_every": 20, "tau": 1.0}
+    given = {"num_envs": 10, "total_steps": 2000, "replay_ratio": 0.2, "target_every": 100, "tau": 1.0}
     run = of_world(kind, Cycle(10, ends), **given, **entropy, n_step=n_step, gamma=0.5, lr=1e-2, hidden=(32,))
     iterated(run, run.iterations)
     obs = torch.arange(5.0).view(5, 1)
@@ -252,11 +273,11 @@ def test_a_reward_that_is_not_finite_ends_the_run_and_spares_the_parameters(kind
 
 BAD = [
     (lambda kind: config(kind, num_envs=64, total_steps=63), "total_steps=63 must be at least one iteration"),
-    (lambda kind: config(kind, num_envs=3), "is 0.75 updates per iteration; it must be a whole number"),
     (lambda kind: config(kind, squash="sin"), "squash='sin' must be one of 'tanh', 'atan'"),
     (lambda kind: config(kind, n_step=0), r"n_step=0 must lie in \[1, ...\]"),
     (lambda kind: kind("pendulum", {}), r"config must be a \w+.Config, as \w+.config_of makes it, not a dict"),
     (lambda kind: kind("cartpole", config(kind)), "no squash into action space Discrete"),
+    (lambda kind: of_world(kind, Crew(8)), "agents use 2 and 5 numbers of an action; each must use all"),
     (lambda kind: of_world(kind, World(4, BOX, near_first)), "the environment has num_envs=4; this run needs 8"),
     (
         lambda kind: of_world(kind, capacity=47, n_step=3),
@@ -283,12 +304,13 @@ def test_an_iteration_waits_for_nothing(kind):
     run = iterated(kind("pendulum", config(kind, num_envs=64, n_step=3, total_steps=6400)), 4)
     with Counted() as counted:
         run.iterate()
-    assert not WAITS & set(counted.found)
+    assert not counted.waits
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_no_iteration_waits_and_it_goes_on(kind):
-    given = config(kind, num_envs=64, n_step=3, total_steps=6400)
+@pytest.mark.parametrize("graph", ["auto", "off"])
+def test_on_a_gpu_no_iteration_waits_and_it_goes_on(kind, graph):
+    given = config(kind, num_envs=64, n_step=3, total_steps=6400, graph=graph)
     run = iterated(kind("pendulum", given, "cuda"), 4)
     other = kind("pendulum", given, "cuda")
     other.load_state(run.state())

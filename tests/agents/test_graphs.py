@@ -13,7 +13,8 @@ CASES = [(name, {}) for name in (*OFF_POLICY, "a2c")]
 CASES += [(name, {"n_step": 3, "save_replay": False}) for name in OFF_POLICY]
 CASES += [("dqn", {"double": False}), ("rainbow", {"redraw": False}), ("iqn", {"max_per_quantile": True})]
 CASES += [("sac", {"precision": "bf16"}), ("ddpg", {"noise_correlation": 0.8}), ("a2c", {"optimizer": "adam"})]
-CASES += [("td3", {"target_every": 4}), ("ddpg", {"target_every": 12}), ("sac", {"replay_ratio": 8.0})]
+CASES += [("td3", {"target_every": 16}), ("ddpg", {"target_every": 48}), ("sac", {"replay_ratio": 8.0})]
+CASES += [("ac_iqn", {"target_every": 78}), ("sac", {"replay_ratio": 8.0, "target_every": 1})]
 
 
 def flat(state: dict, of: str = "") -> dict:
@@ -74,16 +75,42 @@ def test_a_run_goes_on_by_graphs_and_without(name):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"target_every": 3}, "target_every=3 must divide the 4 updates that are made together, or be a multiple"),
+        (
+            {"target_every": 12},
+            "target_every=12, which is 3 updates, must divide the 4 updates that are made together, or be as many or "
+            "more",
+        ),
         ({"policy_delay": 3}, "policy_delay=3 must divide the 4 updates that are made together"),
     ],
 )
 def test_updates_that_differ_between_iterations_are_not_captured(changes, sentence):
     with standing_in() as captured:
-        run = made("td3", changes)
+        with pytest.warns(UserWarning, match=f"^graph='auto' makes no CUDA graphs: {sentence}$"):
+            run = made("td3", changes)
         assert not captured and run.phases["update"] == run._update
         with pytest.raises(ValueError, match=f"^graph='on': {sentence}$"):
             made("td3", changes | {"graph": "on"})
+
+
+def test_a_part_of_an_update_is_carried_on_by_graphs_too():
+    """1.5 updates in each of the last 17 of 20 iterations."""
+    changes = {"replay_ratio": 0.09375}
+    with torch_s_own():
+        run = made("sac", changes)
+    with standing_in() as captured:
+        other = made("sac", changes)
+    for _ in range(20):
+        run.iterate()
+        other.iterate()
+    assert [graph.replays for graph in captured] == [20, 25]
+    require_like(flat(run.state()), flat(other.state()), rtol=1e-4, atol=1e-5)
+
+
+def test_the_graphs_of_wide_batches_stay():
+    """Of 10,000 steps in iterations of 4,096 with 8 updates: 19.53 updates, more than are made together."""
+    given = {"num_envs": 4096, "horizon": 1, "total_steps": 4096, "capacity": 8192, "replay_ratio": 8 / 4096}
+    run = agents.algorithm("ddpg")("pendulum", small("ddpg", **given, target_every=10_000))
+    assert run.every == 19.53125 and run.chunk == 8 and run.uneven == ""
 
 
 def test_without_updates_only_steps_are_captured():

@@ -10,7 +10,8 @@ from lockstep import agents
 from lockstep.agents.parts import off_policy
 from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.parts.off_policy import OffPolicy
-from lockstep.agents.run import training
+from lockstep.agents.run import checkpoint, training
+from lockstep.agents.run.config import replaced
 from tests.agents import test_continuous, test_discrete
 from tests.agents.test_discrete import iterated, stored, terminated
 from tests.agents.worlds import Clock
@@ -23,14 +24,121 @@ def kind(request) -> type[OffPolicy]:
     return agents.algorithm(request.param)
 
 
-def of_clock(kind: type[OffPolicy], **changes) -> OffPolicy:
-    """A run on eight clocks of five steps, whose episodes a limit of time ends."""
+def of_clock(kind: type[OffPolicy], num_envs: int = 8, **changes) -> OffPolicy:
+    """A run on clocks of five steps, whose episodes a limit of time ends."""
     if issubclass(kind, Continuous):
-        clock, made = test_continuous.Boxed(8), test_continuous
+        clock, made = test_continuous.Boxed(num_envs), test_continuous
     else:
-        clock, made = Clock(8), test_discrete
+        clock, made = Clock(num_envs), test_discrete
     clock.state, clock.set_state = dict, lambda state: None
-    return kind(clock, made.config(kind, **changes))
+    return kind(clock, made.config(kind, num_envs=num_envs, **changes))
+
+
+def counting(run: OffPolicy) -> list[int]:
+    """The updates of a run from now on, chunk by chunk, which it counts instead of making them."""
+    made = []
+    run._updates = made.append
+    return made
+
+
+def played(kind: type[OffPolicy], **changes) -> tuple[str, object]:
+    """An environment with actions that an algorithm takes, and a small configuration."""
+    if issubclass(kind, Continuous):
+        return "pendulum", test_continuous.config(kind, **changes)
+    return "cartpole", test_discrete.config(kind, **changes)
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 6])
+def test_updates_that_are_no_whole_number_are_carried_on(kind, num_envs):
+    run = of_clock(kind, num_envs, replay_ratio=0.25)
+    made = counting(run)
+    for iteration in range(1, 13):
+        run.iterate()
+        assert sum(made) == iteration * num_envs // 4
+
+
+def test_what_is_carried_on_is_part_of_the_state(kind):
+    """Of 1.5 updates an iteration one is made in the first, and with its rest two in the second."""
+    first, second = (of_clock(kind, 6, replay_ratio=0.25) for _ in range(2))
+    second.load_state(iterated(first, 1).state())
+    made = counting(second)
+    second.iterate()
+    assert made == [1, 1] and "owed" not in of_clock(kind, 8, replay_ratio=0.25).state()
+
+
+def test_rounding_makes_no_part_of_an_update(kind):
+    """0.07 x 100 is 7.000000000000001 in floating point, and ten times 0.1 is less than 1."""
+    assert of_clock(kind, 100, replay_ratio=0.07, capacity=200).due == 7
+    run = of_clock(kind, 1, replay_ratio=0.1)
+    made = counting(run)
+    assert [sum(made) for _ in range(30) if iterated(run, 1)] == [number // 10 for number in range(1, 31)]
+
+
+def test_nothing_is_learnt_before_returns_of_several_steps_are_known(kind):
+    run = of_clock(kind, n_step=3, learning_starts=0)
+    made = counting(run)
+    assert [sum(made) > 0 for _ in range(4) if iterated(run, 1)] == [False, False, True, True]
+    assert int(run.replay.size) > 0
+
+
+def test_rewards_are_learnt_from_times_their_scale_and_told_without_it(kind):
+    run = iterated(of_clock(kind, reward_scale=100.0), 10)
+    assert stored(run)["reward"].tolist() == [100.0] * len(stored(run)["reward"])
+    assert run.statistics()["episode_return"] <= 5
+
+
+def test_who_only_acts_needs_no_memory_for_a_replay(kind):
+    environment, config = played(kind)
+    actor = kind(environment, kind.to_act(config))
+    actor.act(actor.env.reset(seed=0)[0])
+    actor.replay.clear()
+    assert not {"rows", "tree"} & set(vars(actor.replay))
+    actor.iterate()
+    assert "rows" in vars(actor.replay)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_checkpoint_with_or_without_its_replay_is_continued_with_the_other_setting(kind, kept, tmp_path):
+    given = {"num_envs": 16, "total_steps": 16 * 40, "learning_starts": 64, "save_replay": kept, "eval_every": 320}
+    environment, config = played(kind, **given)
+    half = training.train(kind, environment, config, output=tmp_path, check=lambda run: True)
+    other = replaced(config, {"save_replay": not kept})
+    whole = training.train(kind, environment, other, output=tmp_path, resume=tmp_path)
+    assert half.env_steps == 320 and whole.env_steps == 640
+    assert int(whole.replay.written) == (640 if kept else 320)
+    assert ("replay" in checkpoint.load(tmp_path / "checkpoint.pt")["states"][0]) == (not kept)
+
+
+@pytest.mark.parametrize(("field", "value"), [("raw_obs", True), ("squash", "sin")])
+def test_weights_that_mean_something_else_are_refused(kind, field, value, tmp_path):
+    environment, config = played(kind, total_steps=8)
+    if not hasattr(config, field):
+        pytest.skip("has no such setting")
+    if field == "squash":
+        value = next(form for form in ("tanh", "atan") if form != config.squash)
+    training.train(kind, environment, config, output=tmp_path)
+    with pytest.raises(
+        ValueError, match=f"does not fit these networks: .*{field} is .* in the checkpoint and {value!r}"
+    ):
+        training.train(kind, environment, replaced(config, {field: value}), init_from=tmp_path)
+
+
+def test_what_counts_the_steps_of_all_environments_is_told_how_many_there_are(monkeypatch):
+    """Two processes of eight environments: a curriculum counts sixteen steps for each of theirs."""
+    two = types.SimpleNamespace(size=2, rank=0, device=torch.device("cpu"), average=None)
+    monkeypatch.setattr(off_policy, "Ranks", lambda device: two)
+    asked = []
+    make = lockstep.envs.make
+    monkeypatch.setattr(
+        lockstep.envs, "make", lambda *given, **options: asked.append(options) or make(*given, **options)
+    )
+    kind = agents.algorithm("dqn")
+    config = test_discrete.config(kind, num_envs=16, total_steps=160, capacity=1000)
+    for named in ("action_kind=discrete, curriculum=published", "action_kind=discrete"):
+        kind("marine_navigation", replaced(config, {"options": named}))
+    kind("marine_navigation", replaced(config, {"options": "action_kind=discrete, curriculum=published, batch=64"}))
+    kind("cartpole", config)
+    assert [options.get("batch") for options in asked] == [16, 16, 64, None]
 
 
 @pytest.mark.parametrize("limit_ends", [False, True])

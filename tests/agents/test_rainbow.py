@@ -366,3 +366,12 @@ TRAPS = {
 def test_each_trap_is_noticed(old, new, require, given):
     with pytest.raises(AssertionError):
         require(mutant(rainbow, "Rainbow", old, new), *given)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_returns_are_of_each_agent_or_of_all_in_turn(mixed):
+    """Of two agents that get 1 and 10, two steps with gamma 0.5 are 1.5 and 15; in turn they are 6 and 10.5."""
+    env = World(4, reward=lambda obs, action: torch.tensor([1.0, 10.0]).expand(4, 2), agents=2)
+    run = Rainbow(env, changed(num_envs=4, n_step=2, gamma=0.5, mixed_streams=mixed))
+    reward = stored(iterated(run, 4))["reward"]
+    assert set(reward.tolist()) == ({6.0, 10.5} if mixed else {1.5, 15.0})

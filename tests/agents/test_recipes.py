@@ -1,9 +1,11 @@
 import re
+import sys
 
 import pytest
 
 from lockstep import agents, envs
 from lockstep.agents import recipes
+from lockstep.agents.run import command_line, training
 from lockstep.agents.run.config import config_of
 
 
@@ -61,3 +63,26 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "pole.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"pole\.yaml is not UTF-8 text: invalid start byte at byte 0"):
         recipes.load("pole", tmp_path)
+
+
+@pytest.mark.parametrize("name", recipes.load("crypto_trading"))
+def test_every_agent_with_numbers_as_actions_trades(name, monkeypatch, tmp_path):
+    """As a command, on ten generated assets, with the recipe's settings but for its size."""
+    small = {"num_envs": 8, "horizon": 4, "total_steps": 128, "minibatches": 2, "capacity": 1024, "batch_size": 16}
+    small |= {"learning_starts": 64, "replay_ratio": 0.25, "target_every": 8, "episodes": 0}
+    algorithm = agents.algorithm(name)
+    known = {"episodes", *algorithm.Config.__dataclass_fields__}
+    words = [
+        word for key, value in small.items() if key in known for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
+    monkeypatch.setattr(sys, "argv", [name, "crypto_trading", "--quiet", "--output", str(tmp_path), *words])
+    command_line.main(name)
+    run = training.load(algorithm, tmp_path)
+    assert run.iteration == run.iterations == 4 and run.config.reward_scale == 100
+    assert all(part.isfinite().all() for part in run.weights().values() if not isinstance(part, dict))
+
+
+@pytest.mark.parametrize("name", sorted(set(agents.names()) - recipes.load("crypto_trading").keys()))
+def test_an_agent_without_a_recipe_of_trading_takes_no_numbers_as_actions(name):
+    with pytest.raises(ValueError, match="no values for action space Box"):
+        agents.algorithm(name)("crypto_trading")

@@ -114,6 +114,22 @@ def test_an_update_has_the_gradients_of_automatic_differentiation():
     assert told["entropy"] == pytest.approx(-log_p.mean().item(), rel=1e-4)
 
 
+# ---- what greedy is --------------------------------------------------------------------------------------------------
+
+
+def test_greedy_actions_are_drawn_where_it_is_asked_for():
+    """tanh of N(0, 1): as torch's generator draws, and the mean, 0, otherwise."""
+    run, other = made(eval_samples=True), made()
+    for one in (run, other):
+        constant(one.networks["actor"], [0.0, 0.0, 0.0, 0.0])
+    obs = torch.zeros(1000, 3)
+    torch.manual_seed(0)
+    found = run.act(obs) / 2  # the Box is twice as wide
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, torch.randn(1000, 2).tanh())
+    assert not other.act(obs).any()
+
+
 # ---- the temperature -------------------------------------------------------------------------------------------------
 
 

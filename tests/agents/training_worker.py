@@ -18,10 +18,15 @@ RUNS = {
     "normalised": ("pendulum", ppo.config_of("pendulum", "continuous", **SMALL)),
 }
 SHARED = {"num_envs": 16, "total_steps": 16 * 20, "learning_starts": 64, "capacity": 400, "hidden": (16,)}
-OFF_POLICY = {  # by algorithm
-    "dqn": ("cartpole", SHARED | {"replay_ratio": 0.25}),
-    "sac": ("pendulum", SHARED | {"replay_ratio": 0.25, "batch_size": 16}),
+SHARED |= {"replay_ratio": 0.25, "eval_every": 16}
+OFF_POLICY = {  # algorithm, environment and changes
+    "dqn": ("dqn", "cartpole", SHARED),
+    "rainbow": ("rainbow", "cartpole", SHARED | {"batch_size": 16, "encoder": 16, "n_step": 1}),
+    "sac": ("sac", "pendulum", SHARED | {"batch_size": 16}),
+    "fixed": ("sac", "pendulum", SHARED | {"batch_size": 16, "learn_alpha": False, "target_actor": True}),
 }
+GRADIENTS = [3.0, 0.0, -1.0], [0.0, 2.0, 1.0]  # of two processes
+LIMITS = 1.0, 100.0  # of the norm of their mean, 1.80
 
 
 class Poisoned:
@@ -57,10 +62,35 @@ def train(name: str, folder: Path, stop: int | None = None, **options):
     return ppo.train(environment, config, output=folder / name, check=check, **options)
 
 
+def train_off_policy(name: str, folder: Path, **options):
+    """A run that learns from a replay."""
+    algorithm, environment, changes = OFF_POLICY[name]
+    kind = agents.algorithm(algorithm)
+    return training.train(kind, environment, replaced(kind.Config(), changes), output=folder, **options)
+
+
+def stepped(run, folder: Path):
+    """Writes what two steps of a run's optimiser make of a gradient that is another one in each process."""
+    found = []
+    for limit in LIMITS:
+        run.config = replaced(run.config, {"max_grad_norm": limit})
+        parameters, gradient = torch.zeros(3), torch.zeros(3)
+        optimizer = run.optimizer(parameters, gradient)
+        norms = []
+        for _ in range(2):
+            gradient.copy_(torch.tensor(GRADIENTS[run.ranks.rank]))
+            norms.append(float(optimizer.step(0.1)))
+        found.append({"parameters": parameters, "norms": norms} | optimizer.state)
+    torch.save(found, folder / f"stepped{run.ranks.rank}.pt")
+
+
 def resume(folder: Path):
     torch.set_num_threads(1)
     for name in RUNS:
         run = train(name, folder, resume=folder / name / "checkpoint.pt")
+    for name in OFF_POLICY:
+        half = folder / f"{name}-half"
+        run = train_off_policy(name, half, resume=half)
     run.ranks.close()
 
 
@@ -70,9 +100,10 @@ def in_ranks(what: str, folder: Path):
     if what == "equal":
         for name in RUNS:
             run = train(name, folder, stop=3)
-        for name, (environment, changes) in OFF_POLICY.items():
-            kind = agents.algorithm(name)
-            run = training.train(kind, environment, replaced(kind.Config(), changes), output=folder / name)
+        for name in OFF_POLICY:
+            train_off_policy(name, folder / f"{name}-half", check=stops_at(10))
+            run = train_off_policy(name, folder / name)
+        stepped(run, folder)
         run.ranks.close()
         return
     _, config = RUNS["torch"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lockstep.agents.parts.n_step import NStep
+from lockstep.agents.parts.n_step import NStep, OneSequence
 from lockstep.agents.parts.transitions import Transitions
 from tests.agents.worlds import Clock, World
 
@@ -139,6 +139,43 @@ def test_a_state_goes_on_where_it_was():
     left(one, step(1, [5.0]), [False])
     other.load_state(state)
     assert left(other, step(1, [2.0]), [True]) == [(0, 0, 2.8, 2, 0.81), (1, -1, 2, 2, 0.9)]
+
+
+def test_in_one_sequence_a_return_is_of_several_agents():
+    """Three agents of one environment with rewards 1, 10, 100 and gamma 0.5: each row has its agent's reward, half of
+    the next one's and a quarter of the one after that, and the last two leave as the episode ends."""
+    window, rewards = OneSequence(3, 0.5, 1, 3, (1,), (1,), CPU), [1.0, 10.0, 100.0]
+    assert left(window, step(0, rewards), [False] * 3) == [(0, 0, 31, 201, 0.125)]
+    assert left(window, step(1, rewards), [True] * 3) == [
+        (100, -100, 60.25, 2, 0.125),
+        (200, -200, 103, 102, 0.125),
+        (1, -1, 31, 202, 0.125),
+        (101, -101, 60, 202, 0.25),
+        (201, -201, 100, 202, 0.5),
+    ]
+
+
+def test_in_one_sequence_who_does_not_act_has_no_place_and_the_last_one_s_end_counts():
+    """Agent 1 is absent: agent 0 terminates at its second step, and then the environment ends with nobody left."""
+    window, acts = OneSequence(2, 0.5, 2, 2, (1,), (1,), CPU), [True, False, True, True]
+    rubbish = float("nan")
+    assert left(window, step(0, [1.0, rubbish, 1.0, 2.0]), [False] * 4, acts) == [(200, -200, 2, 301, 0.25)]
+    found = left(
+        window, step(1, [4.0, rubbish, 1.0, 2.0], [True, True, False, False]), [True, True, False, False], acts
+    )
+    assert found == [(0, 0, 3, 2, 0), (300, -300, 2.5, 202, 0.25), (201, -201, 2, 302, 0.25), (1, -1, 4, 2, 0)]
+
+
+def test_of_one_agent_one_sequence_is_its_stream():
+    torch.manual_seed(0)
+    one, other = NStep(3, 0.9, 4, (1,), (1,), CPU), OneSequence(3, 0.9, 4, 1, (1,), (1,), CPU)
+    for number in range(40):
+        rows, ended = step(number, torch.randn(4).tolist()), torch.rand(4) < 0.2
+        rows["terminated"] = ended & (torch.rand(4) < 0.5)
+        (found, leaves), (expected, leave) = other(rows, ended), one(rows, ended)
+        assert torch.equal(leaves, leave)
+        for name, row in expected.items():
+            torch.testing.assert_close(found[name][leaves], row[leave])
 
 
 @pytest.mark.parametrize(

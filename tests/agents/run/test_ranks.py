@@ -14,9 +14,11 @@ import torch
 
 from lockstep import agents, envs
 from lockstep.agents import ppo
-from lockstep.agents.run import checkpoint
+from lockstep.agents.parts.adam import Adam
+from lockstep.agents.run import checkpoint, ranks
 from lockstep.agents.run.config import replaced
 from tests.agents import served, training_worker
+from tests.agents.test_algorithms import same
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,9 +76,9 @@ def test_two_processes_are_one_with_two_shards(two_processes, name):
 
 @pytest.mark.parametrize("name", list(training_worker.OFF_POLICY))
 def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
-    environment, changes = training_worker.OFF_POLICY[name]
+    algorithm, environment, changes = training_worker.OFF_POLICY[name]
     states = checkpoint.load(two_processes / name / "checkpoint.pt")["states"]
-    kind = agents.algorithm(name)
+    kind = agents.algorithm(algorithm)
     begun = kind(environment, replaced(kind.Config(), changes)).weights()
     for part in begun:
         assert torch.equal(states[0][part], states[1][part])
@@ -86,6 +88,41 @@ def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
     assert torch.equal(torch.cat([part["obs"][:8] for part in rows]), first)
     assert not torch.equal(rows[0]["action"][:8], rows[1]["action"][:8])
     assert [int(state["replay"]["written"]) for state in states] == [160, 160]
+
+
+def test_a_step_of_two_processes_is_one_along_the_mean_of_their_gradients(two_processes):
+    """The mean is made before its norm is limited: one process's Adam along (g0 + g1) / 2 is the same."""
+    found = [torch.load(two_processes / f"stepped{rank}.pt", weights_only=True) for rank in (0, 1)]
+    mean = torch.tensor(training_worker.GRADIENTS).mean(dim=0)
+    assert mean.tolist() == [1.5, 1.0, 0.0]
+    for number, limit in enumerate(training_worker.LIMITS):
+        parameters, gradient = torch.zeros(3), torch.zeros(3)
+        adam = Adam(parameters, gradient, limit)
+        for step in range(2):
+            gradient.copy_(mean)
+            norm = float(adam.step(0.1))
+            assert norm == pytest.approx(3.25**0.5)
+            assert [one[number]["norms"][step] for one in found] == [pytest.approx(norm)] * 2
+        for one in found:
+            for name, part in ({"parameters": parameters} | adam.state).items():
+                torch.testing.assert_close(one[number][name], part)
+
+
+def test_hosts_vote_among_themselves_without_a_device(monkeypatch):
+    """Of two processes with a GPU each: NCCL sums what is on the device, gloo the votes of the hosts."""
+    made, summed = [], []
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ranks, "find_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(ranks.atexit, "register", lambda function: None)
+    monkeypatch.setattr(ranks.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(ranks.distributed, "init_process_group", lambda backend: made.append(backend))
+    monkeypatch.setattr(ranks.distributed, "new_group", lambda *given: given[2])
+    monkeypatch.setattr(ranks.distributed, "all_reduce", lambda *given: summed.append(given))
+    assert ranks.Ranks("cuda").most([3, True]) == [3, 1]
+    ((votes, _, group),) = summed
+    assert made == ["nccl"] and group == "gloo" and votes.device.type == "cpu"
 
 
 @pytest.mark.slow
@@ -101,6 +138,9 @@ def test_two_new_processes_continue_what_two_have_saved(two_processes, tmp_path)
             assert torch.equal(state["parameters"], run.networks.parameters), name
         rows = (tmp_path / name / "progress.csv").read_text().splitlines()[1:]
         assert [int(row.partition(",")[0]) for row in rows] == list(range(1, 11))
+    for name in training_worker.OFF_POLICY:
+        half, whole = (checkpoint.load(tmp_path / folder / "checkpoint.pt") for folder in (f"{name}-half", name))
+        assert all(map(same, half["states"], whole["states"])), name
 
 
 def test_each_process_has_its_part_of_the_environments(two_processes):

@@ -208,7 +208,6 @@ def test_scenarios_that_are_none_are_refused(given, said):
     ("options", "said"),
     [
         ({"scenarios": 3, "min_goal_distance": 72.12}, "min_goal_distance=72.12 (D_min) left no place for a robot"),
-        ({"batch": 8}, "batch=8 must be None where there is no curriculum"),
         ({"batch": 3, "curriculum": "published"}, "batch=3 must be an integer from 8 to 2147483647"),
     ],
 )
