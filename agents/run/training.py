@@ -359,8 +359,7 @@ def holding(output: Path, before: tuple[int, int] | None) -> Iterator[None]:
             yield
     except files.HeldElsewhere as error:
         raise ValueError(
-            f"output={str(output)!r} is being written by another training ({error.holder}); "
-            "choose another folder"
+            f"output={str(output)!r} is being written by another training ({error.holder}); choose another folder"
         ) from None
 
 
