@@ -1,6 +1,7 @@
 """Runs of tests of training in processes of their own: python -m tests.agents.training_worker <what> <folder>."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -84,11 +85,11 @@ def stepped(run, folder: Path):
     torch.save(found, folder / f"stepped{run.ranks.rank}.pt")
 
 
-def resume(folder: Path):
+def resume(folder: Path, off_policy: Iterable[str] = ()):
     torch.set_num_threads(1)
     for name in RUNS:
         run = train(name, folder, resume=folder / name / "checkpoint.pt")
-    for name in OFF_POLICY:
+    for name in off_policy:
         half = folder / f"{name}-half"
         run = train_off_policy(name, half, resume=half)
     run.ranks.close()
@@ -117,4 +118,4 @@ def in_ranks(what: str, folder: Path):
 
 if __name__ == "__main__":
     what, folder = sys.argv[1], Path(sys.argv[2])
-    resume(folder) if what == "resume" else in_ranks(what, folder)
+    resume(folder, OFF_POLICY) if what == "resume" else in_ranks(what, folder)
