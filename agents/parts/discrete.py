@@ -94,7 +94,7 @@ class Values(OffPolicy):
         """The same as a module of torch; it may share the network's numbers."""
 
     def _window(self, n: int) -> NStep:
-        """What makes returns of steps, of observations [N, n]."""
+        """The window that makes returns of steps, of observations [N, n]."""
         return NStep(self.config.n_step, self.config.gamma, self.transitions.N, (n,), (), self.device)
 
     def _replay(self, fields: Mapping[str, tuple]) -> Replay:

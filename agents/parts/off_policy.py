@@ -168,11 +168,11 @@ class OffPolicy(ABC):
         self._sums = torch.zeros(len(self.COLUMNS) + 1, dtype=torch.float64, device=self.device)
         self.phases: dict[str, Callable[[], None]] = {"rollout": self._rollout, "update": self._update}
         self._captured = graphs.wanted(config.graph, self.device, self.ranks.size, self.env)
-        if self._captured and config.graph == "on" and self.uneven:
-            raise ValueError(f"graph='on': {self.uneven}")
         if self._captured and self.uneven:
+            if config.graph == "on":
+                raise ValueError(f"graph='on': {self.uneven}")
             warnings.warn(f"graph='auto' makes no CUDA graphs: {self.uneven}", stacklevel=2)
-        self._captured = self._captured and not self.uneven
+            self._captured = False
         if self._captured:
             self._capture()
 

@@ -364,7 +364,7 @@ def holding(output: Path, before: tuple[int, int] | None) -> Iterator[None]:
 
 
 def stamp(file: Path) -> tuple[int, int] | None:
-    """What is another one once a file has been written anew; None where there is none."""
+    """Inode and time of a file, which change where it is written anew; None where there is none."""
     try:
         found = file.stat()
     except OSError:

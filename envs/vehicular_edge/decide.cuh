@@ -238,19 +238,17 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         next[n] = share_of(n);
         end[n] = share_of(n) + cap_of(n);
     }
-    for (int option = S + 1; option < OPTIONS; option++) target[option] = u16(option + (EDGE_0 - S - 1));
+    for (int option = S + 1; option < OPTIONS; option++) target[option] = u16(node_of(x, 0, option));  // of every client
     for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
         const int a = x.access[i], tasks = x.tasks_of(i), connected = a < NE;
-        target[0] = u16(i);
-        for (int k = 0; k < S; k++) target[k + 1] = x.server[i * S + k];
+        for (int option = 0; option <= S; option++) target[option] = u16(node_of(x, i, option));
         const int before = admissions, far_before = edge_tasks + cloud_tasks;
         int v2v = 0, v2i = 0;
         for (int task = i * J; task < i * J + tasks; task++) {
             const int node = target[s.node[task]], k = next[node], far = node >= EDGE_0, cloud = node == CLOUD;
-            const int ok = (connected | !far) & (k < end[node]), sends = far & (P::rejected_transmit ? connected : ok);
+            const int ok = (connected | !far) & (k < end[node]);
             next[node] = k + ok;
             v2v |= ok & (node >= NC) & !far;
-            v2i |= sends;
             s.node[task] = u16(node);
             s.admitted[task] = u8(ok);
             walk.admitted[admissions] = walk.to_edge[edge_tasks] = walk.to_cloud[cloud_tasks] = task;
@@ -261,9 +259,10 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         }
         real path = 0, uploaded = s.uploaded[a];
         for (int task = i * J; task < i * J + tasks; task++) {
-            const int node = s.node[task], far = node >= EDGE_0;
+            const int node = s.node[task], sends = (node >= EDGE_0) & (P::rejected_transmit ? connected : s.admitted[task]);
             path += s.path[path_to(node, a)];
-            uploaded += x.offer[task] * real(far & (P::rejected_transmit ? connected : s.admitted[task]));
+            v2i |= sends;
+            if (POOLED) uploaded += x.offer[task] * real(sends);
         }
         set_waiting(s, i, tasks, path);
         s.uploaded[a] = uploaded;
@@ -309,33 +308,32 @@ UNROLL
 typedef real Row __attribute__((vector_size(16 * sizeof(real))));
 enum : int { ROWS_OF_EDGES = (NE + 15) / 16 };
 
-// What edges pay for the way of tasks: every edge that covers the client, or its access edge for what is admitted.
+// What edges pay for the way of tasks to edges and to the cloud: every edge that covers the client, or its access edge for what
+// is admitted.
 static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
-    if (P::all_covering_pay) {
-        Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES] = {};
-        for (int e = 0; e < NE; e++)
-            for (int d = 0; d <= NE; d++) wire[d][e / 16][e % 16] = x.wire[e * (NE + 1) + d];
-        for (int i = 0; i < NC; i++)
-            for (int e = 0; e < NE; e++) covers[i][e / 16][e % 16] = real(x.covered[i * COVER_WORDS + e / 32] >> (e % 32) & 1);
-        const auto sum_up = [&](const int* tasks, int count, real* paid) {
-            Row sum[ROWS_OF_EDGES] = {};
-            for (int n = 0; n < count; n++) {
-                const int task = tasks[n], d = s.node[task] - EDGE_0;
-                for (int k = 0; k < ROWS_OF_EDGES; k++) sum[k] += x.bits[task] * wire[d][k] * covers[task / J][k];
+    const int* const tasks[] = {walk.to_edge, walk.to_cloud};
+    const int count[] = {walk.edge_tasks, walk.cloud_tasks};
+    real* const paid[] = {s.haul_edge, s.haul_cloud};
+    if (!P::all_covering_pay) {
+        for (int far = 0; far < 2; far++)
+            for (int n = 0; n < count[far]; n++) {
+                const int task = tasks[far][n], a = x.access[task / J], d = s.node[task] - EDGE_0;
+                paid[far][a] += x.bits[task] * x.wire[(a < NE ? a * (NE + 1) : 0) + d] * real(s.admitted[task]);
             }
-            for (int e = 0; e < NE; e++) paid[e] = sum[e / 16][e % 16];
-        };
-        sum_up(walk.to_edge, walk.edge_tasks, s.haul_edge);
-        sum_up(walk.to_cloud, walk.cloud_tasks, s.haul_cloud);
-    } else {
-        const auto sum_up = [&](const int* tasks, int count, real* paid) {
-            for (int n = 0; n < count; n++) {
-                const int task = tasks[n], a = x.access[task / J], d = s.node[task] - EDGE_0;
-                paid[a] += x.bits[task] * x.wire[(a < NE ? a * (NE + 1) : 0) + d] * real(s.admitted[task]);
-            }
-        };
-        sum_up(walk.to_edge, walk.edge_tasks, s.haul_edge);
-        sum_up(walk.to_cloud, walk.cloud_tasks, s.haul_cloud);
+        return;
+    }
+    Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES] = {};
+    for (int e = 0; e < NE; e++)
+        for (int d = 0; d <= NE; d++) wire[d][e / 16][e % 16] = x.wire[e * (NE + 1) + d];
+    for (int i = 0; i < NC; i++)
+        for (int e = 0; e < NE; e++) covers[i][e / 16][e % 16] = real(x.covered[i * COVER_WORDS + e / 32] >> (e % 32) & 1);
+    for (int far = 0; far < 2; far++) {
+        Row sum[ROWS_OF_EDGES] = {};
+        for (int n = 0; n < count[far]; n++) {
+            const int task = tasks[far][n], d = s.node[task] - EDGE_0;
+            for (int k = 0; k < ROWS_OF_EDGES; k++) sum[k] += x.bits[task] * wire[d][k] * covers[task / J][k];
+        }
+        for (int e = 0; e < NE; e++) paid[far][e] = sum[e / 16][e % 16];
     }
 }
 
@@ -363,10 +361,11 @@ FN void decide(Scratch& s, const Slot& x) {
     find_paths(s);
     divide(s, x);
     admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);  // synchronises before it reads of these, and once done with all nodes
-    for (int n = lane(); !P::empty_places_idle && n < NODES; n += LANES) {
-        const real* share = s.share + share_of(n);
-        const int occupied = s.occupied[n];
-        if (occupied) s.spare[n] = sum_of(share + occupied, cap_of(n) - occupied) / s.total[n];
+    if (!P::empty_places_idle) {
+        for (int n = lane(); n < NODES; n += LANES) {
+            const int occupied = s.occupied[n];
+            if (occupied) s.spare[n] = sum_of(s.share + share_of(n) + occupied, cap_of(n) - occupied) / s.total[n];
+        }
     }
     sync();
 }

@@ -275,7 +275,7 @@ def test_quantities_by_hand(datasets):
 
 
 def test_aims_are_held_against_the_recipe_alone(tmp_path):
-    """What was trained with other settings, beside another library, has a row without an aim."""
+    """A run of other settings, beside another library, has a row without an aim."""
     datasets = written(tmp_path, LEARNING + seeds("final", [100] * 5, settings="gamma=0.9"))
     assert find(datasets, "final_return", agent="lockstep")[0].value == 490
     found = {line["algorithm"]: line for line in shown("learning_final", datasets) if line["agent"] == "Lockstep"}
