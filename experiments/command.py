@@ -30,6 +30,15 @@ class OutOfTime(Exception):
     """The time given is over and something is left; the message says what."""
 
 
+@contextmanager
+def writing(path: Path, kept: Callable[[], str] = str) -> Iterator[None]:
+    """A place that cannot be written to, or is full, becomes a UserError; kept() tells what then is not lost."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}{kept()}") from error
+
+
 def add_minutes(arguments: argparse.ArgumentParser) -> None:
     """The option --minutes, whose value is the moment, on `time.monotonic`, from which nothing more is begun."""
     arguments.add_argument(

@@ -1,6 +1,7 @@
 """Files that a kill, a full disk or a power cut leaves whole, and paths that one process holds at a time."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -31,6 +32,13 @@ def replacing(path: Path, mode: str = "w", **options) -> Iterator[IO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def make_room(path: Path) -> None:
+    """Make the folder in which a file is to be written; OSError where that fails, or where a folder has its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
 def settle(file: Path, path: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from lockstep.experiments import UserError
+from lockstep.experiments import UserError, command
 from lockstep.experiments.ledger import provenance
 from lockstep.files import replacing
 
@@ -43,13 +43,9 @@ def sign(folder: Path, files: list[Path]) -> None:
 
 def write_sums(folder: Path, sums: dict[str, str]) -> None:
     """Put these in the place of the sums, in one step; UserError where that cannot be written."""
-    try:
-        with replacing(folder / SUMS) as file:
-            file.writelines(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-    except OSError as error:
-        raise UserError(
-            f"{folder / SUMS} cannot be written: {error.strerror}; the same command continues from there"
-        ) from error
+    kept = "; the same command continues from there"
+    with command.writing(folder / SUMS, lambda: kept), replacing(folder / SUMS) as file:
+        file.writelines(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
 
 
 def discard(folder: Path, files: list[Path]) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import errno
 import hashlib
 import io
 import itertools
@@ -20,7 +19,7 @@ import pandas as pd
 from lockstep import files
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.bench.timing import ENOUGH, cpu_seconds
-from lockstep.experiments.command import OutOfTime
+from lockstep.experiments.command import OutOfTime, writing
 from lockstep.experiments.ledger import fingerprint, provenance, sources
 from lockstep.experiments.ledger.checksums import verify
 
@@ -69,9 +68,7 @@ class Journal:
         self.groups: dict[str, list[list[str]]] = {}
         self._hold = contextlib.ExitStack()
         with self._writing():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            files.make_room(self.path)
             try:
                 self._hold.enter_context(files.hold(self.path.with_suffix(".lock")))
             except files.HeldElsewhere as error:
@@ -79,14 +76,9 @@ class Journal:
             self._take_over()
         self._start, self._group_start = clocks(), clocks()
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A place that cannot be written to, or is full, becomes a UserError."""
-        try:
-            yield
-        except OSError as error:
-            kept = "; finished groups are kept, and the same command continues from there" if self.groups else ""
-            raise UserError(f"{self.path} cannot be written: {error.strerror}{kept}") from error
+    def _writing(self) -> contextlib.AbstractContextManager:
+        kept = "; finished groups are kept, and the same command continues from there"
+        return writing(self.path, lambda: kept if self.groups else "")
 
     def _take_over(self) -> None:
         """Load the groups of a run that was killed, if it was the same run; begin the partial file."""

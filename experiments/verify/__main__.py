@@ -1,19 +1,15 @@
 """Says whether a batched environment is the same as its original: its steps, episodes, resets and seeds."""
 
 import argparse
-import contextlib
 import csv
 import dataclasses
-import errno
 import hashlib
 import io
 import json
 import math
-import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep import files, interrupt
@@ -152,22 +148,11 @@ def csv_text(subject: str, original: str, rows: list[Row]) -> str:
     return text.getvalue()
 
 
-@contextlib.contextmanager
-def writing(output: Path) -> Iterator[None]:
-    """A place that cannot be written to, or is full, becomes a UserError."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror}") from error
-
-
 def try_out(output: Path) -> None:
     """UserError where files cannot be made in the place, before anything is compared."""
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
+    with command.writing(output):
         for path in (output, output.with_suffix(".json")):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            files.make_room(path)
         tempfile.TemporaryFile(dir=output.parent).close()
 
 
@@ -177,7 +162,7 @@ def write(output: Path, text: str, config: dict, started: str) -> None:
     paths = [*sources.of(f"{MODULE}.__main__"), *families]
     described = provenance.collect("verify", None, None, config, provenance.hashes(paths), started=started)
     described["rows_sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    with writing(output):
+    with command.writing(output):
         for path, content in ((output, text), (output.with_suffix(".json"), json.dumps(described, indent=1) + "\n")):
             with files.replacing(path, newline="") as file:
                 file.write(content)

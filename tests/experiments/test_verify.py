@@ -399,6 +399,15 @@ def run(monkeypatch, *words):
     return command_line.main()
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_compared(monkeypatch, tmp_path, capsys, suffix):
+    (tmp_path / "rows").with_suffix(suffix).mkdir()
+    monkeypatch.setattr(comparison, "compare", lambda *_: pytest.fail("was compared"))
+    output = tmp_path / "rows.csv"
+    assert run(monkeypatch, f"{PORTS}:Strong", "--original", CARTPOLE, "--output", str(output)) == 2
+    assert f"{output} cannot be written: Is a directory" in capsys.readouterr().err
+
+
 def test_a_difference_is_written_and_is_the_exit_status(monkeypatch, tmp_path, capsys):
     output = tmp_path / "made" / "strong.csv"
     assert run(monkeypatch, f"{PORTS}:Strong", "--original", CARTPOLE, "--output", str(output)) == 1
