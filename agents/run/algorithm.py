@@ -63,9 +63,10 @@ class Algorithm(Protocol):
         """
         ...
 
-    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+    def act(self, obs: torch.Tensor, greedy: bool = True, active: torch.Tensor | None = None) -> torch.Tensor:
         """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B; or drawn ones.
 
+        Who does not act by the flags `active`, bool [B] or [B, A], has an action of 0: `contract.of_active`.
         They depend on config and weights, and drawn ones on torch's own generator; `state()` stays as it is.
         """
         ...

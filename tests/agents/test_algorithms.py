@@ -162,7 +162,8 @@ def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, envi
 
 
 def test_who_does_not_act_has_an_action_of_0(algorithm, environment):
-    run = algorithm(environment)
+    run = algorithm(environment, of_iterations(algorithm, 1))
+    run.iterate()
     obs = torch.randn(50, run.env.single_observation_space.shape[-1], generator=torch.Generator().manual_seed(0))
     active, action = torch.arange(50) % 3 > 0, run.act(obs)
     found = run.act(obs, active=active)

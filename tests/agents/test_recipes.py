@@ -80,9 +80,3 @@ def test_every_agent_with_numbers_as_actions_trades(name, monkeypatch, tmp_path)
     run = training.load(algorithm, tmp_path)
     assert run.iteration == run.iterations == 4 and run.config.reward_scale == 100
     assert all(part.isfinite().all() for part in run.weights().values() if not isinstance(part, dict))
-
-
-@pytest.mark.parametrize("name", sorted(set(agents.names()) - recipes.load("crypto_trading").keys()))
-def test_an_agent_without_a_recipe_of_trading_takes_no_numbers_as_actions(name):
-    with pytest.raises(ValueError, match="no values for action space Box"):
-        agents.algorithm(name)("crypto_trading")

@@ -117,9 +117,10 @@ class CEM:
         told = (*(ended[name] for name in contract.STATISTICS), self.elite_return, self.deviation.mean())
         return dict(zip((*log.OF_EPISODES, *self.COLUMNS), map(float, told), strict=True))
 
-    def act(self, obs: torch.Tensor, greedy: bool = True) -> torch.Tensor:
+    def act(self, obs: torch.Tensor, greedy: bool = True, active: torch.Tensor | None = None) -> torch.Tensor:
         policy = self.mean if greedy else self.mean + self.deviation * torch.randn_like(self.mean)
-        return self._chosen(contract.observed(self.env, obs).to(self.device, torch.float32), policy)
+        action = self._chosen(contract.observed(self.env, obs).to(self.device, torch.float32), policy)
+        return contract.of_active(action, active, obs)
 
     def policy(self, greedy: bool = True) -> None:
         """None: no kernel carries it."""
