@@ -25,17 +25,6 @@ def path_of(given, what: str, suffixes: tuple[str, ...] = ()) -> Path:
     return path
 
 
-def pair_of(given) -> tuple[Path, Path]:
-    """The .json and the .npz of a scenario's path, which has either suffix or none.
-
-    Raises:
-        ValueError: it names no file.
-    """
-    path = path_of(given, "a scenario file, with or without .json or .npz")
-    stem = path.with_suffix("") if path.suffix in (".json", ".npz") else path
-    return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".npz")
-
-
 def content(path: Path) -> bytes:
     """The bytes of a file.
 

@@ -77,7 +77,7 @@ def note_gap(path: Path):
     """Measures the gap of weights and writes it into their JSON."""
     weights.path_of(str(path.with_suffix(".npz")))
     require_writable(path.parent)
-    known = json.loads(path.with_suffix(".json").read_text())
+    known = weights.told(path)
     known["gap"] = gaps(str(path.with_suffix(".npz")), known["config"]["preset"])
     weights.note(path, known)
 

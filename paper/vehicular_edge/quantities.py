@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
+from lockstep.experiments.bench.statistics import resampled
 from lockstep.paper import typeset
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
 from lockstep.paper.vehicular_edge import policies, summaries
@@ -36,7 +38,7 @@ def operation_share(datasets, select, against):
 def lead_in_return(datasets, select, against):
     """Mean return of an agent on unseen scenarios less the largest of policies without learning; the least of maps.
 
-    Its interval is of a bootstrap over seeds.
+    Its interval is of a bootstrap over each map's seeds.
     """
     for dataset in of(datasets, select):
         yield from least(
@@ -60,9 +62,16 @@ def lead_on_time(datasets, select, against):
 
 
 def least(dataset, leads: list[pd.Series]) -> Iterator[tuple]:
-    """The smallest of means over seeds, with its interval."""
+    """The smallest of the maps' means over seeds; its interval draws seeds anew on every map, none of few seeds."""
+
+    def smallest(*maps: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.min([seeds.mean(axis=axis) for seeds in maps], axis=0)
+
     if leads:
-        yield dataset, *policies.mean(min(leads, key=pd.Series.mean).to_numpy())
+        maps = [lead.to_numpy() for lead in leads]
+        enough = min(map(len, maps)) >= policies.FEW
+        interval = resampled(smallest, *maps, draws=policies.RESAMPLES) if enough else (NAN, NAN)
+        yield dataset, float(smallest(*maps)), *interval
 
 
 def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:

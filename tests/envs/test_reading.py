@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.envs import reading
+from lockstep.envs import pair, reading
 
 
 def of_shape(shape: tuple[int, ...]) -> bytes:
@@ -50,8 +50,17 @@ def test_a_path_that_names_no_file_is_refused(given):
 
 def test_either_suffix_or_none_names_a_pair_of_files():
     for given in ("x/one.json", "x/one.npz", "x/one"):
-        assert reading.pair_of(given) == (Path("x/one.json"), Path("x/one.npz"))
-    assert reading.pair_of("x/one.v2") == (Path("x/one.v2.json"), Path("x/one.v2.npz"))
+        assert pair.paths(given) == (Path("x/one.json"), Path("x/one.npz"))
+    assert pair.paths("x/one.v2") == (Path("x/one.v2.json"), Path("x/one.v2.npz"))
+
+
+def test_a_pair_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"file cannot be written: File exists|Not a directory"):
+        pair.write(tmp_path / "file" / "one", {}, {})
+    (tmp_path / "one.npz").mkdir()
+    with pytest.raises(ValueError, match=r"one\.npz cannot be written: Is a directory"):
+        pair.write(tmp_path / "one", {"a": np.zeros(1)}, {})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x80", b"[" * 10**5, b'{"a": {"b": 1, "b": 1}}'])

@@ -1,14 +1,10 @@
 """Scenario files (README.md, 4.3): `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
 
-import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 
-from lockstep import files
-
-from ... import reading
+from ... import pair
 from ...checks import choice, integer
 from .scenario import Scenario
 
@@ -24,7 +20,6 @@ def save(path, scenario: Scenario):
     Raises:
         ValueError: they cannot be written, or do not hold such a scenario; names it.
     """
-    text, binary = reading.pair_of(path)
     if not isinstance(scenario, Scenario):
         raise ValueError(f"scenario={scenario!r:.60} must be a Scenario")
     arrays = {name: getattr(scenario, name) for name in ("zone_xy", "travel", "threshold", "type")}
@@ -39,17 +34,7 @@ def save(path, scenario: Scenario):
                 raise ValueError(f"{path}: {name} of trips that are not fixed must be {plain} in a file")
     header = {"version": VERSION, "seed": scenario.seed, "units": UNITS}
     header["params"] = {"mode": scenario.mode} | {short: getattr(scenario, name) for short, name in HEADER.items()}
-    try:
-        text.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(binary, "wb") as file:
-            np.savez(file, **arrays)
-        header["sha256_npz"] = _sha256(binary.read_bytes())
-        header["sha256"] = _sha256(json.dumps(header, sort_keys=True).encode())
-        with files.replacing(text, encoding="utf-8") as file:
-            file.write(json.dumps(header, indent=1) + "\n")
-    except OSError as error:
-        where = str(error.filename or binary).removesuffix(".partial")
-        raise ValueError(f"{where} cannot be written: {error.strerror}") from error
+    pair.write(path, arrays, header)
 
 
 def load(path, closure: bool = False) -> Scenario:
@@ -63,21 +48,8 @@ def load(path, closure: bool = False) -> Scenario:
             expected.
     """
     choice("closure", closure, (False, True))
-    text, binary = reading.pair_of(path)
-    said, content = reading.content(text), reading.content(binary)
-    header = reading.parsed(said, text)
-    for name, expected in (("version", VERSION), ("units", UNITS)):
-        found = header.get(name) if isinstance(header, dict) else None
-        if type(found) is not type(expected) or found != expected:
-            raise ValueError(f"{text}: {name} is {found!r:.60}, must be {expected}")
-    stated = header.pop("sha256", None)
-    for file, given, found in (
-        (text, stated, _sha256(json.dumps(header, sort_keys=True).encode())),
-        (binary, header.get("sha256_npz"), _sha256(content)),
-    ):
-        if given != found:
-            raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
-    scenario = _scenario(reading.arrays(content, binary), header, text, binary)
+    arrays, header = pair.read(path, {"version": VERSION, "units": UNITS})
+    scenario = _scenario(arrays, header, *pair.paths(path))
     return scenario.closed() if closure else scenario
 
 
@@ -105,7 +77,3 @@ def _scenario(arrays: dict, header: dict, text: Path, binary: Path) -> Scenario:
         travel=arrays["travel"], type=arrays["type"], depot=int(depot), fixed=fixed, mode=params["mode"],
         threshold=arrays.get("threshold"), zone_xy=arrays.get("zone_xy"), seed=header.get("seed"), **given, **numbers,
     )  # fmt: skip
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -1,14 +1,12 @@
 """Scenario files (README.md, 4.1): `<name>.npz` holds the arrays, `<name>.json` the rest and the SHA-256 of both."""
 
-import hashlib
-import json
 import numbers
 
 import numpy as np
 
 from lockstep.reading import nearest
 
-from ... import reading
+from ... import pair
 from ...checks import integer
 from ..params import LEAST, MOST, MOST_TASKS, Params, limits, running_shapes
 
@@ -60,13 +58,8 @@ def dtype(name: str) -> type:
 
 
 def write(path, arrays: dict[str, np.ndarray], header: dict):
-    """Writes both files of `path`, a path without suffix or with either."""
-    text, binary = reading.pair_of(path)
-    text.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(binary, **arrays)
-    header = {"version": VERSION} | header | {"sha256_npz": _sha256(binary.read_bytes())}
-    header["sha256"] = _sha256_of(header)
-    text.write_text(json.dumps(header, indent=1) + "\n")
+    """Writes both files of `path`, a path without suffix or with either; ValueError where they cannot be."""
+    pair.write(path, arrays, {"version": VERSION} | header)
 
 
 def read(path) -> tuple[dict[str, np.ndarray], dict]:
@@ -75,26 +68,15 @@ def read(path) -> tuple[dict[str, np.ndarray], dict]:
     Raises:
         ValueError: the file is not what was written, or not of this version; names what is wrong in it.
     """
-    text, binary = reading.pair_of(path)
-    said, content = reading.content(text), reading.content(binary)
-    header = reading.parsed(said, text)
-    if not isinstance(header, dict) or header.get("version") != VERSION:
-        found = header.get("version") if isinstance(header, dict) else None
-        raise ValueError(f"{text}: version is {found}, must be {VERSION}")
-    stated = header.pop("sha256", None)
-    for file, given, found in (
-        (text, stated, _sha256_of(header)),
-        (binary, header.get("sha256_npz"), _sha256(content)),
-    ):
-        if given != found:
-            raise ValueError(f"{file}: its SHA-256 is {found}, {text.name} states {given}")
+    text, _ = pair.paths(path)
+    arrays, header = pair.read(path, {"version": VERSION})
     for name in header:
         if name not in FIELDS:
             raise ValueError(f"{text}: has no field {name!r}{nearest(name, FIELDS)}")
     for name in ("params", "calibration", "source"):
         if not isinstance(header.get(name, {}), dict):
             raise ValueError(f"{text}: {name} is a {type(header[name]).__name__}, must be a dict")
-    return reading.arrays(content, binary), header
+    return arrays, header
 
 
 def check_known(arrays: dict[str, np.ndarray], params: Params, where: str):
@@ -177,11 +159,3 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, name: str, where: str, rule: s
     if wrong.any():
         index = tuple(int(k) for k in np.argwhere(wrong)[0])
         raise ValueError(f"{where}: {name}[{', '.join(map(str, index))}] is {array[index]}, {rule}")
-
-
-def _sha256_of(header: dict) -> str:
-    return _sha256(json.dumps(header, sort_keys=True).encode())
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

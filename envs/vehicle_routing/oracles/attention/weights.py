@@ -51,6 +51,12 @@ def note(path: Path, known: dict):
         file.write(json.dumps(known, indent=2) + "\n")
 
 
+def told(path: Path):
+    """The object that the JSON of weights holds; ValueError where it cannot be read."""
+    text = path.with_suffix(".json")
+    return reading.parsed(reading.content(text), text)
+
+
 def digest(known: dict, content: bytes) -> str:
     """SHA-256 of the bytes of weights, and of what their JSON says of how they are to be read."""
     facts = [known[name] for name in ("shape", "mode", "zones", "city_sha256")]
@@ -65,7 +71,7 @@ def default(params: Params) -> str:
 def serve(word: str, params: Params, travel: np.ndarray) -> bool:
     """True if there are such weights, of this city, trained for such vehicles and on as many requests or more."""
     try:
-        known = json.loads(path_of(word).with_suffix(".json").read_text())
+        known = told(path_of(word))
     except ValueError:
         return False
     trained = make_params(known["config"]["preset"])
@@ -109,8 +115,7 @@ def load(word: str, params: Params, travel: np.ndarray) -> Network:
     """
     path = path_of(word)
     try:
-        content, text = reading.content(path), path.with_suffix(".json")
-        known = reading.parsed(reading.content(text), text)
+        content, known = reading.content(path), told(path)
         shape, facts = shape_of(known["shape"]), of_city(known, params, travel)
         facts.insert(0, ("SHA-256", digest(known, content), known["sha256"]))
     except (KeyError, TypeError, ValueError) as error:
