@@ -68,13 +68,12 @@ DEFAULT = ("SameStep", "float32")  # mode and dtype of these units
 
 
 class Region(NamedTuple):
-    """A stretch of source: from a line that matches to the end of its statement, or the rest of the block around it."""
+    """A stretch of source: from a line that matches to the end of its statement."""
 
     function: str  # whose text has it; "" is any
     line: str
     times: str  # a name of `rates`; the products where regions lie in one another
     loop: bool = False  # counts only where the machine code has a loop: what moved out in front of it runs once
-    rest: bool = False
 
 
 REGIONS = [
@@ -97,13 +96,13 @@ REGIONS = [
 # ---- source ---------------------------------------------------------------------------------------------------------
 
 
-def extent(lines: list[str], start: int, rest: bool = False) -> int:
+def extent(lines: list[str], start: int) -> int:
     """The line on which the statement ends that begins on line `start`, or the block around it."""
     depth = 0
     for number in range(start, len(lines)):
         for sign in re.sub(r"//.*|'.'|\"[^\"]*\"", "", lines[number]):
             depth += (sign in "({") - (sign in ")}")
-            if depth < 0 or (depth == 0 and sign in ";}" and not rest):
+            if depth < 0 or (depth == 0 and sign in ";}"):
                 return number
     return start
 
@@ -129,7 +128,7 @@ def regions_of(text: str) -> list[Line]:
         for number in range(head, last + 1) if named else ():
             for region in REGIONS:
                 if region.function in ("", named[1]) and re.search(region.line, lines[number]):
-                    ending = extent(lines, number, region.rest)
+                    ending = extent(lines, number)
                     asked = not region.loop and "&&" not in lines[number]
                     for inside in range(number, ending + 1):
                         if not asked or inside > number:
