@@ -81,6 +81,15 @@ def test_the_edge_grows_to_500_vehicles_in_1024_environments_on_one_gpu():
     assert (("vehicles", 500), ("edges", 25), ("gains", "drawn")) in on_gpu
 
 
+def test_the_edge_is_measured_on_the_sparse_map_under_both_presets_with_own_scenarios():
+    section = config.load(EDGE, "full").scaling
+    found = [cell for cell in scaling.cells(section, ["cpu"]) if dict(cell.parameters).get("traffic") == "sparse"]
+    cells = {(dict(cell.parameters)["preset"], cell.rung, cell.num_envs) for cell in found}
+    measured = {("original", 1), ("port-cpu-scenarios", 1024)}
+    assert cells == {(preset, *cell) for preset in ("original", "physical") for cell in measured}
+    assert {"preset", "traffic"} <= set(section.columns)
+
+
 def test_the_sea_has_every_number_of_robots_with_and_without_cores_and_obstacles_and_resets():
     found = scaling.cells(config.load(SEA, "full").scaling, ["cpu", "cuda"])
     for rung in ("original", "arrays-numpy", "port-cpu", "port-cuda-graph"):

@@ -88,8 +88,13 @@ def apart(kinds: Iterable[str]) -> dict[str, str]:
 
 
 def over_environments(panel: Axes, found: pd.DataFrame, over: str, steps: str) -> None:
-    """Lines of the port at its best: of each size or, where there are kinds of one size, of those with most kinds."""
+    """Lines of the port at its best: of each size or, where there are kinds of one size, of those with most kinds.
+
+    Where a size is measured at several numbers of environments, those that are measured at one alone are left out.
+    """
     ported = found[found["rung"].str.startswith("port")]
+    numbers = ported.groupby([over, "kind"])["num_envs"].transform("nunique")
+    ported = ported[numbers >= min(2, numbers.max())]
     kinds = ported.groupby(over)["kind"].nunique()
     shown = ported[ported[over].map(kinds) == kinds.max()]
     best = shown.loc[shown.groupby(["device", over, "kind", "num_envs"])["rate"].idxmax()]
@@ -116,7 +121,7 @@ def over_sizes(panel: Axes, found: pd.DataFrame, over: str, steps: str) -> None:
             style["markerfacecolor"] = PAGE if kinds.index(kind) else look.colour
             curve(panel, best[over], best, ": ".join(filter(None, (look.label, words[kind]))), style)
     log_axes(panel, over, f"{steps} per second")
-    ticks(panel, found[over])
+    ticks(panel, found.loc[found["kind"].isin(kinds), over])
 
 
 def memory(panel: Axes, found: pd.DataFrame, over: str, options: list[str]) -> None:
