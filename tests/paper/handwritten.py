@@ -291,8 +291,9 @@ FLEETS = [
     *fleet("port-cpu", 600, 150, 1),
     *fleet("original", 10, 70, 1, preset="original", traffic="sparse"),
     *fleet("original", 20, 70, 1, traffic="sparse"),
+    *fleet("port-cpu-scenarios", 2000, 70, 1024, preset="original", traffic="sparse"),
+    *fleet("port-cpu-scenarios", 6000, 70, 1024, traffic="sparse"),
     *fleet("port-cpu-scenarios", 5000, 70, 1024, preset="original", traffic="sparse", threads=2, cpu_s=2.0),
-    *fleet("port-cpu-scenarios", 12_000, 70, 1024, traffic="sparse", threads=2, cpu_s=2.0),
 ]
 TOO_LARGE = dict.fromkeys(["block", "steps", "wall_s", "cpu_s"], "")
 TOO_LARGE |= {"status": "not measured", "reason": "it needs 9.0 GiB"}
