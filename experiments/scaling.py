@@ -34,16 +34,18 @@ class Cell(experiment.Group):
 def cells(scaling: Settings, present: list[str]) -> list[Cell]:
     """The groups of the settings that can run here, each once."""
     found: dict[Cell, None] = {}
+    every = provenance.core_count()
     for sweep in scaling.sweeps:
         for name, size in itertools.product(sweep.rungs, sweep.sizes):
             rung = rungs.RUNGS[name]
             if rung.device not in present:
                 continue
-            threads = provenance.core_count() if rung.threaded else 1
+            asked = sweep.get("threads", ("all",)) if rung.threaded else (1,)
+            threads = [every if one == "all" else one for one in asked]
             sizes = sweep.get("num_envs", (1,)) if rung.batched else (1,)
             own = sweep.get("port_options", ({},)) if name.startswith("port") else ({},)
-            for num_envs, options in itertools.product(sizes, own):
-                found[Cell(name, rung.device, (*size.items(), *options.items()), num_envs, threads)] = None
+            for num_envs, options, count in itertools.product(sizes, own, threads):
+                found[Cell(name, rung.device, (*size.items(), *options.items()), num_envs, count)] = None
     return list(found)
 
 

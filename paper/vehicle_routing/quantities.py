@@ -1,8 +1,7 @@
-"""Quantities of oracles, and of batches against single environments."""
+"""Quantities of oracles, and of the memory of a batch."""
 
 from collections.abc import Iterator
 
-from lockstep.experiments.bench import statistics
 from lockstep.paper import typeset
 from lockstep.paper.common.quantities.scaling import sizes
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
@@ -48,23 +47,3 @@ def largest(datasets, select, summary, name: str) -> Iterator[tuple]:
         values = matching(summary(dataset), select)[name].dropna()
         if len(values):
             yield dataset, float(values.max()), NAN, NAN
-
-
-@quantity(with_interval(typeset.times))
-def batch_ratio(datasets, select, against):
-    """Rate of one size of the experiment `scaling` over that of another, in the same run; medians of blocks."""
-    return over(datasets, select, against, "rate")
-
-
-@quantity(with_interval(typeset.times))
-def batch_cpu_ratio(datasets, select, against):
-    """The same of rates per CPU-second."""
-    return over(datasets, select, against, "cpu_rate")
-
-
-def over(datasets, select, against, name: str) -> Iterator[tuple]:
-    for dataset in of(datasets, select):
-        frame = statistics.with_rates(dataset.frame)
-        above, below = (matching(frame, one)[name].dropna() for one in (select, select | against))
-        if len(above) and len(below):
-            yield dataset, *statistics.ratio(above, below)

@@ -54,6 +54,17 @@ def test_a_sweep_is_all_combinations_of_its_lists_each_once():
     assert {dict(cell.parameters)["gains"] for cell in found} == {"stored", "drawn"}
 
 
+def test_the_port_runs_on_the_threads_that_are_asked_for_and_on_all_if_none_are():
+    sweep = {"rungs": ["original", "port-cpu"], "sizes": [{"vehicles": 30}], "num_envs": [64]}
+
+    def threads(**asked_for):
+        return [(cell.rung, cell.threads) for cell in scaling.cells(asked(EDGE, sweep | asked_for).scaling, ["cpu"])]
+
+    assert threads() == [("original", 1), ("port-cpu", 2)]
+    assert threads(threads=[1]) == [("original", 1), ("port-cpu", 1)]
+    assert threads(threads=[1, "all"]) == [("original", 1), ("port-cpu", 1), ("port-cpu", 2)]
+
+
 def test_an_original_is_one_environment_and_knows_no_option_of_the_port():
     sweep = {"rungs": ["original", "arrays-numpy", "port-cuda-graph"], "sizes": [{"vehicles": 30}], "num_envs": [1, 64]}
     on_cpu = scaling.cells(asked(EDGE, sweep | {"port_options": GAINS}).scaling, ["cpu"])
@@ -79,6 +90,15 @@ def test_the_edge_grows_to_500_vehicles_in_1024_environments_on_one_gpu():
     assert any(cell.rung == "original-indexed" for cell in found)
     on_gpu = [cell.parameters for cell in found if (cell.rung, cell.num_envs) == ("port-cuda-graph", 1024)]
     assert (("vehicles", 500), ("edges", 25), ("gains", "drawn")) in on_gpu
+
+
+def test_the_edge_is_measured_on_the_sparse_map_under_both_presets_with_own_scenarios():
+    section = config.load(EDGE, "full").scaling
+    found = [cell for cell in scaling.cells(section, ["cpu"]) if dict(cell.parameters).get("traffic") == "sparse"]
+    cells = {(dict(cell.parameters)["preset"], cell.rung, cell.num_envs, cell.threads) for cell in found}
+    measured = {("original", 1, 1), ("port-cpu-scenarios", 1024, 1)}
+    assert cells == {(preset, *cell) for preset in ("original", "physical") for cell in measured}
+    assert {"preset", "traffic"} <= set(section.columns)
 
 
 def test_the_sea_has_every_number_of_robots_with_and_without_cores_and_obstacles_and_resets():

@@ -269,8 +269,15 @@ OPERATIONS = [
 
 def fleet(rung: str, rate: int, vehicles: int, num_envs: int, gains: str = "stored", **columns) -> list[dict]:
     """Blocks of one second each of a fleet of so many vehicles."""
-    row = {"environment": EDGE, "rung": rung, "device": "cpu", "preset": "physical", "gains": gains, "edges": 9}
-    row |= {"dtype": "float32", "vehicles": vehicles, "num_envs": num_envs, "threads": 1, "bytes_per_env": 2**14}
+    row = {"environment": EDGE, "rung": rung, "device": "cpu", "preset": "physical", "traffic": "city", "gains": gains}
+    row |= {
+        "edges": 9,
+        "dtype": "float32",
+        "vehicles": vehicles,
+        "num_envs": num_envs,
+        "threads": 1,
+        "bytes_per_env": 2**14,
+    }
     row |= {"bytes_per_scenario": vehicles * 2**13, "steps": rate, "wall_s": 1.0, "cpu_s": 1.0}
     return [row | {"status": "measured", "block": block} | columns for block in range(BLOCKS)]
 
@@ -281,6 +288,12 @@ FLEETS = [
     *fleet("port-cpu", 20_000, 30, 1024),
     *fleet("port-cpu", 2000, 150, 1024),
     *fleet("port-cpu", 1000, 150, 1024, "drawn", bytes_per_scenario=2**17),
+    *fleet("port-cpu", 600, 150, 1),
+    *fleet("original", 10, 70, 1, preset="original", traffic="sparse"),
+    *fleet("original", 20, 70, 1, traffic="sparse"),
+    *fleet("port-cpu-scenarios", 2000, 70, 1024, preset="original", traffic="sparse"),
+    *fleet("port-cpu-scenarios", 6000, 70, 1024, traffic="sparse"),
+    *fleet("port-cpu-scenarios", 5000, 70, 1024, preset="original", traffic="sparse", threads=2, cpu_s=2.0),
 ]
 TOO_LARGE = dict.fromkeys(["block", "steps", "wall_s", "cpu_s"], "")
 TOO_LARGE |= {"status": "not measured", "reason": "it needs 9.0 GiB"}

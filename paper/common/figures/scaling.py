@@ -55,9 +55,9 @@ def growth_of(family: str) -> None:
     scaling.__name__ = f"{family}_scaling"
     figure(
         f"{about['title']} at several sizes, one row for each machine: {steps} of all environments per second over the "
-        "number of environments (best setting of the port) and over what the environments grow by (best of each rung; "
-        "hollow: sizes of another kind), and the memory of one environment and one scenario, or the time of a step "
-        "(filled) and of a reset (hollow) of one environment.",
+        "number of environments (best setting of the port; a size at one number alone only where all are) and over "
+        "what the environments grow by (best of each rung; hollow: sizes of another kind), and the memory of one "
+        "environment and one scenario, or the time of a step (filled) and of a reset (hollow) of one environment.",
         f"Rows of three charts for each machine, with logarithmic axes: lines of {steps} per second over environments "
         "for several sizes; the same over sizes for each rung; memory over sizes, or bars of the time of a step and of "
         "a reset. The table of scaling holds the numbers.",
@@ -88,8 +88,13 @@ def apart(kinds: Iterable[str]) -> dict[str, str]:
 
 
 def over_environments(panel: Axes, found: pd.DataFrame, over: str, steps: str) -> None:
-    """Lines of the port at its best: of each size or, where there are kinds of one size, of those with most kinds."""
+    """Lines of the port at its best: of each size or, where there are kinds of one size, of those with most kinds.
+
+    Where a size is measured at several numbers of environments, those that are measured at one alone are left out.
+    """
     ported = found[found["rung"].str.startswith("port")]
+    numbers = ported.groupby([over, "kind"])["num_envs"].transform("nunique")
+    ported = ported[numbers >= min(2, numbers.max())]
     kinds = ported.groupby(over)["kind"].nunique()
     shown = ported[ported[over].map(kinds) == kinds.max()]
     best = shown.loc[shown.groupby(["device", over, "kind", "num_envs"])["rate"].idxmax()]
@@ -105,8 +110,7 @@ def over_environments(panel: Axes, found: pd.DataFrame, over: str, steps: str) -
 
 def over_sizes(panel: Axes, found: pd.DataFrame, over: str, steps: str) -> None:
     """The best rate of each rung at each size; of the kinds that have the most sizes, the first filled."""
-    numbers = found.groupby("kind", sort=False)[over].nunique()
-    kinds = list(numbers.index[numbers == numbers.max()])
+    kinds = with_most_sizes(found, over)
     words = apart(kinds)
     for name, of_rung in sorted(found.groupby("rung"), key=lambda item: paper.rung_order(item[0])):
         look = rung(name)
@@ -116,12 +120,21 @@ def over_sizes(panel: Axes, found: pd.DataFrame, over: str, steps: str) -> None:
             style["markerfacecolor"] = PAGE if kinds.index(kind) else look.colour
             curve(panel, best[over], best, ": ".join(filter(None, (look.label, words[kind]))), style)
     log_axes(panel, over, f"{steps} per second")
-    ticks(panel, found[over])
+    ticks(panel, found.loc[found["kind"].isin(kinds), over])
+
+
+def with_most_sizes(found: pd.DataFrame, over: str) -> list[str]:
+    """The kinds that were measured at more sizes than all others, or at as many."""
+    numbers = found.groupby("kind", sort=False)[over].nunique()
+    return list(numbers.index[numbers == numbers.max()])
 
 
 def memory(panel: Axes, found: pd.DataFrame, over: str, options: list[str]) -> None:
-    """Bytes of an environment, and of a scenario under each of the port's own options, the most at each size."""
-    lines = {}
+    """Bytes of an environment, and of a scenario under each of the port's own options, the most at each size.
+
+    Of the kinds that have the most sizes, so that a line is of what grows alone.
+    """
+    found, lines = found[found["kind"].isin(with_most_sizes(found, over))], {}
     for name, label in BYTES.items():
         known = found.dropna(subset=[name])
         apart = known.groupby(options, sort=False) if options and name == "bytes_per_scenario" else [((), known)]

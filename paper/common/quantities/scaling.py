@@ -1,12 +1,15 @@
-"""Of scaling: rates, resets and CPU time over the sizes of environments."""
+"""Of scaling: rates, their ratios, resets and CPU time over the sizes of environments."""
+
+from collections.abc import Iterator
 
 import pandas as pd
 
 from lockstep import paper
 from lockstep.experiments import config
+from lockstep.experiments.bench import statistics
 from lockstep.experiments.sizes import summary
 from lockstep.paper import typeset
-from lockstep.paper.quantities import NAN, alone, estimate, extreme, matching, of, quantity, rate_words
+from lockstep.paper.quantities import NAN, alone, estimate, extreme, matching, of, quantity, rate_words, with_interval
 
 
 def section(environment: str):
@@ -51,6 +54,26 @@ def reset_time(datasets, select, against):
 def size_step_cpu_time(datasets, select, against):
     """CPU seconds of a step of one environment, over all threads; of several settings the shortest."""
     return ((dataset, 1 / rate, NAN, NAN) for dataset, rate in best(datasets, select, "cpu_rate", "max"))
+
+
+@quantity(with_interval(typeset.times))
+def batch_ratio(datasets, select, against):
+    """Rate of one size over that of another, in the same run; medians of blocks."""
+    return over(datasets, select, against, "rate")
+
+
+@quantity(with_interval(typeset.times))
+def batch_cpu_ratio(datasets, select, against):
+    """The same of rates per CPU-second."""
+    return over(datasets, select, against, "cpu_rate")
+
+
+def over(datasets, select, against, name: str) -> Iterator[tuple]:
+    for dataset in of(datasets, select):
+        frame = statistics.with_rates(dataset.frame)
+        above, below = (matching(frame, one)[name].dropna() for one in (select, select | against))
+        if len(above) and len(below):
+            yield dataset, *statistics.ratio(above, below)
 
 
 def best(datasets, select, name: str, which: str):

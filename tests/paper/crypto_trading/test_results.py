@@ -47,7 +47,7 @@ def size(rung, rate, num_envs=1, observe="whole", **columns):
 SIZES = [
     *size("original", 1000),
     *[row for B, rate in ((1, 2000), (12, 900), (64, 5000)) for row in size("port-cpu", rate, B, bytes_per_env=1041)],
-    *size("port-cpu", 1100, 1, "index", bytes_per_env=489),
+    *[row for B, rate in ((1, 1100), (64, 4000)) for row in size("port-cpu", rate, B, "index", bytes_per_env=489)],
     *size("port-cpu-fused", 1000, 64, bytes_per_env=1041),
 ]
 RATES = [
@@ -131,7 +131,8 @@ def test_accounts_are_drawn_and_their_share_of_the_holders(datasets):
 def test_sizes_are_drawn_with_and_without_features(datasets):
     lanes = figures.draw("crypto_trading_scaling", datasets).axes[0]
     lines = {line.get_label(): line.get_xydata().tolist() for line in lanes.lines}
-    assert lines == {"1 lookback: whole": [[1, 2000], [12, 900], [64, 5000]], "1 lookback: index": [[1, 1100]]}
+    index = [[1, 1100], [64, 4000]]
+    assert lines == {"1 lookback: whole": [[1, 2000], [12, 900], [64, 5000]], "1 lookback: index": index}
 
 
 def test_claims_are_answered_by_what_was_measured(datasets):

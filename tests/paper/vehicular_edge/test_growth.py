@@ -9,6 +9,8 @@ from tests.paper import handwritten, reading
 from tests.paper.reading import seen
 
 EDGE = handwritten.EDGE
+ORIGINAL = {"rung": "original", "num_envs": 1}
+PRESETS = ("original", "physical")
 
 
 def find(*asked, **select):
@@ -71,6 +73,34 @@ def test_quantities_of_operations_and_fleets(edge):
     assert find(edge, "size_rate", experiment="scaling", vehicles=30, num_envs=1024) == [20_000]
     assert find(edge, "counted_rate", experiment="scaling", vehicles=30, num_envs=1024) == [600_000]
     assert find(edge, "size_rate", experiment="scaling", vehicles=500) == []
+
+
+def test_the_port_over_the_original_on_the_sparse_map_per_core(edge):
+    rows = {(row["preset"], row["traffic"], row["rung"]): row for row in seen("vehicular_edge_scaling", edge)}
+    own = paper.rung("port-cpu-scenarios").label
+    assert rows["original", "sparse", own][f"{TIMES} original"] == f"500{TIMES}"  # on two cores
+    assert rows["physical", "sparse", own][f"{TIMES} original"] == f"300{TIMES}"
+    select = {"experiment": "scaling", "rung": "port-cpu-scenarios", "traffic": "sparse", "threads": 1}
+    ratios = {preset: find(edge, "batch_cpu_ratio", ORIGINAL, **select, preset=preset) for preset in PRESETS}
+    assert ratios == {"original": [200], "physical": [300]}
+    select |= {"threads": 2, "preset": "original"}
+    assert find(edge, "batch_ratio", ORIGINAL | {"threads": 1}, **select) == [500]
+    assert find(edge, "batch_cpu_ratio", ORIGINAL | {"threads": 1}, **select) == [250]
+    aims = [row for row in seen("targets", edge) if "sparse map" in row["target"]]
+    reached = {row["target"].rpartition(" ")[2]: (row["reached"], row["met"]) for row in aims}
+    assert reached == {"original": (f"200{TIMES}", "no"), "physical": (f"300{TIMES}", "yes")}
+
+
+def test_a_map_measured_at_one_number_of_environments_takes_no_line_from_the_others(edge):
+    over_environments, over_vehicles, memory = figures.draw("vehicular_edge_scaling", edge).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in over_environments.lines}
+    assert lines == {"30 vehicles": [[1, 5000], [1024, 20_000]], "150 vehicles": [[1, 600], [1024, 2000]]}
+    lines = {line.get_label(): line.get_xydata().tolist() for line in over_vehicles.lines}
+    indexed, port = (paper.rung(name).label for name in ("original-indexed", "port-cpu"))
+    assert lines == {indexed: [[30, 50]], port: [[30, 20_000], [150, 2000]]}
+    assert {size for line in memory.lines for size in line.get_xdata()} == {30, 150}
+    for panel in (over_vehicles, memory):
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["30", "150"]
 
 
 def test_per_cpu_second_two_threads_are_no_gain(edge):
