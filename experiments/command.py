@@ -135,6 +135,22 @@ def progress(
         yield item
 
 
+def worker(begin: Callable | None = None, *arguments) -> None:
+    """Begin a process of a pool, which ends when that ends which has started it, killed as it may be.
+
+    A pool's process waits for work for ever: it holds the other end of what it waits at.
+    """
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if begin is not None:
+        begin(*arguments)
+
+
 @contextmanager
 def watching_workers() -> Iterator[None]:
     """End this process in a sentence where one that is started in here is killed.

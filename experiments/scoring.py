@@ -16,6 +16,7 @@ from lockstep import agents
 from lockstep.agents.run import evaluation
 from lockstep.agents.run.algorithm import Algorithm
 from lockstep.agents.run.config import Settings
+from lockstep.experiments import command
 from lockstep.experiments.ledger import provenance
 
 SEED_OF_SAMPLES = 1
@@ -33,9 +34,7 @@ class Scorer:
     def __enter__(self) -> "Scorer":
         # A fork of a process without threads is safe, and has torch at once; macOS allows no fork.
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        self.pool = ProcessPoolExecutor(
-            self.processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
-        )
+        self.pool = ProcessPoolExecutor(self.processes, context, command.worker, (torch.set_num_threads, 1))
         self.pool.submit(int).result()
         return self
 

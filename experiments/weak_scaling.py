@@ -21,7 +21,7 @@ import torch.distributed as distributed
 
 from lockstep import agents
 from lockstep.agents.run.config import config_of
-from lockstep.experiments import UserError, config, growth
+from lockstep.experiments import UserError, command, config, growth
 from lockstep.experiments.bench import timing
 from lockstep.experiments.config import ConfigError, Settings
 from lockstep.experiments.experiment import Experiment, Group, Plan, Request, by_label, each
@@ -68,7 +68,7 @@ def measure(name: str, group: World, section: Settings, seed: int) -> list[dict]
     variables |= {"GLOO_SOCKET_IFNAME": INTERFACE}
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([__name__])  # so that torch is imported once
-    with ProcessPoolExecutor(group.ranks, server) as pool:
+    with ProcessPoolExecutor(group.ranks, server, command.worker) as pool:
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
         started = [pool.submit(rows_of_rank, task, variables | rank) for rank in ranks]
         try:

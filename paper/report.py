@@ -81,7 +81,7 @@ class Report:
         try:
             with (
                 command.watching_workers(),
-                ProcessPoolExecutor(self.processes, context, _begin, (self.root,)) as pool,
+                ProcessPoolExecutor(self.processes, context, command.worker, (_begin, self.root)) as pool,
             ):
                 return dict(pool.map(_made, wanted))
         except BrokenProcessPool:

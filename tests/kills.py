@@ -46,6 +46,7 @@ UNEXPECTED = re.compile(r"^(Process \S+:|Exception in thread .*:)\nTraceback", r
 LIMIT_S = 60.0  # within which whatever was disturbed must end
 GRACE_S = 5.0  # and, after it, what it had started
 KILLS = ("everything", "a worker", "terminated")
+ALONE = "itself alone"
 FAILURES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EROFS": errno.EROFS}
 FULL = "full disk"
 SHORTEST = 64  # bytes that files may have on a full disk
@@ -205,7 +206,7 @@ SHOWN = ("table:compilation", "figure:roofline")
 class Paper:
     """A report of one chapter, drawn by two processes."""
 
-    name, ways = "report", (*KILLS, *KILLS, *FAILURES, FULL)
+    name, ways = "report", (*KILLS, ALONE, *KILLS, *FAILURES, FULL)
     calls, longest = 18, 40_000
 
     def run(self, folder: Path) -> None:
@@ -326,7 +327,7 @@ def ended(
         AssertionError: it did not end, left a process behind, or showed a traceback.
     """
     process, listening, said = started(work, folder, failure_of(work, way, draw))
-    if way in KILLS:
+    if way in (*KILLS, ALONE):
         process.join(moment_s)
         strike(process.pid, way, draw)
     hangs = not comes(lambda: not process.is_alive(), LIMIT_S)
@@ -355,9 +356,14 @@ def comes(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def strike(pid: int, way: str, draw: random.Random) -> None:
-    """Kills a process with all that it has started, or one of these, or asks it to terminate."""
+    """Kills a process with all that it has started, or itself, or one of these, or asks it to terminate."""
     others = sorted(session(pid) - {pid})
-    victims = {"everything": [pid, *others], "a worker": draw.sample(others, min(1, len(others))), "terminated": [pid]}
+    victims = {
+        "everything": [pid, *others],
+        "a worker": draw.sample(others, min(1, len(others))),
+        "terminated": [pid],
+        ALONE: [pid],
+    }
     for victim in victims[way]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGTERM if way == "terminated" else signal.SIGKILL)

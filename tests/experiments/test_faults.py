@@ -9,12 +9,14 @@ import random
 import signal
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
 from lockstep.experiments import UserError, command, run
 from lockstep.experiments.ledger import results
+from tests import kills
 from tests.faults import Faults, failing, files_of_at_most
 
 FORK = multiprocessing.get_context("fork")
@@ -97,6 +99,30 @@ def test_a_run_that_loses_a_worker_ends_in_a_sentence(tmp_path, monkeypatch, kil
     assert process.exitcode == status
     expected = f"error: {command.KILLED}\n" if status else ""
     assert (tmp_path / "said").read_text() == expected
+
+
+def kept_busy(start: str, told) -> None:
+    """A process that has a pool, and then waits for ever."""
+    os.setsid()
+    context = multiprocessing.get_context(start)
+    with ProcessPoolExecutor(2, context, command.worker) as pool:
+        assert list(pool.map(abs, [-1, 2])) == [1, 2]
+        told.send(True)
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
+def test_a_pool_ends_with_the_process_that_has_it(start):
+    """Its workers would else wait for work for ever."""
+    listening, told = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=kept_busy, args=(start, told))
+    process.start()
+    assert listening.recv()
+    started = kills.session(process.pid) - {process.pid}
+    assert len(started) >= 2
+    process.kill()
+    process.join()
+    assert kills.comes(lambda: not kills.session(process.pid), 10), f"left: {kills.session(process.pid)}"
 
 
 def test_outside_of_a_run_nothing_is_watched():
