@@ -221,8 +221,8 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 
 #else
 
-// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those for
-// an edge and for the cloud.
+// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those whose
+// way to an edge and to the cloud is paid for.
 struct Walk {
     int admitted[TASKS + 1], place[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
     int admissions, edge_tasks, cloud_tasks;
@@ -242,8 +242,8 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
     for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
         const int a = x.access[i], tasks = x.tasks_of(i), connected = a < NE;
         for (int option = 0; option <= S; option++) target[option] = u16(node_of(x, i, option));
-        const int before = admissions, far_before = edge_tasks + cloud_tasks;
-        int v2v = 0, v2i = 0;
+        const int before = admissions;
+        int v2v = 0, v2i = 0, far_tasks = 0;
         for (int task = i * J; task < i * J + tasks; task++) {
             const int node = target[s.node[task]], k = next[node], far = node >= EDGE_0, cloud = node == CLOUD;
             const int ok = (connected | !far) & (k < end[node]);
@@ -253,9 +253,11 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
             s.admitted[task] = u8(ok);
             walk.admitted[admissions] = walk.to_edge[edge_tasks] = walk.to_cloud[cloud_tasks] = task;
             walk.place[admissions] = k;
+            const int pays = P::all_covering_pay ? 1 : ok;
             admissions += ok;
-            edge_tasks += far - cloud;
-            cloud_tasks += cloud;
+            far_tasks += far;
+            edge_tasks += (far - cloud) & pays;
+            cloud_tasks += cloud & pays;
         }
         real path = 0, uploaded = s.uploaded[a];
         for (int task = i * J; task < i * J + tasks; task++) {
@@ -271,7 +273,7 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         s.upload[a * WORDS + i / 64] |= u64(v2i) << (i % 64);
         s.sends_v2v[i] = u8(v2v);
         s.sends_v2i[i] = u8(v2i);
-        s.unreachable[i] = u16(connected ? 0 : edge_tasks + cloud_tasks - far_before);
+        s.unreachable[i] = u16(connected ? 0 : far_tasks);
         s.accepted[i] = u16(admissions - before);
     }
     for (int n = 0; n < NODES; n++) s.occupied[n] = next[n] - share_of(n);
@@ -318,7 +320,7 @@ static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
         for (int far = 0; far < 2; far++)
             for (int n = 0; n < count[far]; n++) {
                 const int task = tasks[far][n], a = x.access[task / J], d = s.node[task] - EDGE_0;
-                paid[far][a] += x.bits[task] * x.wire[(a < NE ? a * (NE + 1) : 0) + d] * real(s.admitted[task]);
+                paid[far][a] += x.bits[task] * x.wire[a * (NE + 1) + d];
             }
         return;
     }
