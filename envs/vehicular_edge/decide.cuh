@@ -221,18 +221,18 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 
 #else
 
-// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those for
-// an edge and for the cloud.
+// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those whose
+// way is paid for, either all that are for an edge and for the cloud or what is hauled, once admitted there.
 struct Walk {
-    int admitted[TASKS + 1], place[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
-    int admissions, edge_tasks, cloud_tasks;
+    int admitted[TASKS + 1], place[TASKS + 1], hauled[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
+    int admissions, hauls, edge_tasks, cloud_tasks;
     alignas(64) real weight[TASKS + 1];
 };
 
 // Gives each task its node and, where it is admitted, a place among the weights of the node. Nothing branches on what is drawn:
 // what does not count is written all the same, and written over by the next.
 static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
-    int next[NODES], end[NODES], admissions = 0, edge_tasks = 0, cloud_tasks = 0;
+    int next[NODES], end[NODES], admissions = 0, hauls = 0, edge_tasks = 0, cloud_tasks = 0;
     u16 target[OPTIONS];
     for (int n = 0; n < NODES; n++) {
         next[n] = share_of(n);
@@ -242,8 +242,8 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
     for (int step = 0, i = first; step < NC; step++, i = i + 1 < NC ? i + 1 : 0) {
         const int a = x.access[i], tasks = x.tasks_of(i), connected = a < NE;
         for (int option = 0; option <= S; option++) target[option] = u16(node_of(x, i, option));
-        const int before = admissions, far_before = edge_tasks + cloud_tasks;
-        int v2v = 0, v2i = 0;
+        const int before = admissions;
+        int v2v = 0, v2i = 0, far_tasks = 0;
         for (int task = i * J; task < i * J + tasks; task++) {
             const int node = target[s.node[task]], k = next[node], far = node >= EDGE_0, cloud = node == CLOUD;
             const int ok = (connected | !far) & (k < end[node]);
@@ -251,11 +251,18 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
             v2v |= ok & (node >= NC) & !far;
             s.node[task] = u16(node);
             s.admitted[task] = u8(ok);
-            walk.admitted[admissions] = walk.to_edge[edge_tasks] = walk.to_cloud[cloud_tasks] = task;
+            walk.admitted[admissions] = task;
             walk.place[admissions] = k;
             admissions += ok;
-            edge_tasks += far - cloud;
-            cloud_tasks += cloud;
+            far_tasks += far;
+            if (P::all_covering_pay) {
+                walk.to_edge[edge_tasks] = walk.to_cloud[cloud_tasks] = task;
+                edge_tasks += far - cloud;
+                cloud_tasks += cloud;
+            } else {
+                walk.hauled[hauls] = task;
+                hauls += ok & far;
+            }
         }
         real path = 0, uploaded = s.uploaded[a];
         for (int task = i * J; task < i * J + tasks; task++) {
@@ -271,11 +278,12 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         s.upload[a * WORDS + i / 64] |= u64(v2i) << (i % 64);
         s.sends_v2v[i] = u8(v2v);
         s.sends_v2i[i] = u8(v2i);
-        s.unreachable[i] = u16(connected ? 0 : edge_tasks + cloud_tasks - far_before);
+        s.unreachable[i] = u16(connected ? 0 : far_tasks);
         s.accepted[i] = u16(admissions - before);
     }
     for (int n = 0; n < NODES; n++) s.occupied[n] = next[n] - share_of(n);
     walk.admissions = admissions;
+    walk.hauls = hauls;
     walk.edge_tasks = edge_tasks;
     walk.cloud_tasks = cloud_tasks;
 }
@@ -311,17 +319,16 @@ enum : int { ROWS_OF_EDGES = (NE + 15) / 16 };
 // What edges pay for the way of tasks to edges and to the cloud: every edge that covers the client, or its access edge for what
 // is admitted.
 static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
-    const int* const tasks[] = {walk.to_edge, walk.to_cloud};
-    const int count[] = {walk.edge_tasks, walk.cloud_tasks};
     real* const paid[] = {s.haul_edge, s.haul_cloud};
     if (!P::all_covering_pay) {
-        for (int far = 0; far < 2; far++)
-            for (int n = 0; n < count[far]; n++) {
-                const int task = tasks[far][n], a = x.access[task / J], d = s.node[task] - EDGE_0;
-                paid[far][a] += x.bits[task] * x.wire[(a < NE ? a * (NE + 1) : 0) + d] * real(s.admitted[task]);
-            }
+        for (int n = 0; n < walk.hauls; n++) {
+            const int task = walk.hauled[n], a = x.access[task / J], d = s.node[task] - EDGE_0;
+            paid[d == NE][a] += x.bits[task] * x.wire[a * (NE + 1) + d];
+        }
         return;
     }
+    const int* const tasks[] = {walk.to_edge, walk.to_cloud};
+    const int count[] = {walk.edge_tasks, walk.cloud_tasks};
     Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES] = {};
     for (int e = 0; e < NE; e++)
         for (int d = 0; d <= NE; d++) wire[d][e / 16][e % 16] = x.wire[e * (NE + 1) + d];
