@@ -45,8 +45,9 @@ FORK = multiprocessing.get_context("fork")
 UNEXPECTED = re.compile(r"^(Process \S+:|Exception in thread .*:)\nTraceback", re.MULTILINE)
 LIMIT_S = 60.0  # within which whatever was disturbed must end
 GRACE_S = 5.0  # and, after it, what it had started
-KILLS = ("everything", "a worker", "terminated")
-ALONE = "itself alone"
+ALONE = "itself alone"  # which is for those whose processes are a pool's
+WITH_OTHERS = ("everything", "a worker", "terminated")
+KILLS = (*WITH_OTHERS, ALONE)
 FAILURES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EROFS": errno.EROFS}
 FULL = "full disk"
 SHORTEST = 64  # bytes that files may have on a full disk
@@ -116,7 +117,7 @@ def experiment_of(name: str) -> Experiment:
 class Recording:
     """A recording of three experiments, two of which share their work out."""
 
-    name, ways = "record", (*KILLS, *KILLS, *FAILURES, FULL)
+    name, ways = "record", (*WITH_OTHERS, *WITH_OTHERS, *FAILURES, FULL)
     calls, longest = 30, 8000  # that a process makes of files, and bytes of one of them
 
     def run(self, folder: Path) -> None:
@@ -206,7 +207,7 @@ SHOWN = ("table:compilation", "figure:roofline")
 class Paper:
     """A report of one chapter, drawn by two processes."""
 
-    name, ways = "report", (*KILLS, ALONE, *KILLS, *FAILURES, FULL)
+    name, ways = "report", (*KILLS, *KILLS, *FAILURES, FULL)
     calls, longest = 18, 40_000
 
     def run(self, folder: Path) -> None:
@@ -246,7 +247,8 @@ class Paper:
 
 
 def drawn(name: str, datasets: list) -> tuple[str, bytes]:
-    """A drawing and a picture, which take no time."""
+    """A drawing and a picture, which take a moment."""
+    time.sleep(0.25)
     return f'<svg width="1">{"<g/>" * 10_000}</svg>', b"picture" * 5_000
 
 
@@ -327,7 +329,7 @@ def ended(
         AssertionError: it did not end, left a process behind, or showed a traceback.
     """
     process, listening, said = started(work, folder, failure_of(work, way, draw))
-    if way in (*KILLS, ALONE):
+    if way in KILLS:
         process.join(moment_s)
         strike(process.pid, way, draw)
     hangs = not comes(lambda: not process.is_alive(), LIMIT_S)
