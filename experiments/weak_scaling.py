@@ -11,8 +11,8 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,6 +21,7 @@ import torch.distributed as distributed
 
 from lockstep import agents
 from lockstep.agents.run.config import config_of
+from lockstep.agents.run.ranks import Ranks
 from lockstep.experiments import UserError, command, config, growth
 from lockstep.experiments.bench import timing
 from lockstep.experiments.config import ConfigError, Settings
@@ -72,9 +73,17 @@ def measure(name: str, group: World, section: Settings, seed: int) -> list[dict]
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
         started = [pool.submit(rows_of_rank, task, variables | rank) for rank in ranks]
         try:
-            return [row for rank in started for row in rank.result()]
+            return rows_of_all(started)
         except ValueError as error:  # of an algorithm that trains in one process alone, say
             raise UserError(f"weak_scaling {name}: {section.algorithm} in {group.label}: {error}") from error
+
+
+def rows_of_all(started: Sequence[Future]) -> list[dict]:
+    """The rows of all ranks, or the first error of one that has not merely lost another."""
+    errors = [error for rank in started if (error := rank.exception())]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, ConnectionError)), errors[0])
+    return [row for rank in started for row in rank.result()]
 
 
 def settings_of(name: str, section: Settings, ranks: int, seed: int):
@@ -139,15 +148,16 @@ def rows_of_rank(task: Task, variables: Mapping[str, str]) -> list[dict]:
     torch.set_num_threads(1)
     sums = distributed.all_reduce = Sums()
     together = Together(task.ranks, sums.plain)
-    run = agents.algorithm(task.algorithm)(task.environment, task.settings, "cpu")
+    ranks = Ranks("cpu")  # before anything that may fail in one of them, for which the others would wait
     try:
+        run = agents.algorithm(task.algorithm)(task.environment, task.settings, "cpu")
         while run.iteration == 0 or not run.learns:
             run.iterate()
         training = blocks_of(run.iterate, together, sums, task, task.block_s)
         run.statistics()  # raises where something is not finite
         steps = run.env_steps // run.iteration
         same = {"environment": task.environment, "algorithm": task.algorithm, "ranks": task.ranks}
-        same |= {"cores": task.cores, "rank": run.ranks.rank, "num_envs": task.settings.num_envs // task.ranks}
+        same |= {"cores": task.cores, "rank": ranks.rank, "num_envs": task.settings.num_envs // task.ranks}
         rows = [
             same | {"part": growth.TRAINING, "per_iteration": None, "env_steps": steps * row["iterations"]} | row
             for row in training
@@ -155,7 +165,7 @@ def rows_of_rank(task: Task, variables: Mapping[str, str]) -> list[dict]:
         if task.ranks > 1:
             rows += lone_sums(run, together, sums, task, same)
     finally:
-        run.ranks.close()  # the others wait for this one no longer
+        ranks.close()  # the others wait for this one no longer
     return rows
 
 

@@ -19,14 +19,28 @@ class HeldElsewhere(RuntimeError):
 
 
 @contextlib.contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Within, an OSError of a file that is open, which knows no path, names this one."""
+    try:
+        yield
+    except OSError as error:
+        if path and error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: Path, mode: str = "w", **options) -> Iterator[IO]:
     """A file that takes the place of `path` at the end of the block, on the disk; on an error the old one stays.
 
     It is written beside it, under a name that ends with .partial. options: of `open`.
+
+    Raises:
+        OSError: it cannot be written; names it.
     """
     partial = path.with_name(path.name + ".partial")
     try:
-        with open(partial, mode, **options) as file:
+        with naming(path), open(partial, mode, **options) as file:
             yield file
         settle(partial, path)
     except BaseException:
@@ -52,7 +66,8 @@ def flush(path: Path) -> None:
     """Write what a file holds, or the names in a folder, to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        with naming(path):
+            os.fsync(opened)
     finally:
         os.close(opened)
 
@@ -84,9 +99,9 @@ def hold(path: Path, wait: bool = False) -> Iterator[None]:
             raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from error
         file.close()
     try:
-        file.truncate(0)
-        file.write(f"{os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        with naming(path):
+            file.truncate(0)
+            os.write(file.fileno(), f"{os.getpid()} on {socket.gethostname()}".encode())
         yield
     finally:
         path.unlink(missing_ok=True)

@@ -1,6 +1,8 @@
 """Faults of files, put where the operating system would have them: calls that fail, and files that may not grow."""
 
+import builtins
 import contextlib
+import io
 import os
 import resource
 from collections.abc import Iterator
@@ -15,13 +17,24 @@ class Faults:
         self.at, self.number, self.calls = at, number, 0
 
     def __call__(self, call):
-        def failing(*arguments):
+        def failing(*arguments, **options):
             self.calls += 1
             if self.calls == self.at:
-                raise OSError(self.number, os.strerror(self.number))
-            return call(*arguments)
+                path = [] if isinstance(arguments[0], int) else [str(arguments[0])]  # fsync knows no path
+                raise OSError(self.number, os.strerror(self.number), *path)
+            return call(*arguments, **options)
 
         return failing
+
+    def where_it_writes(self, call):
+        """The same of `open`, where a path is opened to be written; what is only read does not fail."""
+        failing = self(call)
+
+        def opened(file, mode="r", *arguments, **options):
+            writes = not isinstance(file, int) and set(mode) & set("wax+")
+            return (failing if writes else call)(file, mode, *arguments, **options)
+
+        return opened
 
 
 @contextlib.contextmanager
@@ -30,6 +43,8 @@ def failing(faults: Faults) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("fsync", "replace", "open"):
             patch.setattr(os, name, faults(getattr(os, name)))
+        for module in (builtins, io):  # of which pathlib takes the latter
+            patch.setattr(module, "open", faults.where_it_writes(open))
         yield
 
 

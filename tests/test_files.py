@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from lockstep import files
+from tests.faults import Faults, failing, files_of_at_most
 
 HERE = f"{os.getpid()} on {socket.gethostname()}"
 
@@ -51,6 +52,26 @@ def test_a_holder_that_has_not_written_who_it_is_is_another_process(tmp_path, ho
     (tmp_path / "held").write_text("")
     with pytest.raises(files.HeldElsewhere, match="^held by another process$"), files.hold(tmp_path / "held"):
         pass
+
+
+@pytest.mark.parametrize("opened", [files.hold, files.replacing])
+def test_a_file_that_finds_no_room_is_named(tmp_path, opened):
+    """Also one that says who holds a path; the failing call itself knows an open file and no path."""
+    full, caught = files_of_at_most(0), pytest.raises(OSError, match="File too large: '.*/one'$")
+    with caught, full, opened(tmp_path / "one") as file:
+        file.write("more")
+    assert not list(tmp_path.iterdir())
+
+
+def test_each_call_that_fails_names_its_path(tmp_path):
+    """The file beside it, which is opened, opened again and flushed; the rename; and the folder, the same."""
+    named = []
+    for at in range(1, 7):
+        failure = failing(Faults(at, errno.EROFS))
+        with pytest.raises(OSError, match="Read-only") as caught, failure, files.replacing(tmp_path / "one") as file:
+            file.write("more")
+        named.append(os.path.relpath(caught.value.filename, tmp_path))
+    assert named == ["one.partial"] * 4 + ["."] * 2
 
 
 def test_a_path_that_cannot_be_locked_is_named(tmp_path, monkeypatch):

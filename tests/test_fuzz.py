@@ -5,9 +5,10 @@ import dataclasses
 import functools
 import hashlib
 import json
-import resource
+import re
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import hypothesis.extra.numpy as arrays_of
@@ -74,12 +75,12 @@ def as_tensor(array: np.ndarray):
 
 @contextlib.contextmanager
 def bounded():
-    """Within, an input is taken or refused, before LIMIT_S; TimeoutError after it."""
+    """Within, an input is taken or refused before LIMIT_S; what takes longer is ended, and fails."""
 
     def end(number, frame):
         raise TimeoutError(f"more than {LIMIT_S} s")
 
-    before = signal.signal(signal.SIGALRM, end)
+    before, start = signal.signal(signal.SIGALRM, end), time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     try:
         with contextlib.suppress(*REFUSED):
@@ -87,6 +88,46 @@ def bounded():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    took = time.monotonic() - start  # since a reader may have made a ValueError of the TimeoutError
+    assert took < LIMIT_S, f"took {took:.1f} s"
+
+
+@contextlib.contextmanager
+def frugal():
+    """Within, the process grows by less than LIMIT_BYTES."""
+    Path("/proc/self/clear_refs").write_text("5")  # its peak so far is forgotten
+    before = peak()
+    yield
+    grown = peak() - before
+    assert grown < LIMIT_BYTES, f"grew by {grown} bytes"
+
+
+def peak() -> int:
+    """The largest memory of this process, in bytes."""
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+
+
+@pytest.mark.parametrize(("told_as", "failure"), [(ValueError, AssertionError), (TimeoutError, TimeoutError)])
+def test_an_input_that_takes_too_long_fails_also_if_a_reader_refuses_it_for_that(monkeypatch, told_as, failure):
+    monkeypatch.setitem(globals(), "LIMIT_S", 0.05)
+
+    def read():
+        try:
+            time.sleep(5)
+        except OSError as error:
+            raise told_as(error) from error
+
+    with pytest.raises(failure, match="took |more than "), bounded():
+        read()
+
+
+def test_an_input_that_takes_much_memory_fails_even_if_more_was_used_before(monkeypatch):
+    monkeypatch.setitem(globals(), "LIMIT_BYTES", 2**26)
+    np.ones(2**28, np.uint8)
+    with frugal():
+        np.ones(2**20, np.uint8)
+    with pytest.raises(AssertionError, match="grew by "), frugal():
+        np.ones(2**27, np.uint8)
 
 
 def over(few: int, many: int):
@@ -96,10 +137,8 @@ def over(few: int, many: int):
         @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
         @functools.wraps(test)
         def tried(examples):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            settings(max_examples=examples, suppress_health_check=list(HealthCheck))(test)()
-            grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-            assert grown < LIMIT_BYTES
+            with frugal():
+                settings(max_examples=examples, suppress_health_check=list(HealthCheck))(test)()
 
         del tried.__wrapped__  # whose arguments are hypothesis's, and no fixtures
         return tried

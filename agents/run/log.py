@@ -36,7 +36,7 @@ class Log:
 
     Raises:
         ValueError: columns without iteration or env_steps, or a file to resume that is not of these columns.
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; names it.
         ImportError: TensorBoard is not installed.
     """
 
@@ -72,8 +72,9 @@ class Log:
             self.flush()
             self._show(last=True)
         finally:
-            for sink in filter(None, (self._file, self._events)):
-                sink.close()
+            with files.naming(self._path):
+                for sink in filter(None, (self._file, self._events)):
+                    sink.close()
             if self._bar is not None:
                 self._bar.close()
 
@@ -105,8 +106,9 @@ class Log:
         if self._pending is None:
             return
         if self._file is not None:
-            self._file.write(_line("" if (v := self._pending.get(name)) is None else v for name in self._columns))
-            self._file.flush()
+            with files.naming(self._path):
+                self._file.write(_line("" if (v := self._pending.get(name)) is None else v for name in self._columns))
+                self._file.flush()
         if self._events is not None:
             steps = self._pending["env_steps"]
             for name, value in self._pending.items():

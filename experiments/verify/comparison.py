@@ -103,8 +103,9 @@ def planned(subject: Subject, original: Original, asked: Asked, played: Played) 
     if asked.policy and limit:
         actions = original.actions(limit + MARGIN, wider, seed + 1)
         runs["policy"] = Run(seed + 1, actions, asked.policy, follows(limit, wider, seed))
-    if played.states is not None and (number := min(asked.transitions, len(played.states)) // B):
-        few = spread(len(played.states), number * B)
+    if played.states is not None:
+        number = max(1, min(asked.transitions, len(played.states)) // B)  # one call takes B states at least
+        few = evenly(len(played.states), number * B)
         parts = {"actions": played.actions, "states": played.states, "playing": played.playing}
         there = {key: one[few].reshape(number, B, *one.shape[1:]) for key, one in parts.items() if one is not None}
         runs["put"] = Run(seed, **there)
@@ -201,7 +202,12 @@ def chosen(run: Episodes, number: int, limit: int | None) -> Cases:
 
 def spread(length: int, number: int) -> np.ndarray:
     """So many places among `length`, evenly, or all."""
-    return np.arange(length) if number >= length else np.arange(number) * length // number
+    return evenly(length, min(number, length))
+
+
+def evenly(length: int, number: int) -> np.ndarray:
+    """So many places among `length`, evenly; where there are fewer, some several times."""
+    return np.arange(number) * length // number
 
 
 def of_injected(
@@ -209,7 +215,7 @@ def of_injected(
 ) -> Iterator[Row]:
     """Rows on single steps from states that the original had visited, and the port was put into."""
     (T, B), m = seen.reward.shape, seen.reward.size
-    states = played.states[spread(len(played.states), m)]
+    states = played.states[evenly(len(played.states), m)]
     given = (seen.given & (mode != NEXT_STEP)).reshape(m)
     agents = seen.of_agents.reshape(m, *seen.of_agents.shape[2:])
     after = np.where(given[:, None], seen.last.reshape(m, -1), seen.observation[1:].reshape(m, -1))

@@ -183,6 +183,19 @@ def test_a_fault_is_noticed_from_states_that_are_put():
     assert with_verdict(compared(f"{PORTS}:SameStep", asked=asked), DIFFERS) == set()
 
 
+@pytest.mark.parametrize("num_envs", [64, 10_000])
+def test_states_are_put_where_a_batch_is_larger_than_the_transitions_asked_for(num_envs):
+    """Or larger than the number of states that the original has visited in its episodes, about 22 steps each."""
+    original, subject = Original(CARTPOLE), subjects.Subject(f"{PORTS}:Strong", num_envs)
+    asked, played = Asked(num_envs, 0, 10, inject=f"{PORTS}:put"), original.play(256, 0, read=True)
+    put = comparison.planned(subject, original, asked, played)["put"]
+    assert put.states.shape == (1, num_envs, 4)
+    seen = lives.played(f"{PORTS}:Strong", [put], asked.inject).lives[0]
+    rows = {row.property: row for row in comparison.of_injected(original, Shown(), asked, seen, played, NEXT_STEP)}
+    assert rows["rewards"].cases == num_envs and rows["rewards"].verdict == SAME
+    assert rows["transitions"].verdict == DIFFERS
+
+
 def test_the_example_of_a_difference_can_be_had_again():
     """One step of the port, and one of the original, from the observation that is told."""
     example = of_port("Strong")["transitions", OUTSIDE].example

@@ -1,5 +1,6 @@
 """Training in several processes: their rows, and the settings that say how many."""
 
+import functools
 import sys
 
 import pandas as pd
@@ -92,6 +93,28 @@ def test_an_algorithm_of_one_process_says_so():
     settings = {"num_envs": 16, "horizon": 8}
     with pytest.raises(UserError, match="^weak_scaling cartpole: a2c in ranks=2: .*process"):
         weak_scaling.measure("cartpole", World(2), asked(algorithm="a2c", settings=settings), seed=0)
+
+
+FAULT = "of the second rank alone"
+
+
+def broken(method, task, variables):
+    """As `rows_of_rank`, in a process in which a method of PPO fails if it is the second."""
+
+    def failing(*_):
+        raise ArithmeticError(FAULT)
+
+    if variables["RANK"] == "1":
+        setattr(ppo.PPO, method, failing)
+    return weak_scaling.rows_of_rank(task, variables)
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("method", ["__init__", "iterate"])
+def test_an_error_in_one_rank_is_told_rather_than_that_the_others_have_lost_it(monkeypatch, method):
+    monkeypatch.setattr(weak_scaling, "rows_of_rank", functools.partial(broken, method))
+    with pytest.raises(ArithmeticError, match=FAULT):
+        weak_scaling.measure("cartpole", World(2), asked(), seed=0)
 
 
 @pytest.mark.usefixtures("two_cores")

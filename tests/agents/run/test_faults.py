@@ -43,6 +43,17 @@ def same(one, other) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
+@contextlib.contextmanager
+def told(folder: Path):
+    """A failure is an OSError that names the file, or the folder whose names do not reach the disk."""
+    said = str(folder)
+    try:
+        yield
+    except OSError as error:
+        said = str(error)
+    assert str(folder) in said
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The state at the end, and how many calls the files of a whole training took."""
@@ -62,7 +73,7 @@ def test_a_training_whose_files_fail_goes_on_to_the_same_end(tmp_path, undisturb
         iteration = 0
         for at in (draw.randint(1, calls), draw.randint(1, calls // 2)):
             faults = Faults(at, number)
-            with failing(faults), contextlib.suppress(OSError):
+            with told(folder), failing(faults):
                 goes_on(folder)
                 assert faults.calls < at  # else the training would have had to tell
             assert saved(folder) >= iteration
@@ -92,8 +103,9 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, undisturbed, trials)
     length, draw = (tmp_path / "whole" / training.CHECKPOINT).stat().st_size, random.Random(0)
     for trial in range(trials):
         folder = tmp_path / str(trial)
-        with files_of_at_most(draw.randrange(length)), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+        with files_of_at_most(draw.randrange(length)), pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as caught:
             goes_on(folder)
+        assert str(folder) in str(caught.value)
         assert saved(folder) == 0
         assert same(goes_on(folder), expected)
 
