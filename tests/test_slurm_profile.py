@@ -1,4 +1,4 @@
-"""train.sh, with stubs of Slurm and torchrun in its path: what it starts on the nodes, and its usage."""
+"""What can be said of Slurm without one: train.sh, with stubs in its path, and that a missing cluster is told."""
 
 import os
 import socket
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "profiles" / "slurm" / "train.sh"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "profiles" / "slurm" / "train.sh"
 PROGRAMS = {
     # Two nodes of any names, one of which Slurm reaches at another address; a node's own word for itself is of no use.
     "scontrol": """case "$1 $2 $3" in
@@ -74,4 +75,16 @@ def test_without_words_it_says_its_usage(job):
     for words in ([], ["ppo"]):
         said = job(*words)
         assert (said.returncode, said.stdout) == (2, "")
-        assert said.stderr.startswith("usage: sbatch ")
+        assert said.stderr.startswith("usage: sbatch --nodes N ")
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("", "1 skipped"), ("1", "1 error")])
+def test_a_missing_cluster_is_skipped_or_where_one_is_required_an_error(tmp_path, required, outcome):
+    test = "tests/cluster/test_start.py::test_a_daemon_that_ends_has_the_last_word"
+    options = ["-p", "no:cacheprovider", "--basetemp", str(tmp_path / "pytest"), "-q"]
+    variables = os.environ | {"PATH": str(tmp_path), "REQUIRE_CLUSTER": required}
+    command = [sys.executable, "-m", "pytest", *options, test]
+    ended = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert ended.returncode == bool(required), ended.stdout
+    assert outcome in ended.stdout
+    assert "needs munge and slurm-wlm" in ended.stdout or not required
