@@ -93,7 +93,7 @@ rule experiment:
         "environment.yml"
     threads: lambda wildcards: SHARE if side_by_side(wildcards) else CORES or 1
     resources:
-        gpu=GPUS,
+        gpu=lambda wildcards: int(bool(CLUSTER or GPUS) and catalogue.on_gpu(wildcards.place)),
         cpus_per_task=lambda wildcards, threads: threads if side_by_side(wildcards) else -1,  # all of the node
         slurm_extra=lambda wildcards: "" if side_by_side(wildcards) else "--exclusive",
     params:

@@ -14,7 +14,7 @@ from lockstep.experiments.ledger import sources
 
 FOLDER = Path(__file__).parent
 # Constants of an EXPERIMENT that are read here.
-FACTS = ("needs", "timed", "quick", "predicted", "originals", "choices", "compiles")
+FACTS = ("needs", "timed", "quick", "predicted", "originals", "choices", "compiles", "gpu")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Listed:
     originals: bool = False  # nothing of it can run without the library of the originals
     choices: tuple[str, ...] = ()  # keys of its section that say which groups there are, and nothing of their rows
     compiles: bool = False  # kernels of a GPU, with or without one
+    gpu: bool = True  # so that it takes one where there is one
 
     @property
     def module(self) -> str:
@@ -78,6 +79,11 @@ def asked(place: str) -> tuple[str, str | None]:
 def timed(place: str) -> bool:
     """True where what is measured there is timed."""
     return experiments()[asked(place)[0]].timed
+
+
+def on_gpu(place: str) -> bool:
+    """True where some of what is measured there runs on a GPU, if there is one."""
+    return experiments()[asked(place)[0]].gpu
 
 
 def why_not(experiment: str, environment: str) -> str | None:

@@ -19,32 +19,36 @@ def outlast_earlier_jobs(say: Callable[[str], None], sends: bool) -> None:
     """Wait for Slurm's jobs of an earlier run in this folder, then begin this process anew.
 
     What they finish meanwhile is then not planned again, and nothing is written by two at once. Without such jobs
-    nothing happens.
+    nothing happens. What is waited for is said, and again when it changes.
 
     Args:
         sends: this run sends jobs itself, so it waits too while squeue does not answer.
     """
-    told = set()
-    while True:
-        try:
-            jobs, silence = earlier_jobs(Path.cwd()), ""
-        except NoAnswer as error:
-            jobs, silence = [], str(error)
-        if not jobs and not (silence and (sends or told)):
-            break
-        if bool(silence) not in told:
-            told.add(bool(silence))
-            say(
-                f"waiting until squeue answers, since jobs of an earlier run may go on; it says: {silence}"
-                if silence
-                else f"waiting for Slurm's jobs {' '.join(jobs)} of an earlier run in this folder, which goes on then; "
-                f"scancel {' '.join(jobs)} ends them, and what they have finished is kept"
-            )
+    said = ""
+    while waits := reason_to_wait(Path.cwd(), silence_counts=sends or bool(said)):
+        if waits != said:
+            say(waits)
+        said = waits
         time.sleep(EVERY_S)
-    if told:
+    if said:
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, sys.orig_argv)
+
+
+def reason_to_wait(folder: Path, silence_counts: bool) -> str | None:
+    """The sentence that says what is waited for; None where nothing is, as when only a silent squeue would be."""
+    try:
+        jobs = " ".join(earlier_jobs(folder))
+    except NoAnswer as error:
+        waits = f"waiting until squeue answers, since jobs of an earlier run may go on; it says: {error}"
+        return waits if silence_counts else None
+    if not jobs:
+        return None
+    return (
+        f"waiting for Slurm's jobs {jobs} of an earlier run in this folder, which goes on then; "
+        f"scancel {jobs} ends them, and what they have finished is kept"
+    )
 
 
 def earlier_jobs(folder: Path) -> list[str]:

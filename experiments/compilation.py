@@ -60,5 +60,6 @@ EXPERIMENT = Experiment(
     needs="nothing",
     timed=False,
     quick=False,
+    gpu=False,
     compiles=True,
 )

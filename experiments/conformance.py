@@ -101,4 +101,5 @@ EXPERIMENT = Experiment(
     needs="peers",
     timed=False,
     quick=False,
+    gpu=False,
 )

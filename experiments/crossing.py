@@ -205,4 +205,4 @@ def report(frame: pd.DataFrame, *_) -> str:
     return "\n".join(lines)
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, timed=False, quick=False, choices=("seeds",))
+EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, timed=False, quick=False, choices=("seeds",), gpu=False)

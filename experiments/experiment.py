@@ -82,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment; catalogue.Listed explains the last seven, and reads them as constants in the text.
+    """An experiment; catalogue.Listed explains the last eight, and reads them as constants in the text.
 
     columns: of the CSV.
     plan: Plan of a Request.
@@ -107,6 +107,7 @@ class Experiment:
     originals: bool = False
     choices: tuple[str, ...] = ()
     compiles: bool = False
+    gpu: bool = True
 
 
 class LeftOut(Exception):

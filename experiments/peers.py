@@ -306,4 +306,4 @@ def asking(task: Task, left: Sequence[Wanted | Missing]) -> Iterator[Callable[[W
         yield measure
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, options=options, needs="peers")
+EXPERIMENT = Experiment(COLUMNS, plan, report, options=options, needs="peers", gpu=False)

@@ -261,4 +261,6 @@ def report(frame: pd.DataFrame, settings: Settings, *_) -> str:
     return "\n".join(lines)
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, in_pieces=True, quick=False, choices=("ranks", "links", "nodes"))
+EXPERIMENT = Experiment(
+    COLUMNS, plan, report, in_pieces=True, quick=False, choices=("ranks", "links", "nodes"), gpu=False
+)

@@ -23,6 +23,7 @@ from lockstep.envs.vehicle_routing.oracles.attention import weights
 from lockstep.envs.vehicle_routing.oracles.attention.network import Network, Shape
 from lockstep.envs.vehicle_routing.params import Params as Routing
 from lockstep.envs.vehicular_edge.params import Params as Edge
+from lockstep.envs.vehicular_edge.scenario import traces
 from lockstep.envs.vehicular_edge.scenario import Calibration, draw
 from lockstep.envs.vehicular_edge.scenario import load as load_slots
 from lockstep.experiments import UserError, config, record
@@ -162,6 +163,37 @@ def test_tables_of_bars(tmp_path, code):
     (tmp_path / "meta.json").write_bytes(pickle.dumps(code))
     with pytest.raises(ValueError, match=f"^{tmp_path / 'meta.json'}: not JSON"):
         bars.load(tmp_path / "bars.csv")
+
+
+@pytest.mark.parametrize("read", [traces.ngsim, traces.sumo_csv, traces.sumo_xml, traces.gaia])
+def test_recorded_traffic(tmp_path, code, read):
+    path = tmp_path / "traffic"
+    path.write_bytes(pickle.dumps(code))
+    with pytest.raises(ValueError, match=f"^{path}: "):
+        read(path)
+
+
+POSITIONS = """<!DOCTYPE fcd-export [<!ENTITY other SYSTEM "file://{}">]>
+<fcd-export><timestep time="0"><vehicle id="{}" x="1" y="2">{}</vehicle></timestep></fcd-export>"""
+
+
+def test_an_entity_of_recorded_traffic_opens_no_other_file(tmp_path):
+    other, path = tmp_path / "other", tmp_path / "traffic.xml"
+    other.write_text("secret")
+    path.write_text(POSITIONS.format(other, "7", ""))
+    assert traces.sumo_xml(path).vehicle.tolist() == [7]
+    for places in (("&other;", ""), ("7", "&other;")):
+        path.write_text(POSITIONS.format(other, *places))
+        with pytest.raises(ValueError, match=f"^{path}: not XML of positions: ") as refused:
+            traces.sumo_xml(path)
+        assert "secret" not in str(refused.value)
+
+
+def test_text_of_recorded_traffic_stays_text(tmp_path, code):
+    path = tmp_path / "traffic.csv"
+    cell = f"__import__('os').mkdir('{code.folder}')"
+    path.write_text(f'timestep_time;vehicle_id;vehicle_x;vehicle_y\n0;"{cell}";1;2\n')
+    assert traces.sumo_csv(path).vehicle.tolist() == [cell]
 
 
 def test_recordings(tmp_path, code):

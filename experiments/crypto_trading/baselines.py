@@ -200,4 +200,4 @@ def plan(request: Request) -> Plan:
     return Plan(todo, each(lambda group: measure(name, group, settings)), config=request.asked())
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False)
+EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, gpu=False)

@@ -136,4 +136,4 @@ def plan(request: Request) -> Plan:
     return Plan(by_label(groups(settings)), each(lambda group: measure(name, group, settings)), config=request.asked())
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False)
+EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, gpu=False)

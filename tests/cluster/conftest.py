@@ -1,6 +1,7 @@
 """A cluster for all tests of this folder, which `make test-cluster` runs; make test leaves them out."""
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from tests.pipeline.copies import copy_of_the_code
 @pytest.fixture(scope="session")
 def cluster():
     if reason := slurm.missing():
+        if os.environ.get("REQUIRE_CLUSTER"):
+            pytest.fail(f"REQUIRE_CLUSTER is set, and a cluster {reason}", pytrace=False)
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # one that root's munged takes for safe
     try:

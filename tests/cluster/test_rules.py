@@ -43,7 +43,8 @@ def test_an_environment_on_the_cluster_has_the_rows_and_verdicts_of_this_machine
 
         job = sent[name]
         assert (job["state"], job["memory"], job["time"]) == ("COMPLETED", "8000M", "2:00:00")
-        assert job["shares"] == ("OK" if name == "correctness" else "NO")  # what is timed has a node to itself
+        # What is timed has a node to itself.
+        assert (job["shares"], int(job["cpus"])) == (("OK", 2) if name == "correctness" else ("NO", slurm.CPUS))
         assert "TresPerJob=gres:gpu:1" in slurm.output("scontrol", "show", "job", job["number"])
         benchmark = pd.read_csv(copy / "results" / "benchmarks" / ENVIRONMENT / f"{name}.tsv", sep="\t")
         assert benchmark["max_rss"].item() < 8000 and benchmark["s"].item() < 120 * 60

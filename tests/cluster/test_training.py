@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ def sbatch(log: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def train(log: Path, *words: str) -> str:
-    return sbatch(log, "--nodes", "2", "profiles/slurm/train.sh", *words)
+def train(log: Path, *words: str, options: Sequence[str] = ()) -> str:
+    return sbatch(log, "--nodes", "2", *options, "profiles/slurm/train.sh", *words)
 
 
 def processes(output: Path) -> dict[int, dict[str, str]]:
@@ -73,8 +74,9 @@ def require_equal(output: Path, parameters: torch.Tensor) -> None:
 
 def test_two_nodes_are_one_process_with_two_shards(cluster, parameters, tmp_path):
     log = tmp_path / "log.txt"
-    job = train(log, *TRAIN, "--output", str(tmp_path / "run"))
+    job = train(log, *TRAIN, "--output", str(tmp_path / "run"), options=["--cpus-per-task", "2"])
     assert cluster.outcome(job, 120) == {"COMPLETED"}, log.read_text()
+    assert [one["cpus"] for one in cluster.jobs() if one["number"] == job] == ["4"]  # two on each node
     require_equal(tmp_path / "run", parameters)
 
 

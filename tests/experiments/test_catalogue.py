@@ -30,6 +30,17 @@ def test_what_is_read_in_the_text_is_what_the_module_says(name):
     assert len(set(experiment.columns)) == len(experiment.columns)
 
 
+@pytest.mark.parametrize("name", catalogue.experiments())
+def test_an_experiment_takes_a_gpu_exactly_where_its_plan_has_more_with_one(name):
+    needs = catalogue.experiments()[name].needs
+    parts = [part for part in config.files() if needs == "peers" or catalogue.why_not(name, part) is None]
+    words = [[name]] if needs == "machine" else [[name, part] for part in parts]
+    asked = [run.parser(name).parse_args([*some, "--scale", "full"]) for some in words]
+    plans = [[run.planned(name, options, there).groups for there in (["cpu"], ["cpu", "cuda"])] for options in asked]
+    assert plans
+    assert catalogue.experiments()[name].gpu == any(list(without) != list(with_one) for without, with_one in plans)
+
+
 def test_a_family_s_experiment_is_of_its_environments():
     of_edge, of_cartpole = (set(catalogue.experiments_of(name)) for name in ("vehicular_edge", "cartpole"))
     families = {one.name: one.family for one in catalogue.experiments().values()}

@@ -48,10 +48,16 @@ def said(tmp_path):
 
 def test_jobs_of_this_folder_are_waited_for(said, tmp_path):
     first, second = (f"{number}|rule_experiment_wildcards_x|{tmp_path}" for number in (7, 12))
-    waits, goes_on = said(first, second)
-    assert waits.startswith("waiting for Slurm's jobs 7 12 of an earlier run in this folder")
-    assert "scancel 7 12 ends them" in waits
+    both, one, goes_on = said(first, second)
+    assert both.startswith("waiting for Slurm's jobs 7 12 of an earlier run in this folder")
+    assert "scancel 7 12 ends them" in both
+    assert one.startswith("waiting for Slurm's jobs 12 of an earlier run")
     assert goes_on == "goes on"
+
+
+def test_what_is_waited_for_is_said_once(said, tmp_path):
+    others = [f"{number}|(null)|{tmp_path}" for number in (1, 2, 3)]
+    assert len(said(*others, f"7|rule_experiment|{tmp_path}")) == 2
 
 
 def test_other_folders_and_jobs_that_snakemake_has_not_sent_are_none_of_its(said, tmp_path):
@@ -61,11 +67,12 @@ def test_other_folders_and_jobs_that_snakemake_has_not_sent_are_none_of_its(said
 def test_while_squeue_does_not_answer_nothing_is_sent(said, tmp_path):
     """Before it has answered for the first time, and after."""
     job = f"7|rule_experiment|{tmp_path}"
-    silent, waits, goes_on = said("fails", "fails", job, "fails", job)
+    silent, waits, silent_again, waits_again, goes_on = said("fails", "fails", job, "fails", job)
+    assert silent == silent_again
     assert silent.startswith(
         "waiting until squeue answers, since jobs of an earlier run may go on; it says: slurm_load"
     )
-    assert waits.startswith("waiting for Slurm's jobs 7 ")
+    assert waits.startswith("waiting for Slurm's jobs 7 ") and waits_again.startswith("waiting for Slurm's jobs 7 ")
     assert goes_on == "goes on"
     assert not Path(tmp_path, "queue").read_text()
 

@@ -116,3 +116,9 @@ def test_features_were_looked_up_in_the_versions_that_are_measured():
         pins = dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text() if file else ours, re.MULTILINE))
         if peer.TITLE != peers.OURS:
             assert DECLARED["libraries"][peer.TITLE]["version"] == pins[peer.PACKAGES[0]]
+
+
+def test_features_of_libraries_that_ports_are_wrapped_for_were_looked_up_in_the_versions_that_are_locked():
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    for name in ("TorchRL", "Stable-Baselines3"):
+        assert DECLARED["libraries"][name]["version"] == pins[name.lower()]

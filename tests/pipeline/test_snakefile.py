@@ -1,11 +1,13 @@
 """Snakemake's plans: everything at first, nothing twice, after a change exactly what depends on it."""
 
+import json
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lockstep.experiments.ledger import sources
 from tests.pipeline.copies import (
@@ -92,6 +94,32 @@ def test_what_is_timed_takes_every_core_and_the_rest_the_share_of_an_environment
     alone = ("throughput", "learning", "transfer", "scaling", "breakdown", "ceilings")
     assert len(cores) > 20
     assert cores == {place: every if place.endswith(alone) else 2 for place in cores}
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_what_runs_on_the_cpu_alone_asks_for_no_gpu(tmp_path, has_gpu):
+    copy = copy_of_the_code(tmp_path)
+    snakefile = copy / "Snakefile"
+    text = snakefile.read_text()
+    message = '    message:\n        "results/{wildcards.place}.csv"\n'  # shown in the place of resources
+    assert text.count(message) == 1
+    snakefile.write_text(text.replace(message, ""))
+    nvidia_smi = tmp_path / "nvidia-smi"
+    nvidia_smi.touch(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin" if has_gpu else "/usr/bin:/bin"
+    plan = snakemake(copy, "--dry-run", "--cores", "2", "--config", "scale=full", PATH=path)
+    found = re.findall(r"output: results/(\S+)\.csv,(?:\n|.)*?resources: .*gpu=(\d)", plan)
+    assert len(found) == len(set(found)) > 40
+    alone = ("compilation", "conformance", "crossing", "weak_scaling", "peers", "baselines", "oracles")
+    assert {place.endswith(alone) for place, _ in found} == {True, False}
+    assert dict(found) == {place: str(int(has_gpu and not place.endswith(alone))) for place, _ in found}
+
+
+def test_every_experiment_on_record_took_less_time_than_a_cluster_is_asked_for():
+    profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())
+    minutes = int(profile["set-resources"]["experiment"]["runtime"].removesuffix(" * attempt"))
+    recorded = [json.loads(file.read_text()) for file in (ROOT / "results" / "recorded").glob("*/*/*.json")]
+    assert 0 < max(described["wall_s"] for described in recorded) < 60 * minutes
 
 
 def test_a_second_run_has_nothing_to_do(measured):
