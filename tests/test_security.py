@@ -23,8 +23,7 @@ from lockstep.envs.vehicle_routing.oracles.attention import weights
 from lockstep.envs.vehicle_routing.oracles.attention.network import Network, Shape
 from lockstep.envs.vehicle_routing.params import Params as Routing
 from lockstep.envs.vehicular_edge.params import Params as Edge
-from lockstep.envs.vehicular_edge.scenario import traces
-from lockstep.envs.vehicular_edge.scenario import Calibration, draw
+from lockstep.envs.vehicular_edge.scenario import Calibration, draw, traces
 from lockstep.envs.vehicular_edge.scenario import load as load_slots
 from lockstep.experiments import UserError, config, record
 from lockstep.experiments.ledger import results

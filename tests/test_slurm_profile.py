@@ -14,7 +14,7 @@ PROGRAMS = {
     # Two nodes of any names, one of which Slurm reaches at another address; a node's own word for itself is of no use.
     "scontrol": """case "$1 $2 $3" in
         "show hostnames gpu[07-08]") printf 'gpu07\\ngpu08\\n' ;;
-        "show node gpu07") printf 'NodeName=gpu07 Arch=x86_64\\n   NodeAddr=10.0.0.7 NodeHostName=gpu07 Version=22\\n' ;;
+        "show node gpu07") printf 'NodeName=gpu07 Arch=x86_64\\n   NodeAddr=10.0.0.7 Version=22\\n' ;;
     esac""",
     "hostname": "echo 127.0.1.1",
     # Its own options, then the program of the second node.
