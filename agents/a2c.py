@@ -92,6 +92,7 @@ class A2C(OnPolicy):
     COLUMNS = (*FIGURES, "explained_variance", "lr")
     SHAPES = ("hidden",)
 
+    @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: Config = RECIPES["solve"], device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
             raise ValueError(f"config must be an a2c.Config, as a2c.config_of makes it, not a {type(config).__name__}")

@@ -49,7 +49,11 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 THREADS = 2
 OF_TORCH = Path(__file__).with_name("tsan.supp")
 OF_COMPILER = {  # the tools of a CPU: flags, the library that the process begins with, and settings of that
-    "address": ("-fsanitize=address,undefined,float-cast-overflow", "libasan.so", "ASAN_OPTIONS=detect_leaks=0"),
+    "address": (
+        "-fsanitize=address,undefined,float-cast-overflow",  # the last is not one of GCC's `undefined`
+        "libasan.so",
+        "ASAN_OPTIONS=detect_leaks=0",
+    ),
     "thread": (
         "-fsanitize=thread",
         "libtsan.so",

@@ -129,14 +129,14 @@ def test_what_needs_a_gpu_says_so(monkeypatch, words, message):
 
 # ---- the tools of a CPU's compiler
 
-# Faults by their names: a read and a write beyond a table of ten floats, a sum that wraps, a shift by too much, a
-# number that no int holds, and two threads of the pool that count together.
+# Faults by their names: a read and a write beyond a table of ten floats, a sum that wraps, a shift by too much, a float
+# that no int holds, and two threads of the pool that count together.
 FAULTY = """
 extern "C" float read_beyond(const float* x, long n) { return x[n]; }
 extern "C" void write_beyond(float* x, long n) { x[n] = 1; }
 extern "C" int wrap(const float*, long n) { return 2147483637 + int(n) + int(n); }
 extern "C" int shift(const float*, long n) { return int(n) << (n + 30); }
-extern "C" int convert(const float*, long n) { return int(1e30f * float(n)); }
+extern "C" int cast(const float*, long n) { return int(float(n) * 1e9f); }
 extern "C" void count(const void*, const void* number, long long first, long long last) {
     for (long long k = first; k < last; k++) ++*(long*)number;
 }
@@ -166,7 +166,7 @@ print("came to the end")
         ("address", "write_beyond", "heap-buffer-overflow.*WRITE of size 4"),
         ("address", "wrap", "signed integer overflow: 2147483647 \\+ 10 cannot be represented in type 'int'"),
         ("address", "shift", "shift exponent 40 is too large for 32-bit type 'int'"),
-        ("address", "convert", "1e\\+31 is outside the range of representable values of type 'int'"),
+        ("address", "cast", "1e\\+10 is outside the range of representable values of type 'int'"),
         ("thread", "count", "data race"),
         ("address", "right", None),
         ("thread", "right", None),

@@ -65,6 +65,7 @@ class Continuous(OffPolicy):
     FIGURES: ClassVar[tuple[str, ...]]  # of an update, as `_learn` gives them
     SHAPES = ("hidden", "encoding", "raw_obs", "squash")
 
+    @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: ContinuousSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
         config = self.config

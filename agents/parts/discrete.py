@@ -60,6 +60,7 @@ class Values(OffPolicy):
     COLUMNS = ("loss", "q_value", "grad_norm", "epsilon")
     SHAPES = ("hidden", "encoding", "raw_obs")
 
+    @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: ValueSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
         config = self.config

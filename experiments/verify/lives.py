@@ -3,6 +3,7 @@
 Needs nothing but NumPy and the environment's own library. Axes: T steps, B environments, k numbers of a state.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from lockstep.experiments.verify import subjects
 from lockstep.experiments.verify.subjects import Subject
 
 PARTS = ("actions", "follows", "states", "playing")  # of a run, that are arrays
+TIMEOUT_S = 3600  # of all runs in another Python
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,14 @@ def played(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
     put = subjects.function("--inject", inject) if inject else None
     made: dict[int, Subject] = {}
     lives: list[Lives | None] = []
-    for run in runs:
-        B = run.actions.shape[1]
-        subject = made.setdefault(B, Subject(name, B, put))
-        lives.append(lived(subject, run) if subject.num_envs == B else None)
-    mode = next(iter(made.values())).mode
-    for subject in made.values():
-        subject.close()
+    with contextlib.ExitStack() as stack:
+        for run in runs:
+            B = run.actions.shape[1]
+            if B not in made:
+                made[B] = Subject(name, B, put)
+                stack.callback(made[B].close)
+            lives.append(lived(made[B], run) if made[B].num_envs == B else None)
+        mode = next(iter(made.values())).mode
     return Record(lives, mode, subjects.versions(name))
 
 
@@ -145,12 +148,16 @@ def checked(subject: Subject, observation: np.ndarray) -> np.ndarray:
 
 
 def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
-    """The same in a process of that Python: arrays go through files, one .npz each way."""
+    """The same in a process of that Python, within TIMEOUT_S: arrays go through files, one .npz each way."""
     with tempfile.TemporaryDirectory() as folder:  # its own, because a library may leave files where it is started
         job = {"name": name, "inject": inject, "runs": [{"seed": run.seed, "policy": run.policy} for run in runs]}
         save(Path(folder, "job.npz"), job, {n: {key: getattr(run, key) for key in PARTS} for n, run in enumerate(runs)})
         command = [python, "-m", __spec__.name]
-        done = subprocess.run(command, cwd=folder, env=variables(), capture_output=True, text=True)
+        about = {"cwd": folder, "env": variables(), "timeout": TIMEOUT_S}
+        try:
+            done = subprocess.run(command, **about, capture_output=True, text=True)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"{name}: no answer within {TIMEOUT_S:g} s") from None
         if done.returncode:
             raise UserError(f"{name}: {peer_workers.last_error(done.stderr).removeprefix('error: ')}")
         answer, arrays = load(Path(folder, "lives.npz"))

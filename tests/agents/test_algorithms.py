@@ -86,6 +86,20 @@ def test_a_run_tells_of_every_column_and_goes_on_from_its_state(algorithm, envir
     assert checkpoint.of_run(tmp_path / "checkpoint.pt", algorithm.name)["states"][0].keys() == run.state().keys()
 
 
+def test_a_run_made_in_inference_mode_learns_outside(algorithm, environment):
+    settings = of_iterations(algorithm, 1000)
+    expected = algorithm(environment, settings)
+    with torch.inference_mode():
+        run = algorithm(environment, settings)
+        kept = run.state()
+    run.load_state(kept)
+    for one in (expected, run):
+        while not one.learns:
+            one.iterate()
+        one.iterate()
+    assert same(run.state(), expected.state())
+
+
 def test_tensorboard_has_every_column_of_the_log(algorithm, environment, tmp_path, monkeypatch):
     pytest.importorskip("tensorboard", reason="needs TensorBoard: pip install tensorboard")
     monkeypatch.setattr(log, "ROW_EVERY_S", 0.0)

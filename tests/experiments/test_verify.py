@@ -392,6 +392,22 @@ def test_a_mistake_in_another_python_is_told_in_a_sentence():
         lives.elsewhere(sys.executable, "gymnasium:CartPol-v1", [run])
 
 
+def test_a_library_that_hangs_in_another_python_is_given_up(monkeypatch):
+    monkeypatch.setattr(lives, "TIMEOUT_S", 0.01)
+    with pytest.raises(UserError, match="^gymnasium:CartPole-v1: no answer within 0.01 s$"):
+        lives.elsewhere(sys.executable, "gymnasium:CartPole-v1", [Run(0, np.zeros((1, 1), int))])
+
+
+def test_batches_are_closed_where_a_later_run_fails(monkeypatch):
+    """The first two runs are played; actions of the third are none of CartPole's."""
+    closed = []
+    monkeypatch.setattr(faulty_ports.NextStep, "close", lambda port: closed.append(port.num_envs))
+    runs = [Run(0, np.zeros((1, B), int)) for B in (2, 3)] + [Run(0, np.full((1, 4), 7))]
+    with pytest.raises(AssertionError, match="invalid"):
+        lives.played(f"{PORTS}:NextStep", runs)
+    assert sorted(closed) == [2, 3, 4]
+
+
 def test_what_is_seen_needs_nothing_but_numpy():
     program = (
         "import sys\n"
