@@ -1,9 +1,10 @@
 """Originals, one environment at a time in plain Python; the work is shared out over processes."""
 
 import atexit
+import contextlib
 import functools
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -67,6 +68,25 @@ def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     return joined
+
+
+def side_by_side(measure: Callable) -> Callable[[Sequence], object]:
+    """`Plan.measuring` of groups that take one core each: the next ones are measured while one is waited for."""
+
+    @contextlib.contextmanager
+    def measuring(left: Sequence) -> Iterator[Callable]:
+        if min(cores(), len(left)) <= 1:
+            yield measure
+        else:
+            started = {group: workers().apply_async(_alone, (measure, group)) for group in left}
+            yield lambda group: started[group].get()
+
+    return measuring
+
+
+def _alone(measure: Callable, group):
+    allot(1)
+    return measure(group)
 
 
 def taken(case, rows):

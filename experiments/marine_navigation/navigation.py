@@ -5,6 +5,7 @@ both forms; where its network tells how returns are distributed, with several ri
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def remembering(act: episodes.Act) -> episodes.Act:
     return remembered
 
 
-def measure(name: str, group: Group, settings: Settings) -> list[dict]:
+def measure(name: str, settings: Settings, group: Group) -> list[dict]:
     """The rows of a group: episodes at points of its training, and at its end."""
     same = dict.fromkeys(COLUMNS) | {"environment": name, **dataclasses.asdict(group)}
     rows = []
@@ -210,8 +211,9 @@ def plan(request: Request) -> Plan:
     originals.allot(request.options.cores)
     todo = groups(settings, request.devices)
     resolved = {group.label: dataclasses.asdict(config_of(name, group, settings)) for group in todo}
-    measured = each(lambda group: measure(name, group, settings))
-    return Plan(by_label(todo), measured, config=request.asked(settings=resolved))
+    of_group = functools.partial(measure, name, settings)
+    measuring = originals.side_by_side(of_group) if request.devices == ["cpu"] else each(of_group)
+    return Plan(by_label(todo), measuring, config=request.asked(settings=resolved))
 
 
 EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, originals=True, in_pieces=True)

@@ -114,7 +114,7 @@ def test_who_sees_the_same_again_acts_the_same_and_is_not_asked():
 )
 def test_an_agent_is_trained_and_plays_the_same_episodes_in_both_forms(few, version, policy, variant):
     group = Group(version, "original", policy, variant, 0)
-    rows = pd.DataFrame(navigation.measure(NAME, group, few), columns=navigation.COLUMNS)
+    rows = pd.DataFrame(navigation.measure(NAME, few, group), columns=navigation.COLUMNS)
     risks = list(navigation.risks(group, few))
     curve, final = rows[rows["part"] == "curve"], rows[rows["part"] == "final"]
     assert curve.groupby("env_steps").size().to_dict() == {1200: 60, 2400: 60} and (curve["form"] == "port").all()

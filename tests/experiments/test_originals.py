@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from lockstep.experiments import originals
+from lockstep.experiments.ledger import provenance
+
 BUSY = """
 import os, time
 from lockstep.experiments import command, originals
@@ -31,3 +34,20 @@ def test_a_signal_to_all_processes_at_once_leaves_none_waiting():
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def here(group: int) -> list[dict]:
+    return [{"group": group, "process": os.getpid(), "cores": originals.cores()}]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_groups_of_one_core_each_are_measured_side_by_side_where_there_are_more(monkeypatch, cores):
+    monkeypatch.setattr(provenance, "core_count", lambda: 2)
+    originals.allot(cores)
+    try:
+        with originals.side_by_side(here)([3, 1, 2]) as rows_of:
+            rows = [row for group in (3, 1, 2) for row in rows_of(group)]
+    finally:
+        originals.allot(None)
+    assert [row["group"] for row in rows] == [3, 1, 2] and {row["cores"] for row in rows} == {1}
+    assert (os.getpid() in {row["process"] for row in rows}) == (cores == 1)
