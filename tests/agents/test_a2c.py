@@ -34,7 +34,7 @@ def test_an_update_is_the_one_by_hand(name):
     run.iterate()
     expected = reference.of(run.networks, clip_value=False, norm_adv=False, **options)
     names = reference.names(run.networks)
-    square = run.networks.parts(run.optimizer.state["square"].unsqueeze(0))
+    square = run.networks.parts(run.optimizers["optimizer"].state["square"].unsqueeze(0))
     square = [square[key][0].double().numpy().copy() for key in names]
     run.phases["rollout"]()
     rows = run.rollout.rows
