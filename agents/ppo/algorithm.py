@@ -96,7 +96,9 @@ class PPO(OnPolicy):
             self.seeds,
             horizon=config.horizon,
             shards=shards // self.ranks.size,
-            in_kernel=self._chosen("rollout", portable, "a port of one lane in float32, population=1, no norm_obs"),
+            in_kernel=self._chosen(
+                "rollout", portable, "a port of one lane in float32, population=1, squash='clip', no norm_obs"
+            ),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
             bootstrap=config.bootstrap,
@@ -198,7 +200,7 @@ class PPO(OnPolicy):
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
         explicit = self.device.type == "cpu" and self._plain and compiled.fits(self.distribution)
         explicit = explicit and not {"mask", "valid"} & set(batch) and config.critic_lr is None
-        needs = "device='cpu', no critic_lr, all agents active, all actions allowed, at most 8"
+        needs = "device='cpu', all agents active, all actions allowed, squash='clip', no critic_lr, at most 8"
         if self._chosen("gradient", explicit, needs):
             rows = count // config.minibatches
             self.optimizer = compiled.CompiledUpdate(*given, rows=rows, threads=self.threads, **options)
