@@ -8,7 +8,7 @@ One iteration is T steps of B environments, their advantages, and one gradient s
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +39,8 @@ class Config(Settings):
     num_envs: int = setting(64, "B, environments", least=1)
     horizon: int = setting(16, "T, steps of each environment per iteration", least=1)
     lr: float = setting(1e-3, "learning rate", least=0)
-    anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
+    critic_lr: float | None = setting(None, "learning rate of the critic; None: the same", least=0)
+    anneal_lr: bool = setting(True, "let learning rates fall linearly to 0")
     optimizer: str = setting("rmsprop", "what makes a step of a gradient", choices=tuple(OPTIMIZERS))
     gamma: float = setting(0.99, "discount", least=0, most=1)
     gae_lambda: float = setting(1.0, "lambda of advantages; 1: of returns of all steps to the last", least=0, most=1)
@@ -51,6 +52,9 @@ class Config(Settings):
     reward_scale: float = setting(1.0, "factor on every reward")
     hidden: tuple[int, ...] = setting((64, 64), "widths of the tanh layers", least=1)
     log_std: float = setting(0.0, "first logarithm of a continuous action's standard deviation")
+    squash: str = setting(
+        "clip", "what brings the numbers of a Gaussian into the bounds of a Box", choices=distributions.SQUASHES
+    )
     graph: str = setting("auto", "CUDA graphs", choices=graphs.CHOICES)
 
     def __post_init__(self):
@@ -90,7 +94,7 @@ class A2C(OnPolicy):
     RECIPES = RECIPES
     FIGURES = ("policy_loss", "value_loss", "entropy", "grad_norm")
     COLUMNS = (*FIGURES, "explained_variance", "lr")
-    SHAPES = ("hidden",)
+    SHAPES = ("hidden", "squash")
 
     @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: Config = RECIPES["solve"], device: torch.device | str = "cpu"):
@@ -104,14 +108,13 @@ class A2C(OnPolicy):
         self.env = of_run(environment, config.num_envs, self.device, threads=threads, seed=config.seed)
         space, n = self.env.single_action_space, self.env.single_observation_space.shape[-1]
         contract.require_all_used(self.env)
-        self.distribution = distributions.of(space)
+        self.distribution = distributions.of(space, config.squash)
         shape = self.distribution.outputs, self.distribution.free, config.hidden
         self.networks = ActorCritic(n, *shape, seeds=(config.seed,), log_std=config.log_std, device=self.device)
         self.normaliser = Normaliser(n, device=self.device) if config.norm_obs else None
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         port = port and self.env.lanes == self.env.actions.numbers == 1 and self.normaliser is None
-        known = isinstance(self.distribution, distributions.Categorical | distributions.Gaussian)
-        self._portable = port and known and self.networks.in_kernels
+        self._portable = port and self.distribution.in_kernels and self.networks.in_kernels
         self.rollout = RolloutBuffer(
             self.env,
             self.networks,
@@ -125,7 +128,14 @@ class A2C(OnPolicy):
         self.gae = GAE((config.horizon, self.rollout.N), config.gamma, config.gae_lambda, self.device, threads)
         (parameters,) = self.networks.parameters
         self.gradient = torch.zeros_like(parameters)
-        self.optimizer = OPTIMIZERS[config.optimizer](parameters, self.gradient, config.max_grad_norm, EPSILON)
+        make = OPTIMIZERS[config.optimizer]
+        self.optimizers = {"optimizer": make(parameters, self.gradient, config.max_grad_norm, EPSILON)}
+        if config.critic_lr is not None:
+            at = self.networks.critic_at  # `_step` limits the norm of both together
+            self.optimizers = {
+                "optimizer": make(parameters[:at], self.gradient[:at], math.inf, EPSILON),
+                "critic_optimizer": make(parameters[at:], self.gradient[at:], math.inf, EPSILON),
+            }
         weights = [1.0, config.vf_coef, -config.ent_coef]
         self._weights = torch.tensor(weights, dtype=torch.float32, device=self.device)  # of `losses`
         # Over updates: FIGURES, their number, and that of gradients that are not finite.
@@ -134,9 +144,9 @@ class A2C(OnPolicy):
         self.iteration = 0
         self._episodes()  # forgets those before the run
         self.phases = {"rollout": self._rollout, "advantage": self._advantage, "update": self._update}
-        self._rate: torch.Tensor | None = None  # where a captured update reads `lr`
+        self._rates: torch.Tensor | None = None  # where a captured update reads `rates`
         if graphs.wanted(config.graph, self.device, self.ranks.size, self.env):
-            self._rate = torch.zeros((), dtype=torch.float32, device=self.device)
+            self._rates = torch.zeros(len(self.optimizers), dtype=torch.float32, device=self.device)
             self._capture()
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
@@ -146,15 +156,16 @@ class A2C(OnPolicy):
         self._sums.zero_()
 
     def iterate(self) -> None:
-        if self._rate is not None:
-            self._rate.fill_(self.lr)
+        if self._rates is not None:
+            for place, rate in zip(self._rates, self.rates, strict=True):
+                place.fill_(rate)
         super().iterate()
 
     @property
-    def lr(self) -> float:
-        """The learning rate of this iteration's update."""
+    def rates(self) -> list[float]:
+        """The learning rate of this iteration's update, and the critic's where it has one of its own."""
         share = 1 - self.iteration / self.iterations if self.config.anneal_lr else 1.0
-        return self.config.lr * max(0.0, share)
+        return [rate * max(0.0, share) for rate in (self.config.lr, self.config.critic_lr) if rate is not None]
 
     @torch.no_grad()
     def _rollout(self):
@@ -174,11 +185,22 @@ class A2C(OnPolicy):
         parts = dict(zip(self.networks.leaves, found, strict=True))
         with torch.no_grad():
             self.gradient.copy_(self.networks.flat(parts)[0])
-            norm = self.optimizer.step(self.lr if self._rate is None else self._rate)
+            norm = self._step(self.rates if self._rates is None else self._rates.unbind())
             bad = (norm < math.inf).logical_not().float()
             self._sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm), bad])])
             if self.normaliser is not None:
                 self.normaliser.update(self.rollout.rows["obs"][: self.config.horizon], self.rollout.active)
+
+    def _step(self, rates: Sequence[float | torch.Tensor]) -> torch.Tensor:
+        """One step of the optimisers with their learning rates; the norm of the whole gradient []."""
+        if len(rates) == 1:
+            return self.optimizers["optimizer"].step(rates[0])
+        norm = torch.linalg.vector_norm(self.gradient)
+        limited = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        self.gradient.mul_(torch.where(norm < math.inf, limited, math.nan))  # if one has no step, neither has the other
+        for optimizer, rate in zip(self.optimizers.values(), rates, strict=True):
+            optimizer.step(rate)
+        return norm
 
     def losses(self, batch: Mapping[str, torch.Tensor], advantage: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Means over rows of the policy's loss, of half the squared error of the value, and of the entropy: [3].
@@ -217,14 +239,17 @@ class A2C(OnPolicy):
                 f"iteration {self.iteration - 1}: since the last row {bad:.0f} of {updates:.0f} updates' gradients "
                 "were not finite; no step was made of them"
             )
-        return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.lr), strict=True))
+        return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.rates[0]), strict=True))
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict:
         """A copy of all that the future depends on: tensors, numbers and strings."""
-        optimizer = {name: part.clone() for name, part in self.optimizer.state.items()}
-        state = {"iteration": self.iteration, "optimizer": optimizer, "rollout": self.rollout.state()} | self.weights()
+        state = {
+            key: {name: part.clone() for name, part in optimizer.state.items()}
+            for key, optimizer in self.optimizers.items()
+        }
+        state |= {"iteration": self.iteration, "rollout": self.rollout.state()} | self.weights()
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
     def load_state(self, state: Mapping) -> None:
@@ -237,7 +262,8 @@ class A2C(OnPolicy):
             raise ValueError(f"{type(self.env).__name__} has no state() and set_state(), so a run cannot be continued")
         self.env.set_state(state["environment"])
         self.load_weights(state)
-        self.optimizer.load_state(state["optimizer"])
+        for key, optimizer in self.optimizers.items():
+            optimizer.load_state(state[key])
         self.rollout.load_state(state["rollout"])
         self.iteration = state["iteration"]
 

@@ -53,7 +53,7 @@ class ACIQN(Deterministic):
     RECIPES = RECIPES
     FIGURES = ("critic_loss", "q_value")
     COLUMNS = (*FIGURES, "grad_norm", "epsilon")
-    SHAPES = ("hidden", "features", "encoding", "raw_obs", "squash")
+    SHAPES = ("hidden", "features", "encoding", "raw_obs", "norm_obs", "squash")
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class DQN(Values):
     def _updates(self, count: int):
         """Gradient steps, each on transitions of its own; meanwhile the target network stands still."""
         config, k = self.config, self.batch_size
-        rows = self.replay.sample(count * k, self.generator)
+        rows = self.seen_in(self.replay.sample(count * k, self.generator))
         targets = self.bootstrapped(rows, self.target(rows["next_obs"]))  # [count * k, m], of each next action
         obs, action, targets = (x.unflatten(0, (count, k)) for x in (rows["obs"], rows["action"].unsqueeze(1), targets))
         if config.double:

@@ -88,7 +88,7 @@ class IQN(Values):
     name = "iqn"
     Config = Config
     RECIPES = RECIPES
-    SHAPES = ("hidden", "features", "encoding", "raw_obs")
+    SHAPES = ("hidden", "features", "encoding", "raw_obs", "norm_obs")
 
     def ready(self) -> None:
         cvar, gap = self.config.cvar, self.config.cvar_gap
@@ -100,6 +100,8 @@ class IQN(Values):
                     f"cvar_gap={gap} needs cvar=1, not {cvar}, and an environment that says how far objects are "
                     "(agents/README.md)"
                 )
+            if self.normaliser is not None:
+                raise ValueError(f"cvar_gap={gap} needs norm_obs=False: gaps are told by observations as they are")
             self._fractions = Cautious(parts, gap, self._fractions)
         super().ready()
 
@@ -118,7 +120,7 @@ class IQN(Values):
     def _updates(self, count: int):
         """Gradient steps, each on transitions of its own; meanwhile the target network stands still."""
         k = self.batch_size
-        rows = self.replay.sample(count * k, self.generator)
+        rows = self.seen_in(self.replay.sample(count * k, self.generator))
         targets, tau = self._targets(rows), quantiles.drawn(count * k, self.generator)
         taken = rows["action"].view(-1, 1, 1)
         chosen = (taken == torch.arange(self.actions, device=self.device)).float() / k  # [N, 1, m], in the loss

@@ -89,7 +89,7 @@ class Rainbow(Values):
     name = "rainbow"
     Config = Config
     RECIPES = RECIPES
-    SHAPES = ("encoder", "hidden", "encoding", "raw_obs", "atoms", "v_min", "v_max")
+    SHAPES = ("encoder", "hidden", "encoding", "raw_obs", "norm_obs", "atoms", "v_min", "v_max")
 
     def ready(self) -> None:
         config = self.config
@@ -147,7 +147,7 @@ class Rainbow(Values):
         """Gradient steps, each on rows of its own; meanwhile the target network stands still."""
         size = self.batch_size
         drawn, places, weights = self.replay.draw(count, size, self.now["beta"][0], self.generator)
-        parts = {name: row.split(size) for name, row in drawn.items()}
+        parts = {name: row.split(size) for name, row in self.seen_in(drawn).items()}
         found = (
             self._learn({name: rows[number] for name, rows in parts.items()}, weight)
             for number, weight in enumerate(weights)

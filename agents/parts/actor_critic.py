@@ -73,6 +73,11 @@ class ActorCritic:
         self.leaves = {name: part.detach().requires_grad_() for name, part in self.parts(self.parameters).items()}
 
     @property
+    def critic_at(self) -> int:
+        """The place in a row of `parameters` from which on they are the critic's."""
+        return self.places["critic.0.weight"][0]
+
+    @property
     def in_kernels(self) -> bool:
         """True where kernels, those of roll-outs and those of updates, are written for networks of this form."""
         equal = len(self.hidden) == 2 and self.hidden[0] == self.hidden[1]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import smooth_l1_loss
 
-from lockstep.agents.run import checkpoint, contract
+from lockstep.agents.run import contract
 from lockstep.agents.run.config import setting
 
 from .distributions import squashed
@@ -18,6 +18,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
+from .normaliser import applied, take_statistics, with_statistics
 from .off_policy import OffPolicy, OffPolicySettings, never, whole
 from .replay import Replay
 
@@ -63,7 +64,7 @@ class Continuous(OffPolicy):
 
     RECIPES: ClassVar[Mapping[str, ContinuousSettings]]
     FIGURES: ClassVar[tuple[str, ...]]  # of an update, as `_learn` gives them
-    SHAPES = ("hidden", "encoding", "raw_obs", "squash")
+    SHAPES = ("hidden", "encoding", "raw_obs", "norm_obs", "squash")
 
     @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: ContinuousSettings | None = None, device: torch.device | str = "cpu"):
@@ -125,9 +126,9 @@ class Continuous(OffPolicy):
     @torch.no_grad()
     def _rollout(self):
         for step in range(self.config.horizon):
-            out, epsilon = self.networks["actor"](self.transitions.obs), self.now["epsilon"][step]
+            out, epsilon = self.networks["actor"](self.seen(self.transitions.obs)), self.now["epsilon"][step]
             action = self._explored(out, epsilon, self.generator)
-            rows, valid = self.transitions.step(self.squash.to_environment(action))
+            rows, valid = self.step(self.squash.to_environment(action))
             self.replay.add(*self.window(rows | {"action": action}, self.transitions.ended, valid))
 
     def _explored(
@@ -155,7 +156,7 @@ class Continuous(OffPolicy):
     def _updates(self, count: int):
         """Gradient steps, each on rows of its own."""
         size = self.batch_size
-        drawn = self.replay.sample(count * size, self.generator)
+        drawn = self.seen_in(self.replay.sample(count * size, self.generator))
         parts = {name: row.split(size) for name, row in drawn.items()}
         told, norms = [], []
         for number in range(count):
@@ -252,7 +253,7 @@ class Continuous(OffPolicy):
             ValueError: observations, or flags, of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
-        out = self.networks["actor"](obs.reshape(-1, obs.shape[-1]))
+        out = self.networks["actor"](self.seen(obs.reshape(-1, obs.shape[-1])))
         action = self._greedy(out) if greedy else self._explored(out, self.config.epsilon_end, None)
         action = contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
         return contract.of_active(action, active, obs)
@@ -263,16 +264,16 @@ class Continuous(OffPolicy):
 
     def module(self) -> Greedy:
         """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""
-        return Greedy(self.networks["actor"].sequential(), self.squash)
+        return Greedy(self.networks["actor"].sequential(), self.squash, *applied(self.normaliser))
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict:
-        return {name: network.parameters.clone() for name, network in self.networks.items()}
+        numbers = {name: network.parameters.clone() for name, network in self.networks.items()}
+        return with_statistics(numbers, self.normaliser)
 
     def load_weights(self, state: Mapping) -> None:
-        checkpoint.require_like(state, self.weights())
-        checkpoint.require_finite(state, self.weights())
+        take_statistics(state, self.weights(), self.normaliser)
         for name, network in (*self.networks.items(), *self.targets.items()):
             network.parameters.copy_(state[name])
 

@@ -10,13 +10,14 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
-from lockstep.agents.run import checkpoint, contract
+from lockstep.agents.run import contract
 from lockstep.agents.run.config import setting
 
 from .distributions import Categorical
 from .mlp import Network
 from .module import Greedy
 from .n_step import NStep
+from .normaliser import applied, take_statistics, with_statistics
 from .off_policy import OffPolicy, OffPolicySettings
 from .replay import Replay
 
@@ -58,7 +59,7 @@ class Values(OffPolicy):
 
     RECIPES: ClassVar[Mapping[str, ValueSettings]]
     COLUMNS = ("loss", "q_value", "grad_norm", "epsilon")
-    SHAPES = ("hidden", "encoding", "raw_obs")
+    SHAPES = ("hidden", "encoding", "raw_obs", "norm_obs")
 
     @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: ValueSettings | None = None, device: torch.device | str = "cpu"):
@@ -131,8 +132,8 @@ class Values(OffPolicy):
     @torch.no_grad()
     def _rollout(self):
         for step in range(self.config.horizon):
-            action = self._drawn(self.transitions.obs, self.now["epsilon"][step], self.generator)
-            rows, valid = self.transitions.step(action)
+            action = self._drawn(self.seen(self.transitions.obs), self.now["epsilon"][step], self.generator)
+            rows, valid = self.step(action)
             rows, leaves = self.window(rows, self.transitions.ended, valid)
             self.replay.add(rows | {"action": rows["action"].long()}, leaves)
 
@@ -168,22 +169,21 @@ class Values(OffPolicy):
             ValueError: observations, or flags, of another shape.
         """
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
-        rows = obs.reshape(-1, obs.shape[-1])
+        rows = self.seen(obs.reshape(-1, obs.shape[-1]))
         action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, self.config.epsilon_end, None)
         return contract.of_active(contract.taken(self.env, action).view(obs.shape[:-1]), active, obs)
 
     def module(self) -> Greedy:
         """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""
-        return Greedy(self._module(), Categorical(self.actions))
+        return Greedy(self._module(), Categorical(self.actions), *applied(self.normaliser))
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict:
-        return {"parameters": self.online.parameters.clone()}
+        return with_statistics({"parameters": self.online.parameters.clone()}, self.normaliser)
 
     def load_weights(self, state: Mapping) -> None:
-        checkpoint.require_like(state, self.weights())
-        checkpoint.require_finite(state, self.weights())
+        take_statistics(state, self.weights(), self.normaliser)
         for network in (self.online, self.target):
             network.parameters.copy_(state["parameters"])
 

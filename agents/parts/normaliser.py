@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from lockstep.agents.run import checkpoint
 from lockstep.envs.checks import find_device, integer
 from lockstep.envs.kernels import structs
 
@@ -21,6 +22,33 @@ STATISTICS = ("count", "mean", "squares")
 
 def normalised(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return ((x - shift) * scale).clamp_(-CLIP, CLIP)
+
+
+def with_statistics(weights: dict, normaliser: "Normaliser | None") -> dict:
+    """The weights of a run, and where there is a normaliser, its state."""
+    return weights if normaliser is None else weights | {"normaliser": normaliser.state()}
+
+
+def applied(normaliser: "Normaliser | None") -> tuple[torch.Tensor, ...]:
+    """Shift and scale [n] of a normaliser of one learner; nothing where there is none."""
+    return () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
+
+
+def take_statistics(state: Mapping, weights: Mapping, normaliser: "Normaliser | None") -> None:
+    """Takes the normaliser's state from a run's `state` or `weights`.
+
+    Args:
+        weights: `with_statistics` of the run here, like which the state must be.
+
+    Raises:
+        ValueError: names what has another shape, is not finite, or is there on one side alone.
+    """
+    checkpoint.require_like(state, weights)
+    if normaliser is None and "normaliser" in state:
+        raise ValueError("state has a 'normaliser', for which norm_obs must be True here")
+    checkpoint.require_finite(state, weights)
+    if normaliser is not None:
+        normaliser.load_state(state["normaliser"])
 
 
 class Normaliser:

@@ -24,6 +24,7 @@ from lockstep.agents.run.ranks import Ranks
 from . import graphs, mlp, precision
 from .adam import Adam
 from .encoder import ENCODINGS, Encoder
+from .normaliser import Normaliser
 from .replay import Replay
 from .transitions import Transitions
 
@@ -58,6 +59,7 @@ class OffPolicySettings(Settings):
     raw_obs: bool = setting(
         False, "numbers that are encoded are not divided by their scales, as in some published code"
     )
+    norm_obs: bool = setting(False, "normalise observations by their running mean and variance")
     options: str = setting("", "of an environment that is made by its name: name=value, with commas between several")
     epsilon_start: float = setting(1.0, "share of random actions at first", least=0, most=1)
     epsilon_end: float = setting(0.0, "share of random actions at last", least=0, most=1)
@@ -72,6 +74,10 @@ class OffPolicySettings(Settings):
         if self.total_steps < steps:
             raise ValueError(
                 f"total_steps={self.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
+            )
+        if self.norm_obs and self.encoding != "flat":
+            raise ValueError(
+                f"norm_obs=True needs encoding='flat', not {self.encoding!r}: parts have scales of their own"
             )
 
 
@@ -94,6 +100,7 @@ class OffPolicy(ABC):
     config: OffPolicySettings
     iteration: int
     transitions: Transitions
+    normaliser: Normaliser | None
     replay: Replay
     generator: torch.Generator
     now: Mapping[str, Sequence[float] | torch.Tensor]  # `scheduled`; tensors where phases are captured
@@ -123,6 +130,8 @@ class OffPolicy(ABC):
         contract.require_all_used(self.env)
         shaped = config.limit_ends, config.reward_scale
         self.transitions = Transitions(self.env, config.seed, self.device, *shaped)
+        n = self.env.single_observation_space.shape[-1]
+        self.normaliser = Normaliser(n, device=self.device) if config.norm_obs else None
         self.generator = torch.Generator(self.device).manual_seed((config.seed + APART * rank) % 2**63)
 
     def encoder(self, width: int, seed: int) -> Encoder | None:
@@ -242,6 +251,21 @@ class OffPolicy(ABC):
         """The updates of a chunk."""
         self.phases["update"]()
 
+    def seen(self, obs: torch.Tensor) -> torch.Tensor:
+        """Observations [N, n] as networks take them."""
+        return obs if self.normaliser is None else self.normaliser(obs)
+
+    def seen_in(self, rows: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Rows of the replay with their observations as networks take them."""
+        return {**rows, **{name: self.seen(rows[name]) for name in ("obs", "next_obs")}}
+
+    def step(self, action: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor | None]:
+        """One step of all environments, as `Transitions.step` says; the normaliser takes its observations in."""
+        rows, valid = self.transitions.step(action)
+        if self.normaliser is not None:
+            self.normaliser.update(rows["obs"], valid, self.ranks.reduce)
+        return rows, valid
+
     def _schedule(self) -> None:
         """Puts numbers of this iteration where its phases read them."""
         numbers = self.scheduled()
@@ -319,6 +343,8 @@ class OffPolicy(ABC):
         self.env.set_state(state["environment"])
         self.transitions.load_state(state["transitions"])
         self.generator.set_state(state["generator"])
+        if self.normaliser is not None:
+            self.normaliser.load_state(state["normaliser"])
         self.iteration, self._empty_at, self._owed = state["iteration"], state["empty_at"], state.get("owed", 0.0)
         if "replay" in state:
             self.replay.load_state(state["replay"])

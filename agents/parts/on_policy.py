@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from lockstep import envs
-from lockstep.agents.run import checkpoint, contract
+from lockstep.agents.run import contract
 from lockstep.agents.run.config import Settings
 
 from . import graphs
@@ -13,7 +13,7 @@ from .actor_critic import ActorCritic
 from .distributions import Distribution
 from .gae import GAE
 from .module import Greedy
-from .normaliser import Normaliser
+from .normaliser import Normaliser, applied, take_statistics, with_statistics
 from .rollout_buffer import RolloutBuffer, modules, wide
 from .team import Team
 
@@ -119,15 +119,13 @@ class OnPolicy:
         if self.team is not None:
             raise ValueError("the policy is of several agents together: use run.act")
         normaliser = self.normaliser and self.normaliser.of(member)
-        bounds = () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
-        return Greedy(self.networks.sequential(member)[0], self.distribution, *bounds)
+        return Greedy(self.networks.sequential(member)[0], self.distribution, *applied(normaliser))
 
     # ---- weights ----------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict:
         """A copy of all that `act` depends on: parameters and, with norm_obs, the normaliser's state."""
-        weights = {"parameters": self.networks.parameters.clone()}
-        return weights if self.normaliser is None else weights | {"normaliser": self.normaliser.state()}
+        return with_statistics({"parameters": self.networks.parameters.clone()}, self.normaliser)
 
     def load_weights(self, state: Mapping) -> None:
         """Takes weights and normaliser from the `weights` or `state` of a run with the same networks.
@@ -135,11 +133,5 @@ class OnPolicy:
         Raises:
             ValueError: names what has another shape, is not finite, or is there on one side alone.
         """
-        own = self.weights()
-        checkpoint.require_like(state, own)
-        if self.normaliser is None and "normaliser" in state:
-            raise ValueError("state has a 'normaliser', for which norm_obs must be True here")
-        checkpoint.require_finite(state, own)
+        take_statistics(state, self.weights(), self.normaliser)
         self.networks.parameters.copy_(state["parameters"])
-        if self.normaliser is not None:
-            self.normaliser.load_state(state["normaliser"])

@@ -53,7 +53,7 @@ class PPO(OnPolicy):
     Config = Config
     RECIPES = RECIPES
     COLUMNS = (*METRICS[:-1], "explained_variance", "lr")
-    SHAPES = ("hidden", "population", "joint", "groups", "actors")
+    SHAPES = ("hidden", "population", "joint", "groups", "actors", "squash")
 
     @torch.inference_mode(False)  # as a batch is made
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
@@ -78,14 +78,14 @@ class PPO(OnPolicy):
                 f"joint=False: agents use {' and '.join(map(str, sizes))} numbers of an action; only joint=True leaves "
                 "the others out"
             )
-        self.distribution = distributions.of(self.env.single_action_space)
+        self.distribution = distributions.of(self.env.single_action_space, config.squash)
         self.networks = self._networks()
         self.normaliser = None
         if config.norm_obs:
             n = self.env.single_observation_space.shape[-1]
             self.normaliser = Normaliser(n, config.population, self.device, shards // self.ranks.size)
-        known = isinstance(self.distribution, distributions.Categorical | distributions.Gaussian)
-        self._plain = known and self.networks.in_kernels and config.ratio == "action"  # all that kernels know
+        known = self.distribution.in_kernels and self.networks.in_kernels
+        self._plain = known and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         port = port and self.env.lanes == self.env.actions.numbers == 1
         self._portable = port and not config.norm_obs and self._plain  # the environment's kernel knows the policy
@@ -97,7 +97,9 @@ class PPO(OnPolicy):
             self.seeds,
             horizon=config.horizon,
             shards=shards // self.ranks.size,
-            in_kernel=self._chosen("rollout", portable, "a port of one lane in float32, population=1, no norm_obs"),
+            in_kernel=self._chosen(
+                "rollout", portable, "a port of one lane in float32, population=1, squash='clip', no norm_obs"
+            ),
             normaliser=self.normaliser,
             by_component=config.ratio == "component",
             bootstrap=config.bootstrap,
@@ -190,6 +192,7 @@ class PPO(OnPolicy):
             return torch.tensor(of_members, dtype=torch.float32, device=device)
 
         self.lr, self.rate, self.ent_coef = each(config.lr), each(config.lr), each(config.ent_coef)
+        self.critic_rate = None if config.critic_lr is None else each(config.critic_lr)
         names = ("clip", "clip_value", "vf_coef", "norm_adv", "max_grad_norm", "target_kl")
         options = {name: getattr(config, name) for name in names}
         options |= {"shards": shards, "reduce": self.ranks.reduce}
@@ -197,12 +200,13 @@ class PPO(OnPolicy):
         batch |= {"advantage": self.gae.advantage.flatten(), "target": self.gae.target.flatten()}
         given = (self.networks, self.distribution, batch, self.rate, self.ent_coef)
         explicit = self.device.type == "cpu" and self._plain and compiled.fits(self.distribution)
-        explicit = explicit and not {"mask", "valid"} & set(batch)
-        if self._chosen("gradient", explicit, "device='cpu', all agents active, all actions allowed, at most 8"):
+        explicit = explicit and not {"mask", "valid"} & set(batch) and config.critic_lr is None
+        needs = "device='cpu', all agents active, all actions allowed, squash='clip', no critic_lr, at most 8"
+        if self._chosen("gradient", explicit, needs):
             rows = count // config.minibatches
             self.optimizer = compiled.CompiledUpdate(*given, rows=rows, threads=self.threads, **options)
         else:
-            self.optimizer = Autograd(*given, **options)
+            self.optimizer = Autograd(*given, **options, critic_rate=self.critic_rate)
 
     def _capture(self) -> None:
         super()._capture()
@@ -231,7 +235,10 @@ class PPO(OnPolicy):
     def _update(self):
         config, of_batch = self.config, self.rollout.of_batch
         if config.anneal_lr:
-            self.rate.copy_(self.lr * (1 - self._count.float() / self.iterations).clamp(min=0))
+            share = (1 - self._count.float() / self.iterations).clamp(min=0)
+            self.rate.copy_(self.lr * share)
+            if self.critic_rate is not None:
+                self.critic_rate.copy_(config.critic_lr * share)
         self.optimizer.begin()
         for order in self.order.draw(self._count):  # [members, rows of a shard] in each epoch
             self.optimizer.epoch(of_batch.gather(2, order.unsqueeze(1).expand_as(of_batch)), config.minibatches)

@@ -32,6 +32,7 @@ class Autograd(Update):
         batch: tensors with one row per sample: obs [N, n], action [N, ...], log_prob, advantage, target, value [N];
             perhaps mask [N, masks] of allowed actions and valid [N]: other rows have weight 0. Where log_prob is
             [N, components], each component of an action has a ratio and a limit of its own, and losses are summed.
+        critic_rate: [L] float32, the rate of critics, likewise read at every update; None: that of all.
 
     Raises:
         MemoryError: an epoch's copy of the batch, in the order of its minibatches, does not fit.
@@ -44,9 +45,13 @@ class Autograd(Update):
         batch: Mapping[str, torch.Tensor],
         rate: torch.Tensor,
         ent_coef: torch.Tensor,
+        *,
+        critic_rate: torch.Tensor | None = None,
         **settings,
     ):
         super().__init__(networks, rate, ent_coef, **settings)
+        self.critic_rate = critic_rate
+        self._of_critic = torch.arange(networks.size, device=networks.device) >= networks.critic_at  # [P]
         copied = sum(part.numel() * part.itemsize for part in batch.values())
         require_memory(copied, networks.device, "num_envs x horizon of an epoch", len(batch["obs"]))
         self.distribution, self.batch = distribution, batch
@@ -167,7 +172,10 @@ class Autograd(Update):
         self.steps += takes.squeeze(1)
         correction = -torch.expm1(self.steps.clamp(min=1).unsqueeze(1) * self._log_betas)  # 1 - beta^steps, [L, 2]
         root = correction[:, 1:].sqrt()
-        size = torch.where(takes, self.rate.unsqueeze(1) * root / correction[:, :1], self._zero)
+        rate = self.rate.unsqueeze(1)
+        if self.critic_rate is not None:
+            rate = torch.where(self._of_critic, self.critic_rate.unsqueeze(1), rate)
+        size = torch.where(takes, rate * root / correction[:, :1], self._zero)
         self.networks.parameters.addcmul_(self.first / (self.second.sqrt() + ADAM_EPS * root), size, value=-1)
         return norm.squeeze(1)
 

@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
-from lockstep.agents.parts import graphs
+from lockstep.agents.parts import distributions, graphs
 from lockstep.agents.parts.precision import PRECISIONS
 from lockstep.agents.run.config import Settings, setting
 
@@ -19,7 +19,8 @@ class Config(Settings):
     epochs: int = setting(4, "passes over a batch", least=1)
     minibatches: int = setting(4, "equal parts of each pass", least=1)
     lr: float | tuple[float, ...] = setting(2.5e-4, "learning rate, one or one per member", least=0)
-    anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")
+    critic_lr: float | None = setting(None, "learning rate of the critic; None: the same", least=0)
+    anneal_lr: bool = setting(True, "let learning rates fall linearly to 0")
     gamma: float | tuple[float, ...] = setting(0.99, "discount, one or one per member", least=0, most=1)
     gae_lambda: float = setting(0.95, "lambda of generalised advantage estimation", least=0, most=1)
     clip: float = setting(0.2, "limit of the probability ratio's distance from 1", least=0)
@@ -38,6 +39,9 @@ class Config(Settings):
     hidden: tuple[int, ...] = setting((64, 64), "widths of the tanh layers", least=1)
     target_kl: float | None = setting(None, "skip the rest of an iteration's updates above this KL divergence", least=0)
     log_std: float = setting(0.0, "first logarithm of a continuous action's standard deviation")
+    squash: str = setting(
+        "clip", "what brings the numbers of a Gaussian into the bounds of a Box", choices=distributions.SQUASHES
+    )
     reward_scale: float = setting(1.0, "factor on every reward")
     bootstrap: bool = setting(True, "value of the last observation where an episode was truncated (off: as CleanRL)")
     joint: bool = setting(False, "one policy of all agents together, whose action is all of theirs (off: of each)")

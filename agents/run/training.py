@@ -252,7 +252,8 @@ def restore(run: Algorithm, state: Mapping, path: Path) -> None:
 def initialise(run: Algorithm, path: Path) -> None:
     """Begins with the weights of a checkpoint; ValueError names the file and what does not fit."""
     kept = checkpoint.of_run(path, run.name)
-    shapes = {name: kept["config"].get(name) for name in run.SHAPES}
+    defaults = {field.name: field.default for field in dataclasses.fields(run.config)}  # of what came later
+    shapes = {name: kept["config"].get(name, defaults[name]) for name in run.SHAPES}
     try:
         checkpoint.require_same(shapes, {name: getattr(run.config, name) for name in run.SHAPES})
         run.load_weights(kept["states"][0])

@@ -43,6 +43,7 @@ def ppo(job: Job, env, seed: int):
     import torch
     from stable_baselines3 import PPO
 
+    require(job, squash="clip", critic_lr=None)
     ours = job.settings
     batch = ours["num_envs"] * ours["horizon"]
     iterations = ours["total_steps"] // batch
@@ -73,7 +74,7 @@ def ppo(job: Job, env, seed: int):
 
 def of_replay(job: Job, env, seed: int) -> dict:
     """The arguments that all take which learn from a replay."""
-    require(job, encoding="flat", reward_scale=1.0)
+    require(job, encoding="flat", reward_scale=1.0, norm_obs=False)
     ours = job.settings
     return {
         "policy": "MlpPolicy",

@@ -34,7 +34,7 @@ def test_an_update_is_the_one_by_hand(name):
     run.iterate()
     expected = reference.of(run.networks, clip_value=False, norm_adv=False, **options)
     names = reference.names(run.networks)
-    square = run.networks.parts(run.optimizer.state["square"].unsqueeze(0))
+    square = run.networks.parts(run.optimizers["optimizer"].state["square"].unsqueeze(0))
     square = [square[key][0].double().numpy().copy() for key in names]
     run.phases["rollout"]()
     rows = run.rollout.rows
@@ -56,16 +56,51 @@ def test_an_update_is_the_one_by_hand(name):
         np.testing.assert_allclose(found[key][0].numpy(), by_hand, rtol=0, atol=1e-5, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["cartpole", "pendulum"])
-def test_with_adam_it_is_ppo_of_one_epoch_and_one_minibatch(name):
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("cartpole", {}),
+        ("pendulum", {}),
+        ("cartpole", {"critic_lr": 1e-2}),
+        ("pendulum", {"critic_lr": 1e-2, "squash": "tanh", "log_std": -0.5}),
+    ],
+)
+def test_with_adam_it_is_ppo_of_one_epoch_and_one_minibatch(name, more):
     """The limit of the ratio of probabilities does nothing at 1."""
-    given = {"gae_lambda": 0.95, "lr": 3e-3, "ent_coef": 0.01, "reward_scale": 0.1, "seed": 3}
+    given = {"gae_lambda": 0.95, "lr": 3e-3, "ent_coef": 0.01, "reward_scale": 0.1, "seed": 3} | more
     same = {key: getattr(SMALL, key) for key in ("num_envs", "horizon", "total_steps", "hidden", "threads")}
     config = replaced(ppo.Config(), same | given | {"epochs": 1, "minibatches": 1})
     expected = iterated(PPO(name, config), 10)
     found = iterated(A2C(name, changed(**given, optimizer="adam", norm_adv=True)), 10)
     torch.testing.assert_close(found.networks.parameters, expected.networks.parameters, rtol=0, atol=1e-4)
     assert found.statistics()["episodes"] == expected.statistics()["episodes"]
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_a_critic_s_learning_rate_is_its_own(optimizer):
+    """Of the first update, with one limit for both: the actor's step stays, the critic's is three times as large."""
+    given = {"optimizer": optimizer, "max_grad_norm": 0.1, "anneal_lr": False, "lr": 1e-3}
+    steps = []
+    for changes in ({}, {"critic_lr": 3e-3}):
+        run = A2C("pendulum", changed(**given, **changes))
+        begun = run.networks.parameters.clone()
+        run.iterate()
+        assert run.statistics()["grad_norm"] > 0.1
+        steps.append((run.networks.parameters - begun)[0])
+    at = run.networks.places["critic.0.weight"][0]
+    assert steps[0][:at].any() and steps[0][at:].any()
+    torch.testing.assert_close(steps[1][:at], steps[0][:at], rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(steps[1][at:], 3 * steps[0][at:], rtol=1e-3, atol=5e-7)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_gradient_that_is_not_finite_in_one_network_has_no_step_of_the_other(number):
+    run = iterated(A2C("pendulum", changed(critic_lr=1e-3, optimizer="adam")), 1)
+    run.gradient.fill_(1.0)
+    run.gradient[number] = math.inf
+    before = run.state()
+    assert run._step(run.rates) == math.inf
+    requires_equal(run.state(), before)
 
 
 # ---- what is learnt --------------------------------------------------------------------------------------------------
@@ -102,9 +137,11 @@ def test_it_learns_which_action_is_right(changes):
     assert first_is_right(obs, run.act(obs)).mean() > 0.95
 
 
-def test_it_learns_numbers():
+@pytest.mark.parametrize("squash", ["clip", "tanh"])
+def test_it_learns_numbers(squash):
     """The best action is the observation's first components, within [-1, 1]."""
-    run = A2C(World(8, BOX, near_first), changed(total_steps=128 * 400, gamma=0.0, lr=3e-3, norm_adv=True))
+    given = {"total_steps": 128 * 400, "gamma": 0.0, "lr": 3e-3, "norm_adv": True, "squash": squash}
+    run = A2C(World(8, BOX, near_first), changed(**given))
     iterated(run, run.iterations)
     obs = torch.randn(1000, 3, generator=torch.Generator().manual_seed(1))
     assert near_first(obs, run.act(obs)).mean() > -0.3 > near_first(obs, torch.zeros(1000, 2)).mean()
@@ -139,7 +176,9 @@ def test_actions_that_are_not_allowed_are_never_taken():
 # ---- that a run can go on --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm_obs": True}, {"optimizer": "adam", "hidden": (8,)}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm_obs": True}, {"optimizer": "adam", "hidden": (8,)}, {"optimizer": "adam", "critic_lr": 1e-2}]
+)
 def test_a_run_that_was_interrupted_is_the_same_to_the_last_bit(changes):
     """With the roll-out in the environment's kernel, and in torch."""
     whole, first, second = (A2C("cartpole", changed(**changes)) for _ in range(3))
@@ -176,6 +215,7 @@ BAD = [
         lambda: Config(num_envs=64, horizon=16, total_steps=1023),
         "total_steps=1023 must be at least one iteration, num_envs x horizon = 1024",
     ),
+    (lambda: A2C("cartpole", changed(squash="tanh")), "no squash into action space Discrete"),
     (lambda: A2C("cartpole", {}), "config must be an a2c.Config, as a2c.config_of makes it, not a dict"),
     (lambda: A2C(World(4), SMALL), "the environment has num_envs=4; this run needs 8"),
     (lambda: A2C(Crew(8), SMALL), "agents use 2 and 5 numbers of an action; each must use all"),
@@ -197,7 +237,9 @@ def test_bad_input_is_refused(call, sentence):
 
 
 @pytest.mark.parametrize("env", ["cartpole", "pendulum", World])
-@pytest.mark.parametrize("changes", [{}, {"optimizer": "adam", "norm_adv": True, "norm_obs": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"optimizer": "adam", "norm_adv": True, "norm_obs": True}, {"critic_lr": 1e-2}]
+)
 def test_an_iteration_waits_for_nothing(env, changes):
     run = iterated(A2C(env if isinstance(env, str) else env(8), changed(**changes)), 2)
     with Counted() as counted:

@@ -14,6 +14,8 @@ CASES += [(name, {"n_step": 3, "save_replay": False}) for name in OFF_POLICY]
 CASES += [("dqn", {"double": False}), ("rainbow", {"redraw": False}), ("iqn", {"max_per_quantile": True})]
 CASES += [("sac", {"precision": "bf16"}), ("ddpg", {"noise_correlation": 0.8}), ("a2c", {"optimizer": "adam"})]
 CASES += [("td3", {"target_every": 16}), ("ddpg", {"target_every": 48}), ("sac", {"replay_ratio": 8.0})]
+CASES += [(name, {"norm_obs": True, "n_step": 3}) for name in OFF_POLICY]
+CASES += [("a2c", {"critic_lr": 3e-2}), ("a2c", {"critic_lr": 3e-2, "optimizer": "adam"})]
 CASES += [("ac_iqn", {"target_every": 78}), ("sac", {"replay_ratio": 8.0, "target_every": 1})]
 
 

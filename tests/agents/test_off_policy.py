@@ -13,8 +13,9 @@ from lockstep.agents.parts.off_policy import OffPolicy
 from lockstep.agents.run import checkpoint, training
 from lockstep.agents.run.config import replaced
 from tests.agents import test_continuous, test_discrete
-from tests.agents.test_discrete import iterated, stored, terminated
-from tests.agents.worlds import Clock
+from tests.agents.test_algorithms import same
+from tests.agents.test_discrete import Counted, iterated, stored, terminated
+from tests.agents.worlds import BOX, Clock, World
 
 NAMES = [name for name in agents.names() if issubclass(agents.algorithm(name), OffPolicy)]
 
@@ -109,7 +110,7 @@ def test_a_checkpoint_with_or_without_its_replay_is_continued_with_the_other_set
     assert ("replay" in checkpoint.load(tmp_path / "checkpoint.pt")["states"][0]) == (not kept)
 
 
-@pytest.mark.parametrize(("field", "value"), [("raw_obs", True), ("squash", "sin")])
+@pytest.mark.parametrize(("field", "value"), [("raw_obs", True), ("norm_obs", True), ("squash", "sin")])
 def test_weights_that_mean_something_else_are_refused(kind, field, value, tmp_path):
     environment, config = played(kind, total_steps=8)
     if not hasattr(config, field):
@@ -121,6 +122,112 @@ def test_weights_that_mean_something_else_are_refused(kind, field, value, tmp_pa
         ValueError, match=f"does not fit these networks: .*{field} is .* in the checkpoint and {value!r}"
     ):
         training.train(kind, environment, replaced(config, {field: value}), init_from=tmp_path)
+
+
+# ---- observations by their mean and deviation ------------------------------------------------------------------------
+
+
+def parameters(run: OffPolicy) -> dict:
+    """The numbers of a run's networks."""
+    return {name: part for name, part in run.weights().items() if name != "normaliser"}
+
+
+def test_statistics_are_those_of_the_observations_that_were_stored(kind):
+    """Of two agents, one finished after three of five steps; what stands in other rows may be anything."""
+
+    def active(step: int) -> torch.Tensor:
+        return torch.tensor([True, step < 3]).repeat(8, 1)
+
+    space = {"action_space": BOX} if issubclass(kind, Continuous) else {}
+    env = World(8, **space, reward=lambda obs, action: torch.ones(8, 2), agents=2, active=active)
+    made = test_continuous if issubclass(kind, Continuous) else test_discrete
+    run = iterated(kind(env, made.config(kind, norm_obs=True, replay_ratio=0.0, capacity=1000)), 10)
+    obs, found = stored(run)["obs"].double(), run.normaliser
+    assert len(obs) == found.count == 8 * 2 * (5 + 3)
+    torch.testing.assert_close(found.mean[0], obs.mean(dim=0))
+    torch.testing.assert_close(found.squares[0] / found.count, obs.var(dim=0, correction=0))
+    seen = run.seen(stored(run)["obs"])
+    torch.testing.assert_close(seen.mean(dim=0), torch.zeros(3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(seen.std(dim=0, correction=0), torch.ones(3))
+
+
+def test_an_update_has_observations_and_targets_by_the_same_statistics(kind):
+    """It is that of a run whose replay was normalised before."""
+    run, plain = (of_clock(kind, norm_obs=norm, learning_starts=800, capacity=200) for norm in (True, False))
+    iterated(run, 10)
+    kept = run.replay.state()
+    rows = kept["rows"] | {name: run.normaliser(kept["rows"][name]) for name in ("obs", "next_obs")}
+    assert not torch.equal(rows["obs"], kept["rows"]["obs"])
+    plain.replay.load_state(kept | {"rows": rows})
+    plain.generator.set_state(run.generator.get_state())
+    begun, statistics, plain.iteration = parameters(run), run.normaliser.state(), run.iteration
+    for one in (run, plain):
+        one._schedule()
+        one.phases["update"]()
+        one.phases["update"]()
+    assert same(parameters(run), parameters(plain)) and not same(parameters(run), begun)
+    assert same(run.normaliser.state(), statistics)  # which stored observations alone move
+
+
+def test_a_policy_acts_and_explores_on_normalised_observations(kind):
+    environment, config = played(kind, norm_obs=True, total_steps=80)
+    run, plain = (kind(environment, replaced(config, {"norm_obs": norm})) for norm in (True, False))
+    iterated(run, 10)
+    run.load_weights({**run.weights(), **{name: 3 * part for name, part in parameters(run).items()}})
+    plain.load_weights(parameters(run))
+    n = run.env.single_observation_space.shape[-1]
+    obs = 3 * torch.randn(50, n, generator=torch.Generator().manual_seed(0))
+    before, found = run.state(), run.act(obs)
+    assert torch.equal(found, plain.act(run.normaliser(obs))) and not torch.equal(found, plain.act(obs))
+    torch.testing.assert_close(run.module()(obs).to(found.dtype), found)
+    drawn = []
+    for one, x in ((run, obs), (plain, run.normaliser(obs))):
+        torch.manual_seed(0)
+        drawn.append(one.act(x, greedy=False))
+    assert torch.equal(*drawn) and same(run.state(), before)
+    seen, actor = [], run._drawn
+    run._drawn = lambda x, *given: (seen.append(x), actor(x, *given))[1]
+    expected = run.seen(run.transitions.obs)
+    if issubclass(kind, Continuous):
+        expected = run.networks["actor"](expected)
+    run.phases["rollout"]()
+    assert torch.equal(seen[0], expected)
+
+
+def test_a_run_that_normalises_goes_on_bit_for_bit_and_waits_for_nothing(kind, tmp_path):
+    environment, config = played(kind, norm_obs=True, total_steps=8 * 40, n_step=3, eval_every=160)
+    whole = training.train(kind, environment, config)
+    training.train(kind, environment, config, output=tmp_path, check=lambda run: True)
+    resumed = training.train(kind, environment, config, output=tmp_path, resume=tmp_path)
+    assert same(resumed.state(), whole.state())
+    used = training.load(kind, tmp_path)
+    assert same(used.weights(), whole.weights()) and used.normaliser.count == 320
+    with Counted() as counted:
+        whole.iterate()
+    assert not counted.waits
+
+
+def test_a_checkpoint_from_before_there_was_a_setting_has_its_default(kind, tmp_path):
+    environment, config = played(kind, total_steps=8)
+    training.train(kind, environment, config, output=tmp_path)
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    del content["config"]["norm_obs"]
+    checkpoint.save(tmp_path / "checkpoint.pt", content)
+    training.train(kind, environment, config, init_from=tmp_path)
+    with pytest.raises(ValueError, match="norm_obs is False in the checkpoint and True here"):
+        training.train(kind, environment, replaced(config, {"norm_obs": True}), init_from=tmp_path)
+
+
+def test_weights_with_statistics_are_refused_by_a_run_without(kind):
+    with pytest.raises(ValueError, match="state has a 'normaliser', for which norm_obs must be True here"):
+        of_clock(kind).load_weights(of_clock(kind, norm_obs=True).weights())
+    with pytest.raises(ValueError, match="state has no 'normaliser'"):
+        of_clock(kind, norm_obs=True).load_weights(of_clock(kind).weights())
+
+
+def test_parts_of_an_observation_are_not_normalised(kind):
+    with pytest.raises(ValueError, match="norm_obs=True needs encoding='flat', not 'objects': parts have scales"):
+        kind.Config(norm_obs=True, encoding="objects")
 
 
 def test_what_counts_the_steps_of_all_environments_is_told_how_many_there_are(monkeypatch):

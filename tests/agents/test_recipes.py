@@ -1,5 +1,6 @@
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,47 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "pole.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"pole\.yaml is not UTF-8 text: invalid start byte at byte 0"):
         recipes.load("pole", tmp_path)
+
+
+def test_agents_trade_with_the_settings_of_the_specification():
+    """Section 7, but for the share of random actions at first."""
+    common = {"reward_scale": 100, "norm_obs": True, "max_grad_norm": 0.5, "gamma": 0.99, "num_envs": 1024}
+    own = {"squash": "tanh", "log_std": -0.5, "lr": 3e-4, "critic_lr": 1e-3, "ent_coef": 1e-3, "gae_lambda": 0.95}
+    own |= {"hidden": (128, 128), "norm_adv": True}
+    stored = {"hidden": (128, 128), "tau": 0.005, "n_step": 3, "capacity": 2**20, "batch_size": 1024}
+    stored |= {"replay_ratio": 1 / 256, "squash": "tanh"}
+    noise = {"noise": 0.1, "epsilon_end": 0}
+    expected = {
+        "ppo": own | {"horizon": 64, "epochs": 4, "minibatches": 8, "clip": 0.2, "target_kl": 0.02},
+        "a2c": own | {"horizon": 16, "optimizer": "adam"},
+        "sac": stored | {"learn_alpha": True, "target_actor": False},
+        "td3": stored | noise | {"target_noise": 0.2, "target_noise_limit": 0.5, "policy_delay": 2},
+        "ddpg": stored | noise,
+    }
+    for name, settings in expected.items():
+        found = config_of(agents.algorithm(name), "crypto_trading")
+        assert {key: getattr(found, key) for key in common | settings} == common | settings, name
+
+
+@pytest.mark.parametrize("page", ["docs/marine.md", "envs/marine_navigation/README.md"])
+def test_the_command_for_the_sonar_has_the_published_settings(page, monkeypatch):
+    """Section 6.2: learning from step 10,000, 32 rows, epsilon from 1 to 0.05 over a tenth of all steps."""
+    text = (Path(__file__).parents[2] / page).read_text()
+    (line,) = re.findall(r"^python -m lockstep.agents.iqn (marine_navigation .*version=sonar.*)$", text, re.MULTILINE)
+    made = []
+    monkeypatch.setattr(sys, "argv", ["iqn", *line.split()])
+    monkeypatch.setattr(training, "train", lambda *given, **options: made.append(given) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        command_line.main("iqn")
+    ((kind, environment, settings, device),) = made
+    assert (settings.learning_starts, settings.batch_size) == (10_000, 32)
+    assert (settings.epsilon_start, settings.epsilon_end) == (1.0, 0.05)
+    assert settings.epsilon_steps == settings.total_steps // 10
+    run = kind(environment, kind.to_act(settings), device)
+    assert run.env.params.version == "sonar" and settings.encoding == "linear"
+    # 2 -> 16, 2 -> 16, 22 -> 176 without flags; 64 -> 208; 208 -> 64 -> 64 -> 9
+    layers = [(2, 16), (2, 16), (22, 176), (64, 208), (208, 64), (64, 64), (64, 9)]
+    assert run.parameter_count == sum((inputs + 1) * outputs for inputs, outputs in layers)
 
 
 @pytest.mark.parametrize("name", recipes.load("crypto_trading"))

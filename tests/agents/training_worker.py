@@ -24,6 +24,7 @@ OFF_POLICY = {  # algorithm, environment and changes
     "dqn": ("dqn", "cartpole", SHARED),
     "rainbow": ("rainbow", "cartpole", SHARED | {"batch_size": 16, "encoder": 16, "n_step": 1}),
     "sac": ("sac", "pendulum", SHARED | {"batch_size": 16}),
+    "by statistics": ("td3", "pendulum", SHARED | {"batch_size": 16, "norm_obs": True}),
     "fixed": ("sac", "pendulum", SHARED | {"batch_size": 16, "learn_alpha": False, "target_actor": True}),
 }
 GRADIENTS = [3.0, 0.0, -1.0], [0.0, 2.0, 1.0]  # of two processes

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from lockstep.experiments.marine_navigation import episodes, navigation
 from lockstep.experiments.marine_navigation.navigation import Group
 
 NAME = "marine_navigation"
+SIX = ["ac_iqn", "iqn", "dqn", "rainbow", "ddpg", "sac"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,45 @@ def test_every_agent_has_settings_that_are_its_own():
     for group, one in configs.items():
         assert one.limit_ends == one.raw_obs == (group.variant == "faithful")
         assert one.epsilon_steps == one.total_steps // 4 and one.seed == group.seed
+        assert one.target_every == 10_000 * one.total_steps // 6_000_000  # environment steps, whatever a batch is
         assert f"version={group.version}, preset={group.preset}" in one.options
+
+
+def moves(run, count: int) -> list[int]:
+    """Environment steps at which the target networks of a run change, so many of them; networks count iterations."""
+    pairs = (
+        [(run.online, run.target)]
+        if hasattr(run, "online")
+        else [(run.networks[k], run.targets[k]) for k in run.targets]
+    )
+    run.phases = {"rollout": lambda: None, "update": lambda: None}
+    found = []
+    while len(found) < count:
+        for network, _ in pairs:
+            network.parameters.fill_(run.iteration + 1)
+        run.iterate()
+        changed = {bool((target.parameters == run.iteration).all()) for _, target in pairs}
+        assert len(changed) == 1
+        found += [run.env_steps] * changed.pop()
+    return found
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("version", "policy"), [*((("thruster", policy)) for policy in SIX), ("kinematic", "iqn"), ("kinematic", "dqn")]
+)
+def test_target_networks_change_every_so_many_environment_steps(version, policy, device):
+    """Section 6.2: 10,000 of the published six million, whatever a batch is; on the CPU the same share."""
+    settings = config.load(NAME, "full")
+    one = navigation.config_of(NAME, Group(version, "original", policy, "corrected", 0, device), settings)
+    every = 10_000 * one.total_steps / 6_000_000
+    assert one.target_every == every and one.tau == 1
+    chunk = max(one.num_envs, 1 / one.replay_ratio)  # steps of an iteration, or of an update
+    run = agents.algorithm(policy)(NAME, dataclasses.replace(one, threads=1))
+    found = moves(run, 8)
+    for before, after in itertools.pairwise(found):
+        assert abs(after - before - every) <= chunk
+    assert abs(found[-1] - found[0] - 7 * every) <= chunk
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -22,6 +22,7 @@ class Categorical(Distribution):
     sizes = property(lambda self: (self.n,))
     words = 1
     stored_shape = ()
+    in_kernels = True
     stored_dtype = property(lambda self: torch.uint8 if self.n <= 256 else torch.int64)
 
     def sample(self, out, free, noise, mask=None):

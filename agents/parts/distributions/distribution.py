@@ -11,6 +11,7 @@ use).
 
 import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 
@@ -27,6 +28,7 @@ class Distribution(ABC):
         masks: width of an action mask, 0 where there is none.
         words: of noise that one action takes.
         stored_shape, stored_dtype: of one action as `sample` returns it and a batch keeps it.
+        in_kernels: whether kernels, those of roll-outs and those of updates, are written for it.
     """
 
     outputs: int
@@ -36,6 +38,7 @@ class Distribution(ABC):
     words: int
     stored_shape: tuple[int, ...]
     stored_dtype: torch.dtype
+    in_kernels: ClassVar[bool] = False
 
     @property
     def components(self) -> int:

@@ -26,6 +26,7 @@ class Gaussian(Distribution):
     words = property(lambda self: 2 * self.m)
     stored_shape = property(lambda self: (self.m,))
     stored_dtype = torch.float32
+    in_kernels = True
 
     def variates(self, noise):
         """Box and Muller: words 2j and 2j + 1 make normal j, the first uniform number lies in (0, 1]."""

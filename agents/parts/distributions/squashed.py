@@ -8,7 +8,8 @@ import torch
 from gymnasium.spaces import Box
 from torch.nn.functional import softplus
 
-from .gaussian import HALF_LN_2PI, _row
+from .distribution import Distribution
+from .gaussian import HALF_LN_2PI, Gaussian, _row
 
 NEAR = 1e-6  # added to 1 - a^2
 
@@ -74,6 +75,38 @@ class Squashed:
         low, high = (row(bound, action.device) for bound in (self.low, self.high))
         scaled = torch.addcmul(0.5 * (low + high), 0.5 * (high - low), action)
         return torch.clamp(scaled, low, high)  # rounding may leave it
+
+
+@dataclass(frozen=True)
+class SquashedGaussian(Gaussian):
+    """A normal number z for each component, with free log_std; the environment gets z squashed.
+
+    The outputs are the means, and z is what is stored. log p is that of the action a in (-1, 1). Its entropy is that of
+    z and the mean of ln da/dz, which has no closed form: it is that of the one z at hand, whose slope is the one of
+    mean + e^log_std * normal with the same normal number.
+    """
+
+    squash: Squashed
+    in_kernels = False
+
+    @classmethod
+    def of(cls, squash: Squashed) -> "SquashedGaussian":
+        return cls(squash.low, squash.high, squash)
+
+    def sample(self, out, free, noise, mask=None):
+        z, log_prob = super().sample(out, free, noise, mask)
+        return z, log_prob - self.squash.log_slope(z).sum(dim=-1)
+
+    log_prob_entropy = Distribution.log_prob_entropy
+
+    def of_components(self, out, free, action, mask=None):
+        log_prob, entropy = super().of_components(out, free, action, mask)
+        normal = ((action - out) * (-free).exp()).detach()
+        z = torch.addcmul(out, free.exp(), normal)
+        return log_prob - self.squash.log_slope(action), entropy + self.squash.log_slope(z)
+
+    def to_environment(self, action):
+        return self.squash.to_environment(self.squash(action))
 
 
 def of(space, form: str = "tanh") -> Squashed:

@@ -179,6 +179,7 @@ NO_FIRST = torch.tensor([True, True, False, True, True])  # the third of three a
         (lambda: World(8, THREE_TWO, each_is_right), {}, 0.5, 0.8),
         (lambda: World(8, THREE_TWO, each_is_right, mask=NO_FIRST), {}, 0.6, 0.85),
         (lambda: World(8, BOX, near_first), {}, -1.5, -0.8),
+        (lambda: World(8, BOX, near_first), {"squash": "tanh", "critic_lr": 1e-2, "log_std": -1.0}, -1.5, -0.8),
         (lambda: World(8, agents=2), {}, 0.6, 0.9),
         pytest.param(lambda: World(8), {"hidden": (24,)}, 0.6, 0.9, marks=pytest.mark.slow),
         pytest.param(lambda: World(8), {"precision": "bf16"}, 0.6, 0.9, marks=pytest.mark.slow),
@@ -251,6 +252,23 @@ def test_any_number_of_threads_gives_the_same(gradient):
         torch.set_num_threads(before)
     assert_near(found[1], found[0], 1e-6)
     assert_near(found[2], found[0], 1e-6)
+
+
+@pytest.mark.parametrize("population", [1, 2])
+def test_a_critic_s_learning_rate_is_its_own(population):
+    """Of Adam's first step, which is the rate along each number: the actor's stays, the critic's is three times it."""
+    given = {"epochs": 1, "minibatches": 1, "gradient": "autograd", "population": population}
+    steps = []
+    for changes in ({}, {"critic_lr": 3e-3}):
+        trainer = PPO("pendulum", changed(lr=1e-3, **given, **changes))
+        begun = trainer.networks.parameters.clone()
+        trainer.iterate()
+        steps.append(trainer.networks.parameters - begun)
+    at = trainer.networks.places["critic.0.weight"][0]
+    assert torch.equal(steps[1][:, :at], steps[0][:, :at]) and steps[0].abs().amax() == pytest.approx(1e-3, rel=1e-2)
+    torch.testing.assert_close(steps[1][:, at:], 3 * steps[0][:, at:], rtol=1e-3, atol=5e-7)
+    trainer.iterate()
+    assert trainer.critic_rate.tolist() == pytest.approx([3e-3 * (1 - 1 / trainer.iterations)] * population)
 
 
 @pytest.mark.parametrize(
@@ -471,6 +489,14 @@ def test_samples_have_the_policy_s_frequencies():
         ),
         ("cartpole", {"rollout": "kernel", "norm_obs": True}, "rollout='kernel' does not fit this run"),
         ("cartpole", {"rollout": "kernel", "population": 2}, "rollout='kernel' does not fit this run"),
+        (
+            "pendulum",
+            {"rollout": "kernel", "squash": "tanh"},
+            "it needs a port of one lane in float32, population=1, sq",
+        ),
+        ("pendulum", {"gradient": "kernel", "squash": "atan"}, "all actions allowed, squash='clip', no critic_lr"),
+        ("pendulum", {"gradient": "kernel", "critic_lr": 0.1}, "gradient='kernel' does not fit this run: it needs"),
+        ("cartpole", {"squash": "tanh"}, "no squash into action space Discrete(2)"),
         ("cartpole", {"gradient": "kernel", "hidden": (24, 24)}, "gradient='kernel' does not fit this run: it needs"),
         (
             lambda: World(8, mask=torch.ones(2) > 0),
@@ -532,6 +558,7 @@ GENERAL = {"rollout": "torch", "gradient": "autograd"}  # what a GPU runs where 
         ("pendulum", {"norm_obs": True, "norm_reward": True}),
         ("pendulum", {"population": 4, "lr": (1e-3, 2e-3, 3e-3, 4e-3)}),
         ("pendulum", {"precision": "bf16"}),
+        ("pendulum", {"squash": "tanh", "critic_lr": 1e-3}),
         (edge, {"joint": True, "groups": True, "ratio": "component", "norm_obs": True, "norm_reward": True}),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

@@ -81,13 +81,17 @@ def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
     kind = agents.algorithm(algorithm)
     begun = kind(environment, replaced(kind.Config(), changes)).weights()
     for part in begun:
-        assert torch.equal(states[0][part], states[1][part])
-        assert not torch.equal(states[0][part], begun[part])
+        assert same(states[0][part], states[1][part])
+        assert not same(states[0][part], begun[part])
     first = envs.make(environment, 16).reset(seed=0)[0]
     rows = [state["replay"]["rows"] for state in states]
     assert torch.equal(torch.cat([part["obs"][:8] for part in rows]), first)
     assert not torch.equal(rows[0]["action"][:8], rows[1]["action"][:8])
     assert [int(state["replay"]["written"]) for state in states] == [160, 160]
+    if "normaliser" in begun:
+        stored, (found, _) = torch.cat([part["obs"][:160] for part in rows]).double(), states
+        torch.testing.assert_close(found["normaliser"]["mean"][0], stored.mean(dim=0))
+        torch.testing.assert_close(found["normaliser"]["count"], torch.tensor([320.0], dtype=torch.float64))
 
 
 def test_a_step_of_two_processes_is_one_along_the_mean_of_their_gradients(two_processes):
