@@ -178,11 +178,16 @@ def test_a_planted_fault_is_found(tool, name, report):
     assert report is None or re.search(report, said, re.DOTALL), said
 
 
+ONE_OF_EACH_FORM = [next(name for name in envs.names() if name not in SEVERAL_LANES), SEVERAL_LANES[0]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", sanitize.OF_COMPILER)
-def test_the_kernels_of_the_agents_are_clean_under_each_tool(tool, capsys):
-    sanitize.on_cpu([sanitize.AGENTS], [tool])
-    assert re.search(r"agents: \d+ kernels of \d+ units\nsanitize: nothing found\n$", capsys.readouterr().out)
+@pytest.mark.parametrize("name", [sanitize.AGENTS, *ONE_OF_EACH_FORM])
+def test_kernels_are_clean_under_each_tool(name, tool, capsys):
+    """Those of the agents, and of an environment of each launch form; `make sanitize` runs the others."""
+    sanitize.on_cpu([name], [tool])
+    assert re.search(rf"{name}: \d+ kernels of \d+ units\nsanitize: nothing found\n$", capsys.readouterr().out)
 
 
 def test_findings_are_named_by_tool_and_environment(monkeypatch):
