@@ -27,7 +27,9 @@ CASES = {  # without noise in an update
 
 
 def job_of(name: str, **changes) -> Job:
-    settings = replaced(agents.algorithm(name).Config(), SMALL | changes)
+    kind = agents.algorithm(name).Config
+    small = {key: value for key, value in SMALL.items() if key in kind.__dataclass_fields__}
+    settings = replaced(kind(), small | changes)
     return Job("rate", name, "pendulum", "Pendulum-v1", dataclasses.asdict(settings))
 
 
