@@ -132,8 +132,8 @@ def test_correlated_noise_is_as_ours():
         ("sac", {"noise_correlation": 0.5}, r"SAC of Stable-Baselines3 needs noise_correlation=0\.0"),
         ("sac", {"squash": "atan"}, "SAC of Stable-Baselines3 needs squash=tanh"),
         ("sac", {"norm_obs": True}, "SAC of Stable-Baselines3 needs norm_obs=False"),
-        ("ppo", {"critic_lr": 1e-3}, "PPO of Stable-Baselines3 needs critic_lr=None"),
-        ("ppo", {"squash": "tanh"}, "PPO of Stable-Baselines3 needs squash=clip"),
+        ("ppo", {"critic_lr": 1e-3, "horizon": 8}, "PPO of Stable-Baselines3 needs critic_lr=None"),
+        ("ppo", {"squash": "tanh", "horizon": 8}, "PPO of Stable-Baselines3 needs squash=clip"),
         ("sac", {"epsilon_end": 0.1}, r"SAC of Stable-Baselines3 needs epsilon_end=0\.0"),
     ],
 )
