@@ -211,7 +211,7 @@ def test_weights_of_another_encoding_are_refused(tmp_path):
         ("ddpg", SEA, {"hidden": (256,)}, "needs two widths at least, not one"),
         ("dqn", SEA, {"options": ""}, "no values for action space Box"),
         ("iqn", SEA, {"cvar_gap": 1.0, "cvar": 0.5}, "cvar_gap=1.0 needs cvar=1, not 0.5"),
-        ("iqn", SEA, {"cvar_gap": 1.0, "encoding": "flat", "norm_obs": True}, "cvar_gap=1.0 needs norm_obs=False: gaps"),
+        ("iqn", SEA, {"cvar_gap": 1.0, "encoding": "flat", "norm_obs": True}, "cvar_gap=1.0 needs norm_obs=False"),
         ("iqn", "cartpole", {"cvar_gap": 1.0, "options": "", "encoding": "flat"}, "an environment that says how far"),
     ],
 )
