@@ -36,7 +36,7 @@ GPUS, CORES = 1 if shutil.which("nvidia-smi") else 0, workflow.resource_settings
 if CORES == 0:
     raise WorkflowError("--cores 0: experiments need at least one core; say --cores all")
 
-# Timing takes every core, and the GPU; without one, the rest runs side by side: on an environment's share each.
+# Timing takes every core, and a GPU that it uses; without one, the rest runs side by side: on an environment's share each.
 # On a cluster timing has a node to itself, the rest two cores of one.
 CLUSTER = workflow.remote_exec or CORES is None
 SHARE = 2 if CLUSTER else max(1, CORES // max(1, len(ENVIRONMENTS)))

@@ -24,7 +24,7 @@ class Listed:
     name: str
     file: Path
     needs: str = "section"  # of whom: section (that have one of its name) | peers | nothing | machine
-    timed: bool = True  # so that it takes every core, and the GPU
+    timed: bool = True  # so that it takes every core, and a GPU if it uses one
     quick: bool = True  # so that a quick report measures it; one that leaves it out shows what is on record
     predicted: bool = False  # the seconds of its groups are, before it runs
     originals: bool = False  # nothing of it can run without the library of the originals

@@ -3,12 +3,14 @@
 import atexit
 import contextlib
 import functools
+import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from lockstep import envs
+from lockstep.experiments import command
 from lockstep.experiments.bench.rungs import fixed_policy, random_actions
 from lockstep.experiments.config import Settings
 from lockstep.experiments.ledger import provenance
@@ -34,7 +36,7 @@ def cores() -> int:
 @functools.cache
 def workers():
     """A process for each core; they last as long as this one, since each takes seconds to import torch."""
-    pool = multiprocessing.get_context("spawn").Pool(cores())
+    pool = multiprocessing.get_context("spawn").Pool(cores(), command.worker)
     atexit.register(pool.terminate)
     return pool
 
@@ -71,15 +73,33 @@ def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[
 
 
 def side_by_side(measure: Callable) -> Callable[[Sequence], object]:
-    """`Plan.measuring` of groups that take one core each: the next ones are measured while one is waited for."""
+    """`Plan.measuring` of groups that take one core each, asked for in their order.
+
+    While one is waited for the next ones are measured, as many as there are cores; what ends the block ends them.
+    """
 
     @contextlib.contextmanager
     def measuring(left: Sequence) -> Iterator[Callable]:
         if min(cores(), len(left)) <= 1:
             yield measure
-        else:
-            started = {group: workers().apply_async(_alone, (measure, group)) for group in left}
-            yield lambda group: started[group].get()
+            return
+        waiting, started = iter(left), {}
+
+        def begin() -> None:
+            for group in itertools.islice(waiting, 1 + cores() - len(started)):
+                started[group] = workers().apply_async(_alone, (measure, group))
+
+        def rows_of(group):
+            begin()
+            return started.pop(group).get()
+
+        try:
+            yield rows_of
+        except BaseException:
+            workers().terminate()
+            raise
+        finally:
+            dismiss()
 
     return measuring
 

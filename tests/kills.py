@@ -177,8 +177,8 @@ class Forks:
     """In the place of the context in which originals start their workers, which take seconds to import torch."""
 
     @staticmethod
-    def Pool(number: int):
-        return FORK.Pool(number, signal.signal, (signal.SIGTERM, signal.SIG_DFL))
+    def Pool(number: int, begin: Callable):
+        return FORK.Pool(number, begin, (signal.signal, signal.SIGTERM, signal.SIG_DFL))
 
 
 def status_of(program: list[str]) -> int:

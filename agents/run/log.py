@@ -1,5 +1,6 @@
 """The log of a training: rows of a CSV file and, if asked for, of TensorBoard; on a terminal a bar, elsewhere lines."""
 
+import contextlib
 import csv
 import importlib.util
 import io
@@ -72,11 +73,12 @@ class Log:
             self.flush()
             self._show(last=True)
         finally:
-            with files.naming(self._path):
-                for sink in filter(None, (self._file, self._events)):
-                    sink.close()
-            if self._bar is not None:
-                self._bar.close()
+            with contextlib.ExitStack() as stack:
+                for sink in filter(None, (self._bar, self._events)):
+                    stack.callback(sink.close)
+                if self._file is not None:
+                    stack.enter_context(files.naming(self._path))
+                    stack.callback(self._file.close)
 
     def due(self) -> bool:
         """True where a row given now would be written at once; so that others need not be fetched from the device."""

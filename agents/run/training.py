@@ -119,7 +119,8 @@ def train(
     if resume is not None:
         resume = file_of(resume)
         kept = checkpoint.of_run(resume, algorithm.name)
-        checkpoint.require_same(kept["config"], described, [name for name in MAY_DIFFER if name in described])
+        of_then = dataclasses.asdict(algorithm.Config()) | kept["config"]  # a setting that is new since has its default
+        checkpoint.require_same(of_then, described, [name for name in MAY_DIFFER if name in described])
     run = algorithm(environment, settings, device)
     if kept is not None:
         states = kept["states"]

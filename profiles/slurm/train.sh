@@ -12,7 +12,7 @@ fi
 # The address at which Slurm reaches the first node, by default its name; what a node calls itself may be 127.0.1.1.
 node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 first=$(scontrol show node "$node" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
-# A free one of the first node, where this script runs: two jobs there do not meet.
+# One that is free on the first node, where this script runs, when asked.
 port=$(python -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
 # From Slurm 22.05 on srun does not take over --cpus-per-task.
 cores=${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}

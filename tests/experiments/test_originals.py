@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -51,3 +52,17 @@ def test_groups_of_one_core_each_are_measured_side_by_side_where_there_are_more(
         originals.allot(None)
     assert [row["group"] for row in rows] == [3, 1, 2] and {row["cores"] for row in rows} == {1}
     assert (os.getpid() in {row["process"] for row in rows}) == (cores == 1)
+
+
+def slow_or_wrong(group: int) -> list[dict]:
+    if group == 0:
+        raise ArithmeticError("of the first")
+    time.sleep(60)
+
+
+def test_an_error_in_one_group_ends_the_others(monkeypatch):
+    monkeypatch.setattr(provenance, "core_count", lambda: 2)
+    start = time.monotonic()
+    with pytest.raises(ArithmeticError, match="of the first"), originals.side_by_side(slow_or_wrong)([0, 1, 2]) as rows:
+        rows(0)
+    assert time.monotonic() - start < 50 and not originals.workers.cache_info().currsize
