@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import fcntl
 import os
 import pty
@@ -140,6 +141,18 @@ def test_a_run_loaded_for_another_environment_begins_anew_with_what_was_learnt(t
     loaded = ppo.load(folder, environment=given)
     assert loaded.env is given and loaded.iteration == 0
     assert torch.equal(loaded.act(obs), run.act(obs))
+
+
+def test_a_run_goes_on_from_a_checkpoint_of_before_a_setting(trained, tmp_path):
+    run, folder = trained
+    content = checkpoint.load(folder / "checkpoint.pt")
+    del content["config"]["squash"]
+    checkpoint.save(tmp_path / "older.pt", content)
+    environment, config = RUNS["normalised"]
+    assert ppo.train(environment, config, resume=tmp_path / "older.pt").iteration == run.iteration
+    other = dataclasses.replace(config, squash="tanh")
+    with pytest.raises(ValueError, match="squash is 'clip' in the checkpoint and 'tanh' here"):
+        ppo.train(environment, other, resume=tmp_path / "older.pt")
 
 
 def test_a_checkpoint_that_does_not_fit_is_named(trained, tmp_path):
