@@ -43,7 +43,7 @@ def ppo(job: Job, env, seed: int):
     import torch
     from stable_baselines3 import PPO
 
-    require(job, squash="clip", critic_lr=None)
+    require(job, squash="clip", critic_lr=None, norm_obs=False, norm_reward=False, reward_scale=1.0)
     ours = job.settings
     batch = ours["num_envs"] * ours["horizon"]
     iterations = ours["total_steps"] // batch

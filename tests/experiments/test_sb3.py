@@ -133,6 +133,7 @@ def test_correlated_noise_is_as_ours():
         ("sac", {"squash": "atan"}, "SAC of Stable-Baselines3 needs squash=tanh"),
         ("sac", {"norm_obs": True}, "SAC of Stable-Baselines3 needs norm_obs=False"),
         ("ppo", {"critic_lr": 1e-3, "horizon": 8}, "PPO of Stable-Baselines3 needs critic_lr=None"),
+        ("ppo", {"norm_obs": True, "horizon": 8}, "PPO of Stable-Baselines3 needs norm_obs=False"),
         ("ppo", {"squash": "tanh", "horizon": 8}, "PPO of Stable-Baselines3 needs squash=clip"),
         ("sac", {"epsilon_end": 0.1}, r"SAC of Stable-Baselines3 needs epsilon_end=0\.0"),
     ],
