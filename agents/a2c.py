@@ -16,7 +16,7 @@ import torch
 from lockstep import envs
 from lockstep.agents.parts import distributions, graphs
 from lockstep.agents.parts.actor_critic import ActorCritic
-from lockstep.agents.parts.adam import Adam
+from lockstep.agents.parts.adam import Adam, within
 from lockstep.agents.parts.gae import GAE
 from lockstep.agents.parts.normaliser import Normaliser
 from lockstep.agents.parts.on_policy import OnPolicy
@@ -96,7 +96,7 @@ class A2C(OnPolicy):
     COLUMNS = (*FIGURES, "explained_variance", "lr")
     SHAPES = ("hidden", "squash")
 
-    @torch.inference_mode(False)  # as a batch is made
+    @torch.inference_mode(False)  # whose tensors could not be trained
     def __init__(self, environment, config: Config = RECIPES["solve"], device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
             raise ValueError(f"config must be an a2c.Config, as a2c.config_of makes it, not a {type(config).__name__}")
@@ -196,8 +196,8 @@ class A2C(OnPolicy):
         if len(rates) == 1:
             return self.optimizers["optimizer"].step(rates[0])
         norm = torch.linalg.vector_norm(self.gradient)
-        limited = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        self.gradient.mul_(torch.where(norm < math.inf, limited, math.nan))  # if one has no step, neither has the other
+        share = within(norm, self.config.max_grad_norm)
+        self.gradient.mul_(torch.where(norm < math.inf, share, math.nan))  # if one has no step, neither has the other
         for optimizer, rate in zip(self.optimizers.values(), rates, strict=True):
             optimizer.step(rate)
         return norm

@@ -136,7 +136,7 @@ def progress(
 
 
 def worker(begin: Callable | None = None, *arguments) -> None:
-    """Begin a process of a pool, which ends when that ends which has started it, killed as it may be.
+    """Begin a process of a pool, and end it as soon as its parent has ended, also where that was killed.
 
     A pool's process waits for work for ever: it holds the other end of what it waits at.
     """

@@ -75,7 +75,7 @@ def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[
 def side_by_side(measure: Callable) -> Callable[[Sequence], object]:
     """`Plan.measuring` of groups that take one core each, asked for in their order.
 
-    While one is waited for the next ones are measured, as many as there are cores; what ends the block ends them.
+    While one is waited for the next ones are measured, one more than there are cores; what ends the block ends them.
     """
 
     @contextlib.contextmanager

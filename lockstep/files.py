@@ -20,7 +20,7 @@ class HeldElsewhere(RuntimeError):
 
 @contextlib.contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Within, an OSError of a file that is open, which knows no path, names this one."""
+    """Name this path in an OSError that has none, as that of a file which is open already."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What can be said of Slurm without one: train.sh, with stubs in its path, and that a missing cluster is told."""
+"""The profile for Slurm without a Slurm: train.sh with stubs in its path, and that a missing cluster is told."""
 
 import os
 import socket

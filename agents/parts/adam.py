@@ -14,6 +14,11 @@ SOURCE = Path(__file__).with_name("adam.cuh")
 BETA1, BETA2 = 0.9, 0.999
 
 
+def within(norm: torch.Tensor, limit: float) -> torch.Tensor:
+    """The factors that bring gradients of these norms to a limit; 1 where they are below."""
+    return (limit / (norm + 1e-6)).clamp_(max=1.0)
+
+
 class Adam:
     """Steps that wait for nothing; on the CPU they are C++, in one thread.
 
@@ -59,7 +64,7 @@ class Adam:
             self._compiled(*self._places, norm.data_ptr(), self.parameters.numel(), *numbers)
             return norm
         norm = torch.linalg.vector_norm(self.gradient)
-        self.gradient.mul_((self.limit / (norm + 1e-6)).clamp_(max=1.0))
+        self.gradient.mul_(within(norm, self.limit))
         first, second, steps = ([part] for part in self.state.values())
         adam(
             *([self.parameters], [self.gradient], first, second, [], steps),

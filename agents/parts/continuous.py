@@ -18,7 +18,7 @@ from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
 from .module import Greedy
 from .n_step import NStep
-from .normaliser import applied, take_statistics, with_statistics
+from .normaliser import applied, load_checked, with_statistics
 from .off_policy import OffPolicy, OffPolicySettings, never, whole
 from .replay import Replay
 
@@ -66,7 +66,7 @@ class Continuous(OffPolicy):
     FIGURES: ClassVar[tuple[str, ...]]  # of an update, as `_learn` gives them
     SHAPES = ("hidden", "encoding", "raw_obs", "norm_obs", "squash")
 
-    @torch.inference_mode(False)  # as a batch is made
+    @torch.inference_mode(False)  # whose tensors could not be trained
     def __init__(self, environment, config: ContinuousSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
         config = self.config
@@ -273,7 +273,7 @@ class Continuous(OffPolicy):
         return with_statistics(numbers, self.normaliser)
 
     def load_weights(self, state: Mapping) -> None:
-        take_statistics(state, self.weights(), self.normaliser)
+        load_checked(state, self.weights(), self.normaliser)
         for name, network in (*self.networks.items(), *self.targets.items()):
             network.parameters.copy_(state[name])
 

@@ -17,7 +17,7 @@ from .distributions import Categorical
 from .mlp import Network
 from .module import Greedy
 from .n_step import NStep
-from .normaliser import applied, take_statistics, with_statistics
+from .normaliser import applied, load_checked, with_statistics
 from .off_policy import OffPolicy, OffPolicySettings
 from .replay import Replay
 
@@ -61,7 +61,7 @@ class Values(OffPolicy):
     COLUMNS = ("loss", "q_value", "grad_norm", "epsilon")
     SHAPES = ("hidden", "encoding", "raw_obs", "norm_obs")
 
-    @torch.inference_mode(False)  # as a batch is made
+    @torch.inference_mode(False)  # whose tensors could not be trained
     def __init__(self, environment, config: ValueSettings | None = None, device: torch.device | str = "cpu"):
         self.begin(environment, next(iter(self.RECIPES.values())) if config is None else config, device)
         config = self.config
@@ -183,7 +183,7 @@ class Values(OffPolicy):
         return with_statistics({"parameters": self.online.parameters.clone()}, self.normaliser)
 
     def load_weights(self, state: Mapping) -> None:
-        take_statistics(state, self.weights(), self.normaliser)
+        load_checked(state, self.weights(), self.normaliser)
         for network in (self.online, self.target):
             network.parameters.copy_(state["parameters"])
 

@@ -34,8 +34,8 @@ def applied(normaliser: "Normaliser | None") -> tuple[torch.Tensor, ...]:
     return () if normaliser is None else (normaliser.shift[0, 0], normaliser.scale[0, 0])
 
 
-def take_statistics(state: Mapping, weights: Mapping, normaliser: "Normaliser | None") -> None:
-    """Takes the normaliser's state from a run's `state` or `weights`.
+def load_checked(state: Mapping, weights: Mapping, normaliser: "Normaliser | None") -> None:
+    """Checks all weights in a run's `state` or `weights`, and takes the normaliser's state from it.
 
     Args:
         weights: `with_statistics` of the run here, like which the state must be.

@@ -13,7 +13,7 @@ from .actor_critic import ActorCritic
 from .distributions import Distribution
 from .gae import GAE
 from .module import Greedy
-from .normaliser import Normaliser, applied, take_statistics, with_statistics
+from .normaliser import Normaliser, applied, load_checked, with_statistics
 from .rollout_buffer import RolloutBuffer, modules, wide
 from .team import Team
 
@@ -133,5 +133,5 @@ class OnPolicy:
         Raises:
             ValueError: names what has another shape, is not finite, or is there on one side alone.
         """
-        take_statistics(state, self.weights(), self.normaliser)
+        load_checked(state, self.weights(), self.normaliser)
         self.networks.parameters.copy_(state["parameters"])

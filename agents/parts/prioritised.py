@@ -43,7 +43,7 @@ class PrioritisedReplay(Replay):
         self.highest = torch.ones(1, dtype=torch.float64, device=self.device)
 
     @functools.cached_property
-    @torch.inference_mode(False)  # as the rows are made
+    @torch.inference_mode(False)  # whose tensors could not be changed
     def tree(self) -> torch.Tensor:
         return torch.zeros(2 * self.leaves, dtype=torch.float64, device=self.device)
 

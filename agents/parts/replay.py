@@ -41,7 +41,7 @@ class Replay:
         self.written = torch.zeros(1, dtype=torch.int64, device=self.device)
 
     @functools.cached_property
-    @torch.inference_mode(False)  # else nobody could change them outside of it
+    @torch.inference_mode(False)  # whose tensors could not be changed
     def rows(self) -> dict[str, torch.Tensor]:
         return {
             name: torch.zeros(self.capacity + 1, *shape, dtype=dtype, device=self.device)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import torch
 
+from .adam import within
 from .kernels import require
 
 DECAY = 0.99  # of the mean square
@@ -35,7 +36,7 @@ class RMSprop:
         """
         norm = torch.linalg.vector_norm(self.gradient)
         takes = norm < math.inf  # which NaN is not
-        gradient = torch.where(takes, self.gradient * (self.limit / (norm + 1e-6)).clamp(max=1.0), 0.0)
+        gradient = torch.where(takes, self.gradient * within(norm, self.limit), 0.0)
         square = self.state["square"]
         square.lerp_(gradient.square(), (1 - DECAY) * takes.to(square.dtype))
         self.parameters.addcdiv_(gradient * -lr, square.sqrt().add_(self.epsilon))

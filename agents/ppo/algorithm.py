@@ -55,7 +55,7 @@ class PPO(OnPolicy):
     COLUMNS = (*METRICS[:-1], "explained_variance", "lr")
     SHAPES = ("hidden", "population", "joint", "groups", "actors", "squash")
 
-    @torch.inference_mode(False)  # as a batch is made
+    @torch.inference_mode(False)  # whose tensors could not be trained
     def __init__(self, environment, config: Config = CLEANRL, device: torch.device | str = "cpu"):
         if not isinstance(config, Config):
             raise ValueError(f"config must be a ppo.Config, as ppo.config_of makes it, not a {type(config).__name__}")

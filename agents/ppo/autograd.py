@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import mse_loss
 
 from lockstep.agents.parts.actor_critic import ActorCritic
+from lockstep.agents.parts.adam import within
 from lockstep.agents.parts.distributions import Distribution
 from lockstep.agents.parts.rollout_buffer import over, wide
 from lockstep.envs.checks import require_memory
@@ -51,7 +52,8 @@ class Autograd(Update):
     ):
         super().__init__(networks, rate, ent_coef, **settings)
         self.critic_rate = critic_rate
-        self._of_critic = torch.arange(networks.size, device=networks.device) >= networks.critic_at  # [P]
+        if critic_rate is not None:
+            self._of_critic = torch.arange(networks.size, device=networks.device) >= networks.critic_at  # [P]
         copied = sum(part.numel() * part.itemsize for part in batch.values())
         require_memory(copied, networks.device, "num_envs x horizon of an epoch", len(batch["obs"]))
         self.distribution, self.batch = distribution, batch
@@ -165,7 +167,7 @@ class Autograd(Update):
         if self.target_kl is not None:
             self.stopped |= kl > self.target_kl
             takes = takes & ~self.stopped.unsqueeze(1)
-        gradient = torch.where(takes, gradient * (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0), self._zero)
+        gradient = torch.where(takes, gradient * within(norm, self.max_grad_norm), self._zero)
         share = takes * self._shares  # [L, 2]; where it is 0, a moment stays to the last bit
         self.first.lerp_(gradient, share[:, :1])
         self.second.lerp_(gradient.square(), share[:, 1:])

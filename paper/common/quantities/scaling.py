@@ -1,4 +1,4 @@
-"""Of scaling: rates, their ratios, resets and CPU time over the sizes of environments."""
+"""Quantities of scaling: rates, their ratios, resets and CPU time over the sizes of environments."""
 
 from collections.abc import Iterator
 
@@ -64,11 +64,12 @@ def batch_ratio(datasets, select, against):
 
 @quantity(with_interval(typeset.times))
 def batch_cpu_ratio(datasets, select, against):
-    """The same of rates per CPU-second."""
+    """Rate per CPU-second of one size over that of another, likewise."""
     return over(datasets, select, against, "cpu_rate")
 
 
 def over(datasets, select, against, name: str) -> Iterator[tuple]:
+    """(dataset, ratio, low, high) of a column of rates, of each dataset that has both sizes."""
     for dataset in of(datasets, select):
         frame = statistics.with_rates(dataset.frame)
         above, below = (matching(frame, one)[name].dropna() for one in (select, select | against))
