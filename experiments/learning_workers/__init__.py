@@ -110,6 +110,13 @@ class Streak:
         return self.reached >= CHECKS
 
 
+def require(job: Job, library: str, **settings) -> None:
+    """Raises ValueError where a setting is not the one that a library has alone, naming it."""
+    for name, value in settings.items():
+        if job.settings[name] != value:
+            raise ValueError(f"{job.algorithm.upper()} of {library} needs {name}={value}")
+
+
 def learning_rate(settings: dict, iteration: int) -> float:
     """Of an iteration, counted from 0: linearly to 0 where it is annealed, as in agents/ppo/."""
     iterations = float(settings["total_steps"] // (settings["num_envs"] * settings["horizon"]))  # too many for int32

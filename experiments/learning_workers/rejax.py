@@ -8,7 +8,7 @@ other, values always limited, a truncated episode taken for a terminated one.
 import time
 
 from lockstep.experiments.bench import timing
-from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
+from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, require, serve
 
 TITLE = "rejax"
 PACKAGE = "rejax"
@@ -19,6 +19,7 @@ EPISODES, FIRST_SEED = 100, 10_000  # of a check and of a score, as in agents/ru
 
 def algorithm(job: Job):
     """rejax's PPO with the job's numbers."""
+    require(job, TITLE, squash="clip", critic_lr=None, norm_obs=False, norm_reward=False, reward_scale=1.0)
     import jax.numpy as jnp
     from rejax import PPO
 

@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable
 
 from lockstep.experiments.bench import timing
-from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, serve
+from lockstep.experiments.learning_workers import Job, Streak, cold_and_warm, learning_rate, require, serve
 
 TITLE = "sb3"
 PACKAGE = "stable-baselines3"
+LIBRARY = "Stable-Baselines3"
 HOW = "on DummyVecEnv, a Python loop over Gymnasium's environments"
 WARM_UP = 2  # iterations before the first block
 MANY_STEPS = 10**9  # a rate is measured until there are enough blocks
@@ -32,18 +33,11 @@ def vector(job: Job, seed: int):
     return make_vec_env(job.gymnasium_id, n_envs=job.settings["num_envs"], seed=seed)
 
 
-def require(job: Job, **settings) -> None:
-    """Raises ValueError where a setting is not what Stable-Baselines3 has alone, naming it."""
-    for name, value in settings.items():
-        if job.settings[name] != value:
-            raise ValueError(f"{job.algorithm.upper()} of Stable-Baselines3 needs {name}={value}")
-
-
 def ppo(job: Job, env, seed: int):
     import torch
     from stable_baselines3 import PPO
 
-    require(job, squash="clip", critic_lr=None, norm_obs=False, norm_reward=False, reward_scale=1.0)
+    require(job, LIBRARY, squash="clip", critic_lr=None, norm_obs=False, norm_reward=False, reward_scale=1.0)
     ours = job.settings
     batch = ours["num_envs"] * ours["horizon"]
     iterations = ours["total_steps"] // batch
@@ -74,7 +68,7 @@ def ppo(job: Job, env, seed: int):
 
 def of_replay(job: Job, env, seed: int) -> dict:
     """The arguments that all take which learn from a replay."""
-    require(job, encoding="flat", reward_scale=1.0, norm_obs=False)
+    require(job, LIBRARY, encoding="flat", reward_scale=1.0, norm_obs=False)
     ours = job.settings
     return {
         "policy": "MlpPolicy",
@@ -115,7 +109,7 @@ def of_values(job: Job, env, seed: int) -> dict:
 def dqn(job: Job, env, seed: int):
     from stable_baselines3 import DQN
 
-    require(job, double=False)
+    require(job, LIBRARY, double=False)
     return DQN(**of_values(job, env, seed))
 
 
@@ -124,7 +118,7 @@ def iqn(job: Job, env, seed: int):
 
     from lockstep.agents.parts import quantiles
 
-    require(job, cvar=1.0, cvar_gap=0.0, max_per_quantile=False)
+    require(job, LIBRARY, cvar=1.0, cvar_gap=0.0, max_per_quantile=False)
     layers = [job.settings["features"], *job.settings["hidden"]]
     given = of_values(job, env, seed) | {"policy_kwargs": {"net_arch": layers, "n_quantiles": quantiles.MEANT}}
     return QRDQN(**given)
@@ -132,7 +126,7 @@ def iqn(job: Job, env, seed: int):
 
 def of_box(job: Job, env, seed: int) -> dict:
     """The arguments that all take which learn a Box of actions."""
-    require(job, squash="tanh", epsilon_end=0.0)
+    require(job, LIBRARY, squash="tanh", epsilon_end=0.0)
     return of_replay(job, env, seed) | {"learning_rate": job.settings["lr"], "n_steps": job.settings["n_step"]}
 
 
@@ -153,7 +147,7 @@ def of_noise(job: Job, env, seed: int) -> dict:
 def ddpg(job: Job, env, seed: int):
     from stable_baselines3 import DDPG
 
-    require(job, huber=False, target_every=1)
+    require(job, LIBRARY, huber=False, target_every=1)
     return DDPG(**of_noise(job, env, seed))
 
 
@@ -161,7 +155,7 @@ def td3(job: Job, env, seed: int):
     from stable_baselines3 import TD3
 
     ours = job.settings
-    require(job, target_every=ours["policy_delay"] / ours["replay_ratio"])
+    require(job, LIBRARY, target_every=ours["policy_delay"] / ours["replay_ratio"])
     return TD3(
         **of_noise(job, env, seed),
         policy_delay=ours["policy_delay"],
@@ -173,7 +167,7 @@ def td3(job: Job, env, seed: int):
 def sac(job: Job, env, seed: int):
     from stable_baselines3 import SAC
 
-    require(job, target_actor=False, eval_samples=False, noise_correlation=0.0)
+    require(job, LIBRARY, target_actor=False, eval_samples=False, noise_correlation=0.0)
     ours = job.settings
     return SAC(
         **of_box(job, env, seed),

@@ -66,8 +66,8 @@ def test_text_in_another_encoding_is_refused(tmp_path):
         recipes.load("pole", tmp_path)
 
 
-def test_agents_trade_with_the_settings_of_the_specification():
-    """Section 7, but for the share of random actions at first."""
+def test_agents_trade_with_the_settings_that_were_chosen_for_them():
+    """Those that all have in common, and each agent's own; the share of random actions at first is left free."""
     common = {"reward_scale": 100, "norm_obs": True, "max_grad_norm": 0.5, "gamma": 0.99, "num_envs": 1024}
     own = {"squash": "tanh", "log_std": -0.5, "lr": 3e-4, "critic_lr": 1e-3, "ent_coef": 1e-3, "gae_lambda": 0.95}
     own |= {"hidden": (128, 128), "norm_adv": True}
@@ -88,7 +88,7 @@ def test_agents_trade_with_the_settings_of_the_specification():
 
 @pytest.mark.parametrize("page", ["docs/marine.md", "envs/marine_navigation/README.md"])
 def test_the_command_for_the_sonar_has_the_published_settings(page, monkeypatch):
-    """Section 6.2: learning from step 10,000, 32 rows, epsilon from 1 to 0.05 over a tenth of all steps."""
+    """Learning from step 10,000, 32 rows, epsilon from 1 to 0.05 over a tenth of all steps."""
     text = (Path(__file__).parents[2] / page).read_text()
     (line,) = re.findall(r"^python -m lockstep.agents.iqn (marine_navigation .*version=sonar.*)$", text, re.MULTILINE)
     made = []

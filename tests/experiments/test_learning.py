@@ -247,6 +247,20 @@ def test_a_peer_that_is_not_installed_says_so(no_environments):
     assert learning_workers.version("rejax", "rejax") is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"squash": "tanh"}, "PPO of rejax needs squash=clip"),
+        ({"norm_obs": True}, "PPO of rejax needs norm_obs=False"),
+        ({"critic_lr": 1e-3}, "PPO of rejax needs critic_lr=None"),
+    ],
+)
+def test_what_rejax_has_not_is_refused(changes, sentence):
+    job = a_job()
+    with pytest.raises(ValueError, match=sentence):
+        rejax.algorithm(dataclasses.replace(job, settings=job.settings | changes))
+
+
 @pytest.fixture
 def pretend(monkeypatch, tmp_path):
     """Lets a program stand for a peer's Python."""
