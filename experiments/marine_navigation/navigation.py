@@ -29,7 +29,6 @@ COLUMNS = [
 # knows means alone. env_steps: of training so far.
 CORRECTED = "corrected"  # the variant without a fault
 RISKS = {"adaptive": {"cvar_gap": 10.0}}  # others are a share
-SCHEDULES = ("learning_starts", "epsilon_steps", "target_every")  # environment steps, the same shares of every training
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def config_of(name: str, group: Group, settings: Settings):
     of_device = asked.settings[kind_of(group.device)].plain()
     larger, published = of_device.pop("larger_batches", 1), config.config_of(algorithm, name, **own)
     shorter = of_device["total_steps"] / published.total_steps
-    changed = {schedule: max(1, round(getattr(published, schedule) * shorter)) for schedule in SCHEDULES}
+    changed = {"epsilon_steps": max(1, round(published.epsilon_steps * shorter))}  # the same share of every training
     changed |= {"batch_size": published.batch_size * larger, "replay_ratio": published.replay_ratio / larger}
     changed |= of_device | {"seed": group.seed}
     faults = {} if group.variant == CORRECTED else asked.variants[group.variant]
