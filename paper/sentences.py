@@ -240,7 +240,7 @@ def same_forms(report: Report, machine: str) -> str:
 
 
 def of_others(report: Report) -> str:
-    """The same as a clause of the abstract, on the first machine that knows."""
+    """How many of the others' forms differ, as a clause of the abstract, on the first machine that knows."""
     known = filter(None, (differing_forms(report, machine) for machine in report.machines()))
     forms = next(known, None)
     return f", and {sum(map(bool, forms.values()))} of {len(forms)} by others fail one" if forms else ""

@@ -54,7 +54,7 @@ def source(run) -> dict:
 
 
 def not_measured() -> dict:
-    """The same of a row that nobody has measured."""
+    """Columns of provenance in a row that nobody has measured."""
     return {"machine": "", "status": paper.NOT_MEASURED, "date": ""}
 
 

@@ -93,7 +93,7 @@ class Values(OffPolicy):
 
     @abstractmethod
     def _module(self) -> nn.Sequential:
-        """The same as a module of torch; it may share the network's numbers."""
+        """The network as a module of torch; it may share the network's numbers."""
 
     def _window(self, n: int) -> NStep:
         """The window that makes returns of steps, of observations [N, n]."""

@@ -23,7 +23,7 @@ def arithmetic(precision: str, device: torch.device) -> contextlib.AbstractConte
 
 @contextlib.contextmanager
 def _of_float32(precision: str) -> Iterator[None]:
-    """The same of factors that stay float32, on a GPU."""
+    """Within it a GPU's products of float32 factors have this precision; the factors stay float32."""
     products = torch.backends.cuda.matmul
     before = products.fp32_precision
     products.fp32_precision = "tf32" if precision == "tf32" else "ieee"

@@ -66,11 +66,11 @@ class ByAgent:
             raise ValueError(f"{', '.join(wrong)}: give an action of {' and '.join(map(repr, agents))}")
 
     def observation_space(self, agent: str) -> Space:
-        """The same object each time; KeyError without such an agent."""
+        """Space of what an agent sees, one object at every call; KeyError without such an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Space:
-        """The same object each time; KeyError without such an agent."""
+        """Space of an agent's actions, one object at every call; KeyError without such an agent."""
         return self.action_spaces[agent]
 
     def _draws(self) -> bool | None:

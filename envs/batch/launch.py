@@ -188,7 +188,7 @@ def library_with(name: str, text: str, apart: bool) -> ctypes.CDLL:
 def cuda(
     text: str, batch, call, tiles: int, tile: int, device: torch.device, scratch: str | None = None, without: str = ""
 ):
-    """The same on a GPU: one block of `tile` threads per tile, on torch's current stream, so that graphs capture it.
+    """Launches of a kernel on a GPU: a block of `tile` threads per tile, on torch's stream, as graphs capture it.
 
     A block may also hold several tiles: so many as the lookup is given beside a kernel's name, which says nothing to a
     CPU. `scratch` names a constant of the unit: the bytes of shared memory that each block asks for, of all kernels but

@@ -171,5 +171,5 @@ def refuse(key: str, values: torch.Tensor, wrong: torch.Tensor, allowed: str):
 
 
 def signed(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory under a signed type of the same width."""
+    """A view of a tensor under a signed type of the same width."""
     return tensor.view(SIGNED.get(tensor.dtype, tensor.dtype))

@@ -124,7 +124,7 @@ class MarineBatch(BatchedEnv):
     """B environments; `world` lists the options."""
 
     def set_state(self, state: Mapping, mask=None):
-        """The same as every batch's; counts and headings have limits of their own besides (`layout.limits`)."""
+        """State of every batch, set as in `BatchedEnv`; counts and headings have limits besides (`layout.limits`)."""
         most = self.params.robots, self.params.cores, self.params.obstacles
         for name, (low, high) in limits(self.params, *most).items():
             if isinstance(state, Mapping) and name in state and np.ndim(high):

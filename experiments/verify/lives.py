@@ -148,7 +148,7 @@ def checked(subject: Subject, observation: np.ndarray) -> np.ndarray:
 
 
 def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
-    """The same in a process of that Python, within TIMEOUT_S: arrays go through files, one .npz each way."""
+    """What `played` gives, from a process of that Python within TIMEOUT_S: arrays go through files, one each way."""
     with tempfile.TemporaryDirectory() as folder:  # its own, because a library may leave files where it is started
         job = {"name": name, "inject": inject, "runs": [{"seed": run.seed, "policy": run.policy} for run in runs]}
         save(Path(folder, "job.npz"), job, {n: {key: getattr(run, key) for key in PARTS} for n, run in enumerate(runs)})
@@ -157,7 +157,7 @@ def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = 
         try:
             done = subprocess.run(command, **about, capture_output=True, text=True)
         except subprocess.TimeoutExpired:
-            raise UserError(f"{name}: no answer within {TIMEOUT_S:g} s") from None
+            raise UserError(f"{name}: no answer within {TIMEOUT_S:g} s; give fewer --transitions") from None
         if done.returncode:
             raise UserError(f"{name}: {peer_workers.last_error(done.stderr).removeprefix('error: ')}")
         answer, arrays = load(Path(folder, "lives.npz"))

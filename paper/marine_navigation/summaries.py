@@ -82,7 +82,7 @@ def curves(run) -> pd.DataFrame:
 
 
 def worded(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same with risks as words, since a column of shares alone is read as numbers."""
+    """Rows with risks as words, since a column of shares alone is read as numbers."""
     shares = (None if missing(risk) else risk if risk == "adaptive" else f"{float(risk):g}" for risk in frame["risk"])
     return frame.assign(risk=pd.Series(list(shares), index=frame.index, dtype=object))
 

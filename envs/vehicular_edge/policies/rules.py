@@ -32,7 +32,7 @@ def nodes(view: View) -> Array:
 
 
 def equal_shares(view: View) -> Array:
-    """The same weight everywhere, [B, A1]."""
+    """Weights [B, A1], all equal."""
     return view.xp.ones((view.size, view.params.share_length), dtype=np.float32)
 
 

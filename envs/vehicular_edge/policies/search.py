@@ -20,7 +20,7 @@ def drift_plus_penalty(view: View, noise: Noise) -> Action:
 
 
 def backpressure(view: View, noise: Noise) -> Action:
-    """The same with the drift of the squared backlogs in place of the reward's, so that work flees from long queues."""
+    """The action with the least drift of the squared backlogs in the slot, so that work flees from long queues."""
     return _one_slot(view, noise, quadratic)
 
 

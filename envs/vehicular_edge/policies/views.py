@@ -70,7 +70,7 @@ class View:
         return queue.sum(axis=1 if family == "i2i" else -1).reshape(self.size, -1)
 
     def scaled(self, family: str) -> Array:
-        """The same over the scale of the observation, [B, n]."""
+        """A family's backlogs [B, n] over the scale of the observation."""
         queue = self.reported(family)
         if not self.params.running_scales:
             return queue / self.tables.backlog_scale[family][self.index][:, None]

@@ -126,7 +126,7 @@ def pool_of(given, field: str = "scenario") -> list[Scenario]:
 
 
 def under(scenario: Scenario, params: Params, where: str = "scenario") -> Scenario:
-    """The same scenario under other parameters, checked.
+    """A scenario under other parameters, checked.
 
     One that was drawn without a calibration, as its own parameters divide by none, gets that of the random policy on
     this very scenario where the new ones divide by it.

@@ -56,7 +56,7 @@ def final_return(datasets, select, against):
 
 @quantity(with_interval(typeset.significant))
 def return_over_random(datasets, select, against):
-    """The same less that of a random policy in the same run."""
+    """Return at a training's end less that of a random policy in the same run."""
     for dataset, *figures in final_return(datasets, select, against):
         scores = learning.final(dataset)
         for score in scores.loc[scores["agent"] == learning.RANDOM, "score"]:
@@ -80,7 +80,7 @@ def nine_in_ten_solved(datasets, select, against):
 
 @quantity(alone(typeset.short_time))
 def nineteen_in_twenty_solved(datasets, select, against):
-    """The same of nineteen in twenty, of twenty seeds or more."""
+    """Seconds within which nineteen in twenty seeds were solved, of twenty or more; infinite where fewer were."""
     yield from of_solves(datasets, select, 0.95)
 
 
