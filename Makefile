@@ -1,7 +1,7 @@
 # Each target first sets up .venv: once, and again where that was interrupted or requirements.lock has changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help report figures test test-all test-cluster sanitize record lint lock peers
+.PHONY: help report figures test test-all test-long test-cluster sanitize record lint lock peers
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,7 +25,9 @@ help:
 	@echo '              SCALE=full for the long run, ARGS=--unlock after a power cut'
 	@echo 'make figures  write it from what has been measured so far and what is on record'
 	@echo 'make test     run the tests'
-	@echo 'make test-all run these and the exhaustive ones'
+	@echo 'make test-all run these and the slow ones'
+	@echo 'make test-long'
+	@echo '              run the longest ones: whole products of cases, tens of thousands of draws, many seeds'
 	@echo 'make test-cluster'
 	@echo '              start Slurm on this machine, as root, and run the tests that need it'
 	@echo 'make sanitize run every kernel once, watched by compute-sanitizer, without a GPU by those of g++; ARGS=--only cartpole'
@@ -44,10 +46,13 @@ figures: $(READY)
 	$(RUN) -m lockstep.paper.build $(ARGS)
 
 test: $(READY)
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) -m 'not slow and not long' $(ARGS)
 
 test-all: test
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m 'slow and not long' $(ARGS)
+
+test-long: $(READY)
+	$(PYTEST) -m long $(ARGS)
 
 # Snakemake's plugin, which requirements.lock leaves out, lies beside the environment.
 PLUGIN := $(VENV)-slurm

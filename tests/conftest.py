@@ -26,7 +26,7 @@ hypothesis.settings.register_profile("lockstep", deadline=None, derandomize=True
 hypothesis.settings.load_profile("lockstep")
 
 
-# Tests of what environments share run on these, which have siblings, among the exhaustive cases.
+# Environments that have siblings: tests of what all share run on these among the slow cases, slow tests among the long.
 SHARED = ("contract/", "agents/", "experiments/", "envs/test_policies.py", "envs/test_gpu_text.py")
 SIBLINGS = {"acrobot", "mountain_car", "mountain_car_continuous"}
 
@@ -64,16 +64,16 @@ def compile_headers():
 
 
 def pytest_collection_modifyitems(items):
-    mark_exhaustive(items)
+    put_siblings_off(items)
     skip_without_gpu(items)
 
 
-def mark_exhaustive(items):
+def put_siblings_off(items):
     for item in items:
         asked = item.callspec.params.values() if hasattr(item, "callspec") else ()
         shared = item.path.relative_to(HERE).as_posix().startswith(SHARED)
         if shared and SIBLINGS.intersection(value for value in asked if isinstance(value, str)):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.long if item.get_closest_marker("slow") else pytest.mark.slow)
 
 
 def skip_without_gpu(items):

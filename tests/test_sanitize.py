@@ -179,11 +179,17 @@ def test_a_planted_fault_is_found(tool, name, report):
 
 
 ONE_OF_EACH_FORM = [next(name for name in envs.names() if name not in SEVERAL_LANES), SEVERAL_LANES[0]]
+OFTEN = (sanitize.AGENTS, "thread")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tool", sanitize.OF_COMPILER)
-@pytest.mark.parametrize("name", [sanitize.AGENTS, *ONE_OF_EACH_FORM])
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        pytest.param(name, tool, marks=pytest.mark.slow if (name, tool) == OFTEN else pytest.mark.long)
+        for name in (sanitize.AGENTS, *ONE_OF_EACH_FORM)
+        for tool in sanitize.OF_COMPILER
+    ],
+)
 def test_kernels_are_clean_under_each_tool(name, tool, capsys):
     """Those of the agents, and of an environment of each launch form; `make sanitize` runs the others."""
     sanitize.on_cpu([name], [tool])

@@ -65,7 +65,9 @@ def test_every_algorithm_with_a_recipe_is_trained_shortly(name):
     assert {settings.total_steps for _, settings in found} == {64}
 
 
-@pytest.mark.slow
-def test_environments_that_come_and_go_for_a_minute_leave_nothing():
-    found = dict(soak.rows(envs.names(), 1.0))
+@pytest.mark.parametrize(
+    "minutes", [pytest.param(0.2, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.long)]
+)
+def test_environments_that_come_and_go_leave_nothing(minutes):
+    found = dict(soak.rows(envs.names(), minutes))
     assert {name: soak.wrong(row) for name, row in found.items()} == {name: [] for name in envs.names()}

@@ -265,7 +265,7 @@ def test_on_a_gpu_no_iteration_waits_and_it_goes_on():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_it_holds_the_pole_up(seed):
     """Its environment's aim, reached by the recipe: 475 over 100 episodes that no training saw."""
     run = training.train(A2C, "cartpole", a2c.config_of("cartpole", seed=seed, threads=1))

@@ -336,7 +336,7 @@ def test_the_command_trains_and_plays_in_the_original(kind, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_it_swings_the_pendulum_up(kind, seed):
     """Its environment's aim, reached by the recipe: -200 over 100 episodes that no training saw."""
     settings = config_of(kind, "pendulum", seed=seed, threads=1)
@@ -345,7 +345,7 @@ def test_it_swings_the_pendulum_up(kind, seed):
     assert training.evaluation.in_original("pendulum", run.act).returns.mean() > -200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(recipes.load("mountain_car_continuous").keys() & set(NAMES)))
 def test_it_drives_up_the_mountain(name):
     """Gymnasium's threshold, reached by the recipe: 90 over 100 episodes that no training saw."""

@@ -337,7 +337,7 @@ def test_no_return_of_a_recipe_is_clipped():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("environment", "aim"), [("cartpole", 475), ("acrobot", -100)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_it_reaches_the_aim_of_its_environment(environment, aim, seed):
     """By its recipe, over 100 episodes that no training saw."""
     run = training.train(Rainbow, environment, config_of(Rainbow, environment, seed=seed, threads=1))

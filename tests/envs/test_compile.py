@@ -21,10 +21,13 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.batch import launch
-from lockstep.envs.batch.port import bounds
+from lockstep.envs.batch.port import MODES, bounds
 from lockstep.envs.kernels import compile, structs
+from tests.conftest import SIBLINGS
 
 ROOT = Path(__file__).parents[2]
+# Environments whose kernels have little in common: not those that another one of their family stands for.
+DIFFERENT = [name for name in envs.names() if name not in SIBLINGS]
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess:
@@ -33,12 +36,17 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", envs.names())
-def test_optimisation_changes_no_bit(name):
+@pytest.mark.parametrize(
+    ("name", "levels", "modes"),
+    [
+        *(pytest.param(name, ("-O0", "-O3"), ("SameStep",), marks=pytest.mark.slow) for name in DIFFERENT),
+        *(pytest.param(name, ("-O0", "-O2", "-O3"), MODES, marks=pytest.mark.long) for name in envs.names()),
+    ],
+)
+def test_optimisation_changes_no_bit(name, levels, modes):
     """So that other tests may compile at -O0 what users have at -O3."""
-    code = f"from tests import bits; print(bits.hashes([{name!r}]))"
-    found = [python(code, LOCKSTEP_CXXFLAGS=level) for level in ("-O0", "-O2", "-O3")]
+    code = f"from tests import bits; print(bits.hashes([{name!r}], {modes!r}))"
+    found = [python(code, LOCKSTEP_CXXFLAGS=level) for level in levels]
     assert all(run.returncode == 0 and name in run.stdout for run in found), [run.stderr for run in found]
     assert len({run.stdout for run in found}) == 1
 
@@ -390,20 +398,27 @@ def kernels_of(name: str, mode: str, word: str) -> set[str]:
     return always | {f"step_{kind}" for kind in types} | rollouts
 
 
-@pytest.mark.usefixtures("either_nvrtc")
-@pytest.mark.parametrize("either_nvrtc", ["CUDA 13", pytest.param("CUDA 12", marks=pytest.mark.slow)], indirect=True)
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        pytest.param(name, target, marks=[pytest.mark.slow] * ((name, target) != ("cartpole", compile.TARGETS[0])))
+OLDER, NEWEST = compile.TARGETS
+COMPILED = [  # kernels alone, or all variants of their units too
+    ("cartpole", OLDER, "CUDA 13", False),
+    *(pytest.param(name, NEWEST, "CUDA 13", False, marks=pytest.mark.slow) for name in envs.names()),
+    *(pytest.param(name, NEWEST, "CUDA 12", False, marks=pytest.mark.slow) for name in ("cartpole", "vehicle_routing")),
+    *(pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.slow) for name in DIFFERENT if name != "cartpole"),
+    *(
+        pytest.param(name, *rest, marks=pytest.mark.long)
         for name in envs.names()
-        for target in compile.TARGETS
-    ],
-)
-def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target):
+        for rest in ((OLDER, "CUDA 12", False), (NEWEST, "CUDA 12", True), (NEWEST, "CUDA 13", True))
+    ),
+    *(pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.long) for name in sorted(SIBLINGS)),
+]
+
+
+@pytest.mark.usefixtures("either_nvrtc")
+@pytest.mark.parametrize(("name", "target", "either_nvrtc", "variants"), COMPILED, indirect=["either_nvrtc"])
+def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, target, variants):
     for (mode, dtype, word), text in envs.units(name).items():
-        if target != compile.TARGETS[-1] and ((mode, dtype) != ("SameStep", "float32") or word == "view"):
-            continue  # every kernel is compiled for every target, its variants for the last one
+        if not variants and ((mode, dtype) != ("SameStep", "float32") or word == "view"):
+            continue
         rows = compile.resources(text, target)
         assert {used["kernel"] for used in rows} == kernels_of(name, mode, word)
         # With 128 registers two blocks of 256 threads are resident, with 255 one; with 168 three of 128.

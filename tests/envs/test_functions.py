@@ -133,7 +133,7 @@ def tangents_of_a_gpu(x: np.ndarray, reciprocal_ulp: int) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("every", [211, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [211, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("reciprocal_ulp", [-1, 0, 1])
 def test_a_gpu_has_the_tangents_of_the_cpu_whatever_its_reciprocals_round_to(every, reciprocal_ulp):
     first, last = np.array([1e-9, 10.5], dtype=np.float32).view(np.int32).tolist()

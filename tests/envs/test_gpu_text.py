@@ -232,18 +232,22 @@ def test_agents_whose_episodes_end_apart_and_phases_leave_the_bits_of_the_cpus_f
 # ---- everything
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [64, 128])
-@pytest.mark.parametrize("mode", batches.MODES)
-@pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
+def crossed(kinds) -> list:
+    """Every form, kind and block: each form and kind with one of the blocks is slow, with the other long."""
+    return [
+        pytest.param(*form, kind, block, marks=pytest.mark.slow if (n + m) % 2 == k else pytest.mark.long)
+        for (n, form), (m, kind), (k, block) in itertools.product(
+            enumerate(FORMS), enumerate(kinds), enumerate((64, 128))
+        )
+    ]
+
+
+@pytest.mark.parametrize(("name", "dtype", "obs", "mode", "block"), crossed(batches.MODES))
 def test_steps_of_every_form_leave_the_bits_of_the_cpus_form(name, mode, dtype, obs, block):
     stepped(pair(name, block, autoreset_mode=mode, dtype=dtype, obs=obs), 40)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [64, 128])
-@pytest.mark.parametrize("kind", POLICIES)
-@pytest.mark.parametrize(("name", "dtype", "obs"), FORMS)
+@pytest.mark.parametrize(("name", "dtype", "obs", "kind", "block"), crossed(POLICIES))
 def test_rollouts_of_every_form_leave_the_bits_of_the_cpus_form(name, kind, dtype, obs, block):
     both = pair(name, block, "shuffled", dtype=dtype, obs=obs)
     rolled_out(both, policy(name, kind), steps=(1, 5, 8, 37))

@@ -155,7 +155,7 @@ def test_every_family_of_several_lanes_is_watched():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["ascending", "shuffled"])
+@pytest.mark.parametrize("order", [pytest.param("ascending", marks=pytest.mark.long), "shuffled"])
 @pytest.mark.parametrize(("name", "number"), [(name, n) for name, forms in FORMS.items() for n in range(len(forms))])
 def test_no_kernel_has_a_race(name, number, order):
     FORMS[name][number](order=order)

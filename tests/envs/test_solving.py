@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
+from tests.conftest import SIBLINGS
 from tests.envs.batches import make, statistics
 
 # Mean return that counts as solved: Gymnasium's threshold. Pendulum has none, and no such policy swings it up; random
@@ -91,9 +92,14 @@ def search(name: str, score: Callable, generations: int, population: int, episod
 
 
 def searches() -> list:
-    """One in every run, and all the others among the exhaustive cases."""
-    often = ("gymnasium", "cartpole")
-    return [pytest.param(*case, marks=[pytest.mark.slow] * (case[:2] != often)) for case in SEARCHES]
+    """One in every run, the others among the slow cases, or the long ones."""
+
+    def marks(where: str, name: str) -> list:
+        if (where, name) == ("gymnasium", "cartpole"):
+            return []
+        return [pytest.mark.long if name in SIBLINGS else pytest.mark.slow]
+
+    return [pytest.param(*case, marks=marks(*case[:2])) for case in SEARCHES]
 
 
 @pytest.mark.parametrize(("where", "name", "settings"), searches())

@@ -47,7 +47,7 @@ def told():
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
-@pytest.mark.parametrize("trials", [5, pytest.param(70, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [5, pytest.param(70, marks=pytest.mark.long)])
 def test_a_failing_call_loses_no_finished_group(tmp_path, number, trials):
     count = Faults()
     with failing(count):
@@ -65,7 +65,7 @@ def test_a_failing_call_loses_no_finished_group(tmp_path, number, trials):
         assert results.read(path)[0].to_dict("records") == EXPECTED and len(added) == len(set(added))
 
 
-@pytest.mark.parametrize("trials", [5, pytest.param(70, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [5, pytest.param(70, marks=pytest.mark.long)])
 def test_a_full_disk_loses_no_finished_group(tmp_path, trials):
     draw = random.Random(2)
     assert measured(tmp_path / "whole.csv", []) == EXPECTED

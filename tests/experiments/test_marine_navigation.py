@@ -148,9 +148,9 @@ def test_who_sees_the_same_again_acts_the_same_and_is_not_asked():
     ("version", "policy", "variant"),
     [
         ("thruster", "dqn", "corrected"),
-        pytest.param("thruster", "ac_iqn", "corrected", marks=pytest.mark.slow),
-        pytest.param("thruster", "rainbow", "faithful", marks=pytest.mark.slow),
-        pytest.param("kinematic", "iqn", "corrected", marks=pytest.mark.slow),
+        pytest.param("thruster", "ac_iqn", "corrected", marks=pytest.mark.long),
+        pytest.param("thruster", "rainbow", "faithful", marks=pytest.mark.long),
+        pytest.param("kinematic", "iqn", "corrected", marks=pytest.mark.long),
     ],
 )
 def test_an_agent_is_trained_and_plays_the_same_episodes_in_both_forms(few, version, policy, variant):

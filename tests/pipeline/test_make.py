@@ -84,7 +84,7 @@ def test_without_a_target_make_names_all_of_them(tree):
             "-m snakemake --cores all --config scale=full --dry-run",
         ),
         (["figures"], "-m lockstep.paper.build"),
-        (["test"], "-m pytest --numprocesses logical --maxprocesses 8 --dist worksteal -m not slow"),
+        (["test"], "-m pytest --numprocesses logical --maxprocesses 8 --dist worksteal -m not slow and not long"),
         (["sanitize", "ARGS=--only cartpole"], "-m tests.sanitize --only cartpole"),
         (["record", "MACHINE=desk"], "-m lockstep.experiments.record --machine desk --scale full"),
     ],

@@ -26,6 +26,7 @@ FAULTS = {  # what is wrong: where, what is written there, what in its place
     "observation of oneself": (KERNEL, "float(at.plays(1 - a))", "float(at.plays(a))"),
     "auction at the higher bid": (PORT, "bid.amin(dim=1)", "bid.amax(dim=1)"),
 }
+MARKS = (pytest.mark.slow, pytest.mark.long)
 LISTS = """
 import gymnasium, lockstep
 from lockstep import agents
@@ -126,8 +127,7 @@ def test_port_is_the_original(results_of_toys):
     assert found and not [row for row in found if row["passed"] == "False"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(fault, marks=MARKS[n > 1]) for n, fault in enumerate(FAULTS)])
 def test_planted_fault_fails_the_comparison(copy, fault):
     file, right, wrong = FAULTS[fault]
     text = (copy / file).read_text()
@@ -167,8 +167,13 @@ def test_it_learns_goes_on_from_its_checkpoint_and_is_scored(copy):
 # ---- The report and the README ----
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", [False, True], ids=["nothing of it in paper/", "a folder of it in paper/"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(False, id="nothing of it in paper/", marks=pytest.mark.long),
+        pytest.param(True, id="a folder of it in paper/", marks=pytest.mark.slow),
+    ],
+)
 def test_report_tells_of_them(results_of_toys, tmp_path, part):
     copy = tmp_path / "a copy"
     (with_a_part_in_the_paper if part else shutil.copytree)(results_of_toys, copy)

@@ -62,7 +62,7 @@ def test_groups_that_launches_leave_in_part_give_the_bits_of_one_thread(form, ro
     assert equal(*map(every_kernel, pair(order, form, num_envs, chunk, robots=robots)))
 
 
-@SLOW
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 @pytest.mark.parametrize("preset", ["corrected", "original"])

@@ -252,7 +252,7 @@ def assert_steps_agree(n: int, dtype: str, **options) -> Counter:
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("n", [90, pytest.param(2000, marks=SLOW)])
+@pytest.mark.parametrize("n", [90, pytest.param(2000, marks=pytest.mark.long)])
 def test_a_step_from_any_state_is_the_originals(n, form, preset, dtype):
     calm = CALM if dtype == "float32" and form["version"] != "thruster" else {}
     met = assert_steps_agree(4 * n if form["version"] == "sonar" else n, dtype, preset=preset, **form, **calm)
@@ -336,7 +336,7 @@ def assert_lives_agree(B: int, steps: int, dtype: str = "float64", **options) ->
     return met
 
 
-@pytest.mark.parametrize(("B", "steps"), [(3, 30), pytest.param(24, 300, marks=SLOW)])
+@pytest.mark.parametrize(("B", "steps"), [(3, 30), pytest.param(24, 300, marks=pytest.mark.long)])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_episodes_on_the_same_numbers_are_the_originals(form, preset, B, steps):

@@ -198,11 +198,13 @@ def test_a_potential_field_succeeds_as_often_as_published():
     assert successes("apf", (3, 4, 4, 40.0), 50) == 0.74
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting", "share"),
-    [("apf", (5, 6, 6, 40.0), 0.36), ("apf", (7, 8, 8, 40.0), 0.16), ("rvo", (3, 4, 4, 40.0), 0.62),
-     ("rvo", (5, 6, 6, 40.0), 0.18), ("rvo", (7, 8, 8, 40.0), 0.08)],
+    [pytest.param("rvo", (3, 4, 4, 40.0), 0.62, marks=pytest.mark.slow),
+     *(pytest.param(*published, marks=pytest.mark.long) for published in (
+         ("apf", (5, 6, 6, 40.0), 0.36), ("apf", (7, 8, 8, 40.0), 0.16),
+         ("rvo", (5, 6, 6, 40.0), 0.18), ("rvo", (7, 8, 8, 40.0), 0.08),
+     ))],
 )  # fmt: skip
 def test_baselines_succeed_about_as_often_as_published(name, setting, share):
     """Of 100 scenarios; three standard errors of that and of the fifty that were published."""

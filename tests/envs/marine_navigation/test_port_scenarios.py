@@ -41,7 +41,7 @@ def scenario(version: str, p, of: dict, b: int) -> Scenario:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("B", "episode"), [(20, 0), (20, 1), pytest.param(3000, 0, marks=SLOW)])
+@pytest.mark.parametrize(("B", "episode"), [(20, 0), (20, 1), pytest.param(3000, 0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_first_states_are_those_of_the_walker_in_python(version, preset, B, episode):
@@ -72,7 +72,7 @@ def test_in_float32_first_states_are_those_of_float64_rounded(version):
         np.testing.assert_array_equal(narrow[name], wide[name].astype(narrow[name].dtype), err_msg=name)
 
 
-@pytest.mark.parametrize("B", [60, pytest.param(10_000, marks=SLOW)])
+@pytest.mark.parametrize("B", [60, pytest.param(10_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_drawn_scenarios_keep_the_rules(version, preset, B):

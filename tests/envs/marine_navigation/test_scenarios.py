@@ -86,7 +86,7 @@ def test_drawn_scenarios_keep_the_rules(version, preset):
     check_many(version, preset, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("version", list(SETTINGS))
 def test_ten_thousand_scenarios_keep_the_rules(version):
     check_many(version, "corrected", 10_000)
@@ -263,7 +263,7 @@ class Counted(Published):
         return super().obstacle(n)
 
 
-@pytest.mark.parametrize("episodes", [300, pytest.param(16_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [300, pytest.param(16_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("setting", "means", "errors"),
     [

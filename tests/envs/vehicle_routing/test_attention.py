@@ -184,8 +184,13 @@ def test_every_walk_of_the_shipped_weights_is_complete_and_valid(word):
     complete_days(word, 300, 100)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("word", ["am", "am-sample:8", "am-pomo:8"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("am", marks=pytest.mark.slow),
+        *(pytest.param(f"am-{way}:8", marks=pytest.mark.long) for way in ("sample", "pomo")),
+    ],
+)
 def test_ten_thousand_walks_of_the_shipped_weights_are_complete_and_valid(word):
     complete_days(word, 10_000)
 

@@ -74,7 +74,7 @@ def test_groups_of_lanes_give_the_bits_of_one_thread(form, order):
     assert equal(*map(every_kernel, pair(order, form)))
 
 
-@SLOW
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 @pytest.mark.parametrize("lanes", [8, 16, 32])

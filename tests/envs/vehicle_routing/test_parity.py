@@ -113,7 +113,7 @@ def test_episodes_on_the_same_numbers_are_the_originals(form):
     assert_lives_agree(form)
 
 
-@SLOW
+@pytest.mark.long
 @pytest.mark.parametrize("form", [form for form in FORMS if "brute" not in form])
 def test_long_episodes_on_the_same_numbers_are_the_originals(form, monkeypatch):
     options = {name: value for name, value in FORMS[form].items() if name not in ("requests", "capacity", "preshift")}

@@ -42,7 +42,7 @@ def test_small_problems_are_solved_exactly(word, instances):
     same_as_brute(np.random.default_rng(0), word, instances)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("word", "instances"), [*zip(WORDS, (1000, 100), strict=True)])
 def test_many_small_problems_are_solved_exactly(word, instances):
     same_as_brute(np.random.default_rng(1), word, instances)
