@@ -131,10 +131,10 @@ def test_an_input_that_takes_much_memory_fails_even_if_more_was_used_before(monk
 
 
 def over(few: int, many: int):
-    """Runs a test on a few examples, and among the long cases on many."""
+    """Runs a test on a few examples, and among the slow cases on many."""
 
     def wrapped(test):
-        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.long)])
+        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
         @functools.wraps(test)
         def tried(examples):
             with frugal():
