@@ -8,11 +8,12 @@ from tests.contract.batches import DEVICES, INFO, KNOWN, MODES, copies, equal, r
 from tests.contract.test_rollouts import linear
 
 __all__ = ["DEVICES", "INFO", "MODES", "NAMES", "B", "copies", "linear", "make", "random_step", "same", "spread"]
-__all__ += ["EACH_KIND", "statistics"]
+__all__ += ["DIFFERENT", "EACH_KIND", "statistics"]
 
 NAMES = KNOWN
-# One of choices and one of a box are always played, the others where every test is run.
-EACH_KIND = [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("cartpole", "pendulum"))) for name in NAMES]
+OFTEN = ("cartpole", "pendulum")  # one of choices and one of a box are always played, the others among the slow cases
+EACH_KIND = [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in NAMES]
+DIFFERENT = [name for name in envs.names() if name in OFTEN or name not in NAMES]  # whose kernels share little
 B = 200  # environments; from 129 on every batch is compiled for the same tile, so that few variants are compiled
 
 

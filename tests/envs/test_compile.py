@@ -23,11 +23,9 @@ from lockstep import envs
 from lockstep.envs.batch import launch
 from lockstep.envs.batch.port import MODES, bounds
 from lockstep.envs.kernels import compile, structs
-from tests.conftest import SIBLINGS
+from tests.envs.batches import DIFFERENT
 
 ROOT = Path(__file__).parents[2]
-# Environments whose kernels have little in common: not those that another one of their family stands for.
-DIFFERENT = [name for name in envs.names() if name not in SIBLINGS]
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess:
@@ -409,7 +407,11 @@ COMPILED = [  # kernels alone, or all variants of their units too
         for name in envs.names()
         for rest in ((OLDER, "CUDA 12", False), (NEWEST, "CUDA 12", True), (NEWEST, "CUDA 13", True))
     ),
-    *(pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.long) for name in sorted(SIBLINGS)),
+    *(
+        pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.long)
+        for name in envs.names()
+        if name not in DIFFERENT
+    ),
 ]
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
-from tests.conftest import SIBLINGS
-from tests.envs.batches import make, statistics
+from tests.envs.batches import DIFFERENT, make, statistics
 
 # Mean return that counts as solved: Gymnasium's threshold. Pendulum has none, and no such policy swings it up; random
 # torques get -1230.
@@ -97,7 +96,7 @@ def searches() -> list:
     def marks(where: str, name: str) -> list:
         if (where, name) == ("gymnasium", "cartpole"):
             return []
-        return [pytest.mark.long if name in SIBLINGS else pytest.mark.slow]
+        return [pytest.mark.slow if name in DIFFERENT else pytest.mark.long]
 
     return [pytest.param(*case, marks=marks(*case[:2])) for case in SEARCHES]
 
