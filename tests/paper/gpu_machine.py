@@ -184,7 +184,7 @@ def of_transfer(name: str, frame: pd.DataFrame) -> list[dict]:
     return rows
 
 
-def of_offloading(_, frame: pd.DataFrame) -> list[dict]:
+def of_episodes(_, frame: pd.DataFrame) -> list[dict]:
     return frame[frame["form"] == "port"].assign(device="cuda").to_dict("records")
 
 
@@ -234,6 +234,7 @@ ADDED = {
     "breakdown": of_breakdown,
     "scaling": of_scaling,
     "transfer": of_transfer,
-    "offloading": of_offloading,
+    "offloading": of_episodes,
+    "navigation": of_episodes,
     "learning": of_learning,
 }
