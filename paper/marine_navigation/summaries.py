@@ -6,6 +6,7 @@ import pandas as pd
 
 from lockstep import paper
 from lockstep.experiments.curves import wilson
+from lockstep.paper import quantities
 from lockstep.paper.families import about
 from lockstep.paper.typeset import missing
 
@@ -25,6 +26,11 @@ POLICIES = {  # label, colour, marker
     "ddpg": ("DDPG", "#117733", "<"),
     "sac": ("SAC", "#8a6d00", ">"),
 }
+
+
+def fullest(datasets: list, experiment: str) -> list:
+    """The run of an experiment that has the most rows, in a list, or none: nothing of it depends on the machine."""
+    return sorted(quantities.of(datasets, {"experiment": experiment}), key=lambda run: -len(run.frame))[:1]
 
 
 def look(policy: str) -> tuple[str, str, str]:

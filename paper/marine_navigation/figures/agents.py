@@ -3,7 +3,6 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from lockstep.paper import quantities
 from lockstep.paper.figures import figure, grid, label_outside, label_status, legend
 from lockstep.paper.marine_navigation import summaries
 from lockstep.paper.typeset import SPACE
@@ -16,7 +15,7 @@ from lockstep.paper.typeset import SPACE
     "table of policies holds the shares at the end.",
 )
 def marine_agents(datasets: list) -> Figure:
-    runs = quantities.of(datasets, {"experiment": "navigation"})[:1]  # nothing of it depends on the machine
+    runs = summaries.fullest(datasets, "navigation")
     by = ["version", "preset", "variant"]
     parts = [(run, *part) for run in runs for part in summaries.curves(run).groupby(by, sort=False)]
     titles = [f"{version}, preset {preset}, {variant} agents" for _, (version, preset, variant), _ in parts]

@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from lockstep.paper import quantities
 from lockstep.paper.families import about
 from lockstep.paper.figures import PAGE, figure, grid, label_outside, label_status, legend
 from lockstep.paper.marine_navigation import summaries
@@ -25,8 +24,7 @@ BY = ["version", "preset"]  # a panel
     "policy, with vertical intervals and short bars for published shares. The table of policies holds the numbers.",
 )
 def marine_policies(datasets: list) -> Figure:
-    # Nothing of it depends on the machine.
-    runs = [run for name in ("policies", "navigation") for run in quantities.of(datasets, {"experiment": name})[:1]]
+    runs = [run for name in ("policies", "navigation") for run in summaries.fullest(datasets, name)]
     every = pd.concat([own(run) for run in runs], ignore_index=True) if runs else pd.DataFrame(columns=BY)
     parts = [(runs[0], *part) for part in every.groupby(BY, sort=False)]
     figure, axes = grid([f"{version}, preset {preset}" for _, (version, preset), _ in parts], 2.2, sharey=True)

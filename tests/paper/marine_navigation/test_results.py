@@ -201,6 +201,14 @@ def test_agents_are_drawn_beside_policies_and_along_their_training(datasets):
     assert line.get_label() == "adaptive IQN" and line.get_xydata().tolist() == [[500, pytest.approx(0.3)]]
 
 
+def test_a_long_training_on_record_is_drawn_rather_than_a_short_one_of_here(tmp_path):
+    short, long = (trained("dqn", 3, part="curve", env_steps=steps) for steps in (500, 9000))
+    handwritten.write(tmp_path, None, "navigation", short, handwritten.HERE, environment=NAME)
+    handwritten.write(tmp_path, "big", "navigation", [*long, *trained("dqn", 6)], handwritten.BIG, environment=NAME)
+    (panel,) = figures.draw("marine_agents", paper.load(tmp_path)).axes
+    assert [line.get_xydata().tolist() for line in panel.lines] == [[[9000, pytest.approx(0.3)]]]
+
+
 def test_nothing_measured_is_said(nothing):
     for name in ("marine_ladder", "marine_navigation_scaling", "marine_policies", "marine_agents"):
         (panel,) = figures.draw(name, nothing).axes
