@@ -1,6 +1,8 @@
 """Every fault that a test plants has the text in whose place it is put, which else a slow test would find out."""
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,7 @@ from lockstep.envs.kernels import compile
 from tests.agents.parts import test_gpu_text as agents
 from tests.envs import test_gpu_mutants, test_mutants
 from tests.envs.crypto_trading import test_faults as crypto
+from tests.envs.faults import fails
 from tests.envs.marine_navigation import test_faults as marine
 from tests.envs.marine_navigation import test_gpu_text as marine_lanes
 from tests.envs.vehicle_routing import test_faults as routing
@@ -71,8 +74,14 @@ def test_a_change_of_nothing_is_not_noticed(tmp_path, monkeypatch, module):
     """So that the walk over a table fails where its test notices no fault."""
     fault, (file, right, _, rung) = next(iter(module.MUTANTS.items()))
     monkeypatch.setitem(module.MUTANTS, fault, (file, right, f"{right}/* */", rung))
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+    with pytest.raises(AssertionError, match="the fault is not noticed"):
         module.test_a_fault_is_noticed(tmp_path, monkeypatch, fault)
+
+
+def test_a_process_that_a_fault_kills_has_noticed_it():
+    assert fails(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(AssertionError, match="otherwise than by an assertion"):
+        fails(int, "nothing")
 
 
 def test_every_table_of_faults_is_looked_at():
