@@ -66,7 +66,7 @@ def test_every_algorithm_with_a_recipe_is_trained_shortly(name):
 
 
 @pytest.mark.parametrize(
-    "minutes", [pytest.param(0.2, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.long)]
+    "minutes", [pytest.param(0.1, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.long)]
 )
 def test_environments_that_come_and_go_leave_nothing(minutes):
     found = dict(soak.rows(envs.names(), minutes))

@@ -432,7 +432,7 @@ def test_every_kernel_compiles_for_the_gpu_without_spilling_registers(name, targ
             assert 0 < used["registers"] <= most, (mode, dtype, word, used)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 @pytest.mark.parametrize("name", SEVERAL_LANES)
 def test_groups_of_lanes_compile_for_the_gpu_without_spilling_registers(name, lanes):

@@ -238,7 +238,7 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         assert threads == (128 if name in SEVERAL_LANES and lanes <= 32 else lanes)  # groups fill a block of 128
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", envs.names())
 def test_the_whole_table_is_of_the_present_kernels(name, nvrtc):
     """Every kernel and case, in the columns that need no nvdisasm.

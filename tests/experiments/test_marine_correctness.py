@@ -58,7 +58,7 @@ def failed(rows) -> set[str]:
 @pytest.mark.parametrize(
     "label",
     ["thruster continuous, original", "kinematic, original", "sonar, original",
-     *(pytest.param(label, marks=pytest.mark.slow) for label in (
+     *(pytest.param(label, marks=pytest.mark.long) for label in (
          "thruster continuous, corrected", "thruster discrete, original", "thruster discrete, corrected",
          "kinematic, corrected", "sonar, corrected"))],
 )  # fmt: skip

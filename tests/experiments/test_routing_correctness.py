@@ -44,7 +44,7 @@ def failed(rows: Iterable[dict]) -> set[str]:
 
 @pytest.mark.parametrize(
     "label",
-    [pytest.param(label, marks=[pytest.mark.slow] * (label != "hard fleet"))
+    [pytest.param(label, marks=[pytest.mark.long] * (label != "hard fleet"))
      for label in asked().correctness["names"]],
 )  # fmt: skip
 def test_every_comparison_that_needs_no_gpu_passes(few, label):
