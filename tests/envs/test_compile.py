@@ -401,16 +401,15 @@ COMPILED = [  # kernels alone, or all variants of their units too
     ("cartpole", OLDER, "CUDA 13", False),
     *(pytest.param(name, NEWEST, "CUDA 13", False, marks=pytest.mark.slow) for name in envs.names()),
     *(pytest.param(name, NEWEST, "CUDA 12", False, marks=pytest.mark.slow) for name in ("cartpole", "vehicle_routing")),
-    *(pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.slow) for name in DIFFERENT if name != "cartpole"),
+    *(
+        pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.slow if name in DIFFERENT else pytest.mark.long)
+        for name in envs.names()
+        if name != "cartpole"
+    ),
     *(
         pytest.param(name, *rest, marks=pytest.mark.long)
         for name in envs.names()
         for rest in ((OLDER, "CUDA 12", False), (NEWEST, "CUDA 12", True), (NEWEST, "CUDA 13", True))
-    ),
-    *(
-        pytest.param(name, OLDER, "CUDA 13", False, marks=pytest.mark.long)
-        for name in envs.names()
-        if name not in DIFFERENT
     ),
 ]
 
