@@ -3,12 +3,17 @@
 import json
 
 import pandas as pd
+import yaml
 
 from lockstep.experiments.ledger import provenance
 from tests.cluster import slurm
-from tests.pipeline.copies import copy_of_the_code, experiments, snakemake
+from tests.pipeline.copies import ROOT, copy_of_the_code, experiments, snakemake
 
 ENVIRONMENT = "mountain_car"
+# MB and minutes of a first attempt.
+ASKED = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())["set-resources"]["experiment"]
+MEMORY, MINUTES = (int(ASKED[resource].removesuffix(" * attempt")) for resource in ("mem_mb", "runtime"))
+FIRST_ATTEMPT = (f"{MEMORY}M", f"{MINUTES // 60}:{MINUTES % 60:02}:00")
 # Columns that differ from one run to the next; all others are equal, scores and errors included.
 OF_A_RUN = {"steps", "wall_s", "cpu_s", "first_call_s", "memory_mib", "rollout_s", "advantage_s", "update_s"}
 # What provenance says of code, settings and machine.
@@ -42,9 +47,9 @@ def test_an_environment_on_the_cluster_has_the_rows_and_verdicts_of_this_machine
         assert (described.get("passed") is True) == (name == "correctness")
 
         job = sent[name]
-        assert (job["state"], job["memory"], job["time"]) == ("COMPLETED", "8000M", "2:00:00")
+        assert (job["state"], job["memory"], job["time"]) == ("COMPLETED", *FIRST_ATTEMPT)
         # What is timed has a node to itself.
         assert (job["shares"], int(job["cpus"])) == (("OK", 2) if name == "correctness" else ("NO", slurm.CPUS))
         assert "TresPerJob=gres:gpu:1" in slurm.output("scontrol", "show", "job", job["number"])
         benchmark = pd.read_csv(copy / "results" / "benchmarks" / ENVIRONMENT / f"{name}.tsv", sep="\t")
-        assert benchmark["max_rss"].item() < 8000 and benchmark["s"].item() < 120 * 60
+        assert benchmark["max_rss"].item() < MEMORY and benchmark["s"].item() < MINUTES * 60
