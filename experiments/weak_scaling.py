@@ -34,6 +34,7 @@ COLUMNS = [
     *("calls", "bytes", "per_iteration", "wall_s", "cpu_s", "sum_s"),
 ]
 HOST, INTERFACE = "127.0.0.1", "lo"
+THREADS = 2  # of a rank among several: the one that learns, and gloo's, through which each sum goes
 ENDLESS = 2**50  # steps, which no run here comes to
 LONE_SHARE = 0.25  # of a block's least length, of a block of sums by themselves
 
@@ -186,7 +187,7 @@ def lone_sums(run, together: Together, sums: Sums, task: Task, same: Mapping) ->
 def blocks_of(work: Callable[[], None], together: Together, sums: Sums, task: Task, least_s: float) -> list[dict]:
     """Timed blocks of calls of `work`, once they have warmed up.
 
-    With more ranks than cores the ranks themselves keep each other from them, and nothing can be said of other
+    With more threads than cores the ranks themselves keep each other from them, and nothing can be said of other
     processes.
     """
     calls = timing.calls_per_block(work, timing.nothing, least_s, together.clock)
@@ -213,7 +214,7 @@ def blocks_of(work: Callable[[], None], together: Together, sums: Sums, task: Ta
     def attempt() -> list[dict]:
         return [block() for _ in range(task.blocks)]
 
-    crowded = task.ranks > task.cores
+    crowded = task.ranks > 1 and task.ranks * THREADS > task.cores
     measured, had = (attempt(), math.nan) if crowded else timing.undisturbed(attempt, together.spent)
     return [row | {"block": number, "had": had} for number, row in enumerate(measured)]
 
