@@ -33,7 +33,7 @@ class ContinuousSettings(OffPolicySettings):
     tau: float = setting(0.01, "share of the way that they then go to the networks", least=0, most=1)
     squash: str = setting("tanh", "what brings actions into their bounds", choices=("tanh", "atan"))
     noise_correlation: float = setting(
-        0.0, "correlation of the exploring noise from one step to the next (0: white)", least=0, most=1
+        0.0, "correlation of the exploring noise from one step to the next (0: white)", least=0, most=0.999
     )
 
 

@@ -110,7 +110,7 @@ class OneSequence(NStep):
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Takes one step of all streams; as `NStep` says, but for the order of rows: agent by agent."""
         valid = torch.ones_like(ended) if valid is None else valid
-        over = ended.view(-1, self.agents).all(dim=1)
+        over = (ended | ~valid).view(-1, self.agents).all(dim=1)
         found, leaves = [], []
         for agent in range(self.agents):
             own = {name: row[agent :: self.agents] for name, row in rows.items()}

@@ -4,6 +4,7 @@ The sums over seeds and blocks are those of experiments/curves.py; a setting is 
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -93,8 +94,15 @@ def curve(run) -> pd.DataFrame:
 
 @once
 def final(run, part: str = "final") -> pd.DataFrame:
-    """curves.final_summary of a run."""
-    return curves.final_summary(run.frame, part)
+    """curves.final_summary of a run, with `reached`, the seeds whose score is accepted, and their `share`.
+
+    Both are NaN where an environment's settings name no return to aim at.
+    """
+    found, aim = curves.final_summary(run.frame, part), wanted(run.provenance["environment"]).get("aim", NAN)
+    scores = [rows["score"].dropna() for _, rows in curves.runs(run.frame, part)]
+    reached = [int((some >= aim).sum()) if aim == aim else NAN for some in scores if len(some)]
+    found = found.assign(reached=reached)
+    return found.assign(share=found["reached"] / found["seeds"])
 
 
 @once
@@ -155,6 +163,12 @@ def algorithms(environment: str, part: str) -> list[str]:
     """The algorithms of which an environment's settings ask for this part of the experiment, at any scale."""
     scales = [wanted(environment).get(scale, {}) for scale in SCALES]
     return sorted({name for scale in scales for name, asked in scale.items() if part in asked})
+
+
+def beside(environment: str, algorithm: str) -> list[str]:
+    """Other libraries' agents whose final scores an environment's settings ask for beside an algorithm's."""
+    finals = [wanted(environment).get(scale, {}).get(algorithm, {}).get("finals", []) for scale in SCALES]
+    return sorted({agent for one in itertools.chain(*finals) for agent in one["agents"]} - {OURS})
 
 
 def asked(environment: str, *parts: str) -> bool:

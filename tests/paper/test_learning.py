@@ -41,6 +41,7 @@ def test_final_returns_stand_beside_a_random_policy_and_the_aim(datasets):
     assert (ours["agent"], ours["seeds"], ours["steps"]) == ("Lockstep", "5", f"131{SPACE}k")
     assert (ours["return"], ours["sampled"]) == ("490", "400")  # of 480, 490, 500: the middle three of five
     assert (ours["accepted"], ours["met"], ours["remark"]) == (f"{GREATER} 475", "yes", DASH)
+    assert (ours["seeds that meet it"], random["seeds that meet it"]) == ("4 of 5", DASH)
     assert (random["agent"], random["return"], random["95 % interval"]) == ("random policy", "22.0", DASH)
     assert (random["accepted"], random["met"], random["remark"]) == (DASH, DASH, DASH)
     assert ours["status"] == "measured here"
@@ -267,6 +268,7 @@ def test_quantities_by_hand(datasets):
     assert find(datasets, "training_gain", against={"threads": 4}, agent="lockstep") == []
     assert find(datasets, "final_return", agent="lockstep")[0].value == 490
     assert find(datasets, "return_over_random", agent="lockstep")[0].value == 468
+    assert find(datasets, "seeds_at_aim", agent="lockstep")[0].shown == f"80{SPACE}%"  # of 0, 480, 490, 500, 500
     assert find(datasets, "seeds_solved", agent="sb3")[0].shown == "1 of 2"
     warm = {"agent": "lockstep", "variant": "warm"}
     assert find(datasets, "nine_in_ten_solved", **warm)[0].value == 5
@@ -282,6 +284,27 @@ def test_aims_are_held_against_the_recipe_alone(tmp_path):
     assert found["PPO"]["met"] == "yes"
     other = found["PPO (gamma=0.9)"]
     assert (other["return"], other["accepted"], other["met"]) == ("100", DASH, DASH)
+
+
+def test_seeds_that_meet_an_aim_stand_beside_those_of_another_library(tmp_path):
+    """DQN: 4 of 5, and with double off, as the other library has it, 5 of 5 beside 5 of 5. IQN: 5 of 5 beside 3."""
+    dqn, iqn, single = {"algorithm": "dqn"}, {"algorithm": "iqn"}, {"settings": "double=False"}
+    rows = seeds("final", [400, 480, 490, 500, 500], **dqn) + seeds("final", [500] * 5, **dqn, **single)
+    rows += seeds("final", [500] * 5, "sb3", **dqn, **single)
+    rows += seeds("final", [475] * 5, **iqn) + seeds("final", [474, 474, 475, 475, 475], "sb3", **iqn)
+    datasets = written(tmp_path, rows)
+    found = {
+        (line["agent"], line["algorithm"]): line["seeds that meet it"] for line in shown("learning_final", datasets)
+    }
+    assert found["Lockstep", "DQN"] == "4 of 5" and found["Lockstep", "DQN (double=False)"] == "5 of 5"
+    assert found["Stable-Baselines3", "IQN"] == "3 of 5"
+    judged = {line["target"]: line for line in shown("targets", datasets) if line["environment"] == "cartpole"}
+    met = {target.removeprefix("Seeds of "): line["met"] for target, line in judged.items() if target[:8] == "Seeds of"}
+    words = "whose greedy policy returns 475 or more in the original"
+    assert (met[f"DQN {words}"], met[f"IQN {words}"]) == ("no", "yes")
+    beside = f"{words}: their share less that of Stable-Baselines3"
+    assert (met[f"DQN {beside}"], met[f"IQN {beside}"]) == ("yes", "yes")
+    assert judged[f"Seeds of IQN {beside}"]["reached"] == f"40{SPACE}%"
 
 
 def test_the_share_of_seeds_within_a_time_is_reached_by_the_seed_that_completes_it(tmp_path):

@@ -46,12 +46,42 @@ def final_return(datasets, select, against):
 
     Fewer than learning.FEW seeds are an illustration, and no answer.
     """
+    return extreme(datasets, select, by_recipe, "score", "min")
 
-    def enough(run) -> pd.DataFrame:
-        rows = learning.final(run)
-        return rows[(rows["seeds"] >= learning.FEW) & rows["settings"].isna()]
 
-    return extreme(datasets, select, enough, "score", "min")
+def enough(run) -> pd.DataFrame:
+    """Final scores of FEW seeds or more."""
+    rows = learning.final(run)
+    return rows[rows["seeds"] >= learning.FEW]
+
+
+def by_recipe(run) -> pd.DataFrame:
+    """Those of a recipe as it is."""
+    rows = enough(run)
+    return rows[rows["settings"].isna()]
+
+
+@quantity(alone(typeset.percent))
+def seeds_at_aim(datasets, select, against):
+    """Share of the seeds whose return by the recipe is the accepted one or more; of several settings the smallest."""
+    return extreme(datasets, select, by_recipe, "share", "min")
+
+
+@quantity(alone(typeset.percent))
+def seeds_at_aim_over_peer(datasets, select, against):
+    """Such a share less that of another library's in the same work; of several settings the smallest."""
+
+    def differences(run) -> pd.DataFrame:
+        rows = enough(run)
+        ours = rows[rows["agent"] == learning.OURS].to_dict("records")
+
+        def difference(row) -> float:
+            beside = [one for one in ours if learning.same(one, row, ["algorithm", "recipe", "settings"])]
+            return beside[0]["share"] - row["share"] if beside else NAN
+
+        return rows.assign(over=[difference(row) for row in rows.to_dict("records")])
+
+    return extreme(datasets, select, differences, "over", "min")
 
 
 @quantity(with_interval(typeset.significant))

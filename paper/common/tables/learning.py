@@ -128,6 +128,7 @@ REMARK = Column("remark", remark, "long", merge=True)
     number("sampled", "score_sampled"),
     number("accepted", "aim", lambda aim: f"{GREATER} {aim:g}".replace("-", "\N{MINUS SIGN}")),
     Column("met", lambda row: yes_no(row["met"]), "status"),
+    Column("seeds that meet it", lambda row: seeds_at_aim(row), "number"),
     REMARK,
     empty=EMPTY,
 )
@@ -196,6 +197,12 @@ def time_to_solve(datasets):
 def solved(datasets):
     found = time_to_solve(datasets)
     return found[(found["variant"] == "warm") & found["solved"].notna()] if "solved" in found else found.iloc[:0]
+
+
+def seeds_at_aim(row) -> str:
+    """How many seeds alone have a return that is accepted, another library's too."""
+    known = not missing(row["reached"]) and not missing(row["seeds"])
+    return f"{count(row['reached'])} of {count(row['seeds'])}" if known else DASH
 
 
 def seeds_solved(row) -> str:

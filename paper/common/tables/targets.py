@@ -1,7 +1,6 @@
 """Targets and what each machine reached of them: all of them, and the main claims that they make."""
 
 import functools
-import itertools
 import re
 from collections.abc import Mapping
 
@@ -22,6 +21,9 @@ TRAINED = (  # keys of a section `learning`, what they are targets of, and the q
     ("aim", "Return of the greedy policy after training with {}, in the original", "final_return"),
     ("above_random", "Return of the greedy policy after training with {}, above a random policy", "return_over_random"),
 )
+SEEDS = "Seeds of {} whose greedy policy returns {:g} or more in the original"
+OVER_PEER = "their share less that of {}"
+NINE_IN_TEN = 0.9
 # Claims that count targets, each of one environment, rather than name the worst of them.
 FLOORS = "Throughput targets that are met, over all environments"
 RETURNS = "Targets for the return after training that are met, over all environments"
@@ -164,11 +166,20 @@ def learning_targets() -> list[dict]:
     items = []
     for name in paper.environments():
         asked = learning.wanted(name)
-        for algorithm, (key, target, quantity) in itertools.product(learning.algorithms(name, "curves"), TRAINED):
-            if key in asked:
-                select = {"experiment": "learning", "environment": name, "agent": learning.OURS, "algorithm": algorithm}
-                about = {"target": target.format(learning.algorithm(algorithm)), "claim": RETURNS}
-                items.append(about | {"select": select, "quantity": quantity, "at_least": asked[key]})
+        for algorithm in learning.algorithms(name, "curves"):
+            select = {"experiment": "learning", "environment": name, "agent": learning.OURS, "algorithm": algorithm}
+            said, same = learning.algorithm(algorithm), {"claim": RETURNS, "select": select}
+            for key, target, quantity in TRAINED:
+                if key in asked:
+                    about = {"target": target.format(said), "quantity": quantity, "at_least": asked[key]}
+                    items.append(same | about)
+            if "aim" not in asked:
+                continue
+            of_seeds = SEEDS.format(said, asked["aim"]).replace("-", "\N{MINUS SIGN}")
+            items.append(same | {"target": of_seeds, "quantity": "seeds_at_aim", "at_least": NINE_IN_TEN})
+            for peer in learning.beside(name, algorithm):
+                about = {"target": f"{of_seeds}: {OVER_PEER.format(learning.agent(peer))}", "at_least": 0}
+                items.append(same | about | {"quantity": "seeds_at_aim_over_peer", "select": select | {"agent": peer}})
     return items
 
 

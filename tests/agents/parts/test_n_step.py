@@ -166,6 +166,32 @@ def test_in_one_sequence_who_does_not_act_has_no_place_and_the_last_one_s_end_co
     assert found == [(0, 0, 3, 2, 0), (300, -300, 2.5, 202, 0.25), (201, -201, 2, 302, 0.25), (1, -1, 4, 2, 0)]
 
 
+class Finishing(World):
+    """Flags [B, A] of those that act, as the port gives them: who is not there in the next step has terminated."""
+
+    def step(self, action):
+        time = self.time % self.limit
+        here, last = self.active(time), time + 1 == self.limit
+        goes_on = torch.full_like(here, last) | self.active((time + 1) % self.limit)
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, here & ~goes_on, here & last, info
+
+
+def test_in_one_sequence_an_episode_that_some_left_earlier_ends_with_the_last_one():
+    """Agent 1 acts the first three of five steps, which makes eight rows of an episode: all have left at its end."""
+    rule = {"reward": lambda obs, action: torch.ones(obs.shape[:-1])}
+    rule |= {"active": lambda step: torch.tensor([True, step < 3]).repeat(2, 1)}
+    env = Finishing(2, agents=2, **rule)
+    transitions, window = Transitions(env, 0, CPU), OneSequence(3, 0.5, 2, 2, (3,), (1,), CPU)
+    returns = []
+    for _ in range(10):
+        rows, valid = transitions.step(torch.zeros(4, 1))
+        flat, leaves = window(rows, transitions.ended, valid)
+        returns.append(sorted(flat["reward"][leaves].tolist()))
+    twice = [1.75, 1.75]  # of two environments
+    assert returns == [[], twice * 2, twice * 2, twice, [1.0, 1.0, 1.5, 1.5, *twice]] * 2
+
+
 def test_of_one_agent_one_sequence_is_its_stream():
     torch.manual_seed(0)
     one, other = NStep(3, 0.9, 4, (1,), (1,), CPU), OneSequence(3, 0.9, 4, 1, (1,), (1,), CPU)
