@@ -24,7 +24,7 @@ from lockstep.agents.parts.rmsprop import RMSprop
 from lockstep.agents.parts.rollout_buffer import RolloutBuffer, wide
 from lockstep.agents.run import command_line, contract, log, training
 from lockstep.agents.run import config as configuration
-from lockstep.agents.run.config import Settings, setting
+from lockstep.agents.run.config import Settings, require_iteration, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
 
@@ -59,11 +59,7 @@ class Config(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        steps = self.num_envs * self.horizon
-        if self.total_steps < steps:
-            raise ValueError(
-                f"total_steps={self.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
-            )
+        require_iteration(self)
 
 
 RECIPES = {"solve": Config()}
@@ -234,11 +230,7 @@ class A2C(OnPolicy):
         told += [self._sums[:-2] / self._sums[-2], self._explained_variance().double().view(1), self._sums[-2:]]
         *told, updates, bad = torch.cat(told).tolist()
         self._sums.zero_()
-        if bad:
-            raise FloatingPointError(
-                f"iteration {self.iteration - 1}: since the last row {bad:.0f} of {updates:.0f} updates' gradients "
-                "were not finite; no step was made of them"
-            )
+        log.require_finite(self.iteration - 1, updates, bad)
         return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.rates[0]), strict=True))
 
     # ---- state ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 note      an environment's step on the CPU, a copy of its observations to the GPU and one back, each timed apart
 real      observations up, policy, actions down, step, again and again; the parts are those of one whole
-rows      the same for one original after the other, as a loop that knows no batch does it
+rows      the same for one original after the other, and in it for one agent, as a loop that knows no batch does it
 resident  the port where the policy is: nothing to copy
 
 Without a GPU nothing goes up or down: the loops then run with the policy on the CPU, and a copy within the host's
@@ -145,14 +145,14 @@ OPENED = SOURCES | {"original": plain_originals}
 
 
 def policy(name: str, device: str, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Two hidden layers of 64, untrained: observations [B, n] to actions [B], of a Box [B, m] within its bounds."""
+    """Two hidden layers of 64, untrained: observations [..., n] to actions [...], of a Box [..., m] within bounds."""
     (outputs, inputs), space = envs.port(name).policy_shape, envs.port(name).of("action")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = rungs.network(inputs, outputs)
     network.requires_grad_(False).to(device)
     if hasattr(space, "n"):
-        return lambda observation: network(observation).argmax(dim=1)
+        return lambda observation: network(observation).argmax(dim=-1)
     low, high = (torch.from_numpy(limit).to(device) for limit in (space.low, space.high))
     return lambda observation: network(observation).clamp(low, high)
 
@@ -174,9 +174,10 @@ class Round:
 def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
     """A real loop, one row by row, or the resident one of the CPU."""
     choose = policy(name, group.device, settings.seed)
+    ask = each_row if group.loop == "rows" else lambda answer: answer
 
     def over(source: Source) -> Round:
-        return one_memory(source, choose) if group.device == "cpu" else two_memories(source, choose, group)
+        return one_memory(source, ask(choose)) if group.device == "cpu" else two_memories(source, choose, group, ask)
 
     if group.loop == "rows":
         with evaluation.games(name, group.num_envs) as games:
@@ -185,6 +186,17 @@ def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
     else:
         with OPENED[group.source](name, group.num_envs, settings.seed) as source:
             yield over(source)
+
+
+def each_row(answer: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Asks for one row of observations [..., n] after the other; the answers together."""
+
+    def asked(observation: torch.Tensor) -> torch.Tensor:
+        rows = observation.reshape(-1, 1, observation.shape[-1])
+        found = torch.cat([answer(row).clone() for row in rows])  # an answer is valid until the next one
+        return found.view(*observation.shape[:-1], *found.shape[1:])
+
+    return asked
 
 
 def in_turn(rounds: list[Round]) -> Round:
@@ -218,8 +230,8 @@ def one_memory(source: Source, choose: Callable) -> Round:
     return Round(run, parts, source.threads, {})
 
 
-def two_memories(source: Source, choose: Callable, group: Loop) -> Round:
-    """The environment on the CPU, the policy on the GPU.
+def two_memories(source: Source, choose: Callable, group: Loop, ask: Callable) -> Round:
+    """The environment on the CPU, the policy on the GPU; `ask` says how many rows go up at once.
 
     The device's own clock ends `up` and `policy`; the host's ends `down`, when the actions have arrived, and `step`.
     No clock makes the host wait for the device where the loop does not, so the launches of the policy overlap with
@@ -231,21 +243,28 @@ def two_memories(source: Source, choose: Callable, group: Loop) -> Round:
     moved = {"up": source.observation.nbytes, "down": hosted(source.observation).nbytes}
 
     def run() -> None:
-        source.step(hosted(source.observation))
+        source.step(ask(hosted)(source.observation))
 
     def parts() -> dict[str, float]:
+        spent = {"up": 0.0, "policy": 0.0}
+
+        def clocked(observation: torch.Tensor) -> torch.Tensor:
+            begun.record(stream)
+            observations = hosted.up(observation)
+            uploaded.record(stream)
+            action = choose(observations)
+            chosen.record(stream)
+            arrived = hosted.down(action)
+            spent["up"] += begun.elapsed_time(uploaded) / 1e3
+            spent["policy"] += uploaded.elapsed_time(chosen) / 1e3
+            return arrived
+
         start = time.perf_counter()
-        begun.record(stream)
-        observations = hosted.up(source.observation)
-        uploaded.record(stream)
-        action = choose(observations)
-        chosen.record(stream)
-        arrived = hosted.down(action)
+        action = ask(clocked)(source.observation)
         back = time.perf_counter()
-        source.step(arrived)
+        source.step(action)
         stepped = time.perf_counter()
-        up_s, policy_s = begun.elapsed_time(uploaded) / 1e3, uploaded.elapsed_time(chosen) / 1e3
-        return {"up": up_s, "policy": policy_s, "down": back - start - up_s - policy_s, "step": stepped - back}
+        return spent | {"down": back - start - spent["up"] - spent["policy"], "step": stepped - back}
 
     return Round(run, parts, source.threads, moved)
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 
 from lockstep.agents.run import contract, log, observation
-from lockstep.agents.run.config import Settings, setting
+from lockstep.agents.run.config import Settings, require_iteration, setting
 from lockstep.agents.run.environment import of_run
 from lockstep.agents.run.ranks import Ranks
 
@@ -70,11 +70,7 @@ class OffPolicySettings(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        steps = self.num_envs * self.horizon
-        if self.total_steps < steps:
-            raise ValueError(
-                f"total_steps={self.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
-            )
+        require_iteration(self)
         if self.norm_obs and self.encoding != "flat":
             raise ValueError(
                 f"norm_obs=True needs encoding='flat', not {self.encoding!r}: parts have scales of their own"
@@ -294,11 +290,7 @@ class OffPolicy(ABC):
         means = self._sums[:-2] / self._sums[-2]
         *told, updates, bad = torch.cat([self.transitions.statistics(), means, self._sums[-2:]]).tolist()
         self._sums.zero_()
-        if bad:
-            raise FloatingPointError(
-                f"iteration {self.iteration - 1}: since the last row {bad:.0f} of {updates:.0f} updates' gradients "
-                "were not finite; no step was made of them"
-            )
+        log.require_finite(self.iteration - 1, updates, bad)
         return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.epsilon(self.env_steps)), strict=True))
 
     def epsilon(self, env_steps: int) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lockstep.agents.parts import distributions, graphs
 from lockstep.agents.parts.precision import PRECISIONS
-from lockstep.agents.run.config import Settings, setting
+from lockstep.agents.run.config import Settings, require_iteration, setting
 
 AUTO = ("auto", "torch", "kernel")
 
@@ -81,11 +81,7 @@ class Config(Settings):
             raise ValueError(f"shards={self.shards} needs population=1, not {self.population}")
         if self.num_envs % (self.shards or 1):
             raise ValueError(f"num_envs={self.num_envs} must be divisible by shards={self.shards}")
-        if self.total_steps < self.num_envs * self.horizon:
-            raise ValueError(
-                f"total_steps={self.total_steps} must be at least one iteration, "
-                f"num_envs x horizon = {self.num_envs * self.horizon}"
-            )
+        require_iteration(self)
 
 
 CLEANRL = Config()

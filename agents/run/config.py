@@ -41,6 +41,15 @@ def check(config) -> None:
                 )
 
 
+def require_iteration(config) -> None:
+    """Raises ValueError where a run's steps are not one iteration of num_envs x horizon."""
+    steps = config.num_envs * config.horizon
+    if config.total_steps < steps:
+        raise ValueError(
+            f"total_steps={config.total_steps} must be at least one iteration, num_envs x horizon = {steps}"
+        )
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of every algorithm's `Config`; with the environment's name it determines every number of a run."""

@@ -21,6 +21,15 @@ ROW_EVERY_S = 0.1
 LINE_EVERY_S = 10.0
 
 
+def require_finite(iteration: int, updates: float, bad: float) -> None:
+    """Raises FloatingPointError where gradients of some of the updates since the last row were not finite."""
+    if bad:
+        raise FloatingPointError(
+            f"iteration {iteration}: since the last row {bad:.0f} of {updates:.0f} updates' gradients "
+            "were not finite; no step was made of them"
+        )
+
+
 class Log:
     """A context manager that takes one row per iteration, or one whenever `due()`, and writes ten a second at most.
 

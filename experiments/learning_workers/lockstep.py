@@ -46,7 +46,7 @@ class Clock:
 
 
 def curve(
-    algorithm: type[Algorithm], environment: str, config: Settings, device: str, points: int
+    algorithm: type[Algorithm], environment: str | object, config: Settings, device: str, points: int
 ) -> tuple[list[dict], list[dict], Algorithm]:
     """Trains once. A row and a policy at each of so many points, equally spaced in iterations, the last at the end.
 

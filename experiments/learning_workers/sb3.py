@@ -6,9 +6,10 @@ vf_coef is halved, and its learning rate is read after the roll-out, so that the
 
 What learns from a replay counts steps and updates as ours does. Its DQN has no double DQN, and draws once per step
 whether all environments act at random. Its DDPG, TD3 and SAC act at random until they learn, ours ever less often over
-epsilon_steps, and limit no gradient; its temperature goes down log p + target entropy without the factor alpha. For IQN
-it has QR-DQN (Dabney et al., 2018, of sb3-contrib): fixed fractions, as many as ours takes a value from, no layer of
-fractions, and Adam's epsilon in proportion to 1 / batch.
+epsilon_steps, and limit no gradient; their correlated noise begins anew with each episode, ours goes on; its
+temperature goes down log p + target entropy without the factor alpha. For IQN it has QR-DQN (Dabney et al., 2018, of
+sb3-contrib): fixed fractions, as many as ours takes a value from, no layer of fractions, and Adam's epsilon in
+proportion to 1 / batch.
 """
 
 import itertools

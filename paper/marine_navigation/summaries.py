@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lockstep import paper
-from lockstep.experiments.curves import wilson
+from lockstep.experiments.curves import stratified_interval, wilson
 from lockstep.paper import quantities
 from lockstep.paper.families import about
 from lockstep.paper.typeset import missing
@@ -52,11 +52,11 @@ def words(row: Mapping) -> str:
 
 @paper.once
 def played(run) -> pd.DataFrame:
-    """One row per setting, policy and form: `success` with its interval, means over episodes, and `published`.
+    """One row per setting, policy and form: `success` with its 95 % interval, means over episodes, and `published`.
 
-    The interval is Wilson's, or of several seeds of an agent the least and the most. time_s, energy: means over
-    episodes of the robots that reached their goals. hit_robot, hit_obstacle: shares of the robots. seeds,
-    env_steps: of training.
+    success: the share of the episodes, with Wilson's interval; of several seeds of an agent the interquartile mean of
+    their shares, with a bootstrap interval. time_s, energy: means over episodes of the robots that reached their goals.
+    hit_robot, hit_obstacle: shares of the robots. seeds, env_steps: of training.
     """
     frame = run.frame if "part" not in run.frame else run.frame[run.frame["part"] == "final"]
     absent = {column: None for column in ("variant", "risk", "seed", "env_steps") if column not in frame}
@@ -65,9 +65,8 @@ def played(run) -> pd.DataFrame:
         row = dict(zip(PLAYED, key, strict=True)) | {"episodes": len(part), "env_steps": part["env_steps"].max()}
         of_seeds = part.groupby("seed")["success"].mean()
         row |= {"seeds": len(of_seeds)}
-        succeeded = wilson(int(part["success"].sum()), len(part))
-        if len(of_seeds) > 1:
-            succeeded = succeeded[0], of_seeds.min(), of_seeds.max()
+        several = len(of_seeds) > 1
+        succeeded = stratified_interval([of_seeds]) if several else wilson(int(part["success"].sum()), len(part))
         row |= dict(zip(("success", "success_low", "success_high"), succeeded, strict=True))
         row |= {"time_s": part["reached_time_s"].mean(), "energy": part["reached_energy"].mean()}
         row |= {

@@ -30,9 +30,9 @@ def kind(request) -> type[OffPolicy]:
     return agents.algorithm(request.param)
 
 
-def made(kind: type[OffPolicy], **changes) -> OffPolicy:
+def made(kind: type[OffPolicy], device: str = "cpu", **changes) -> OffPolicy:
     """A small run by the recipe."""
-    return kind(SEA, config_of(kind, SEA, **SMALL | changes))
+    return kind(SEA, config_of(kind, SEA, **SMALL | changes), device)
 
 
 def enlarged(run: OffPolicy) -> OffPolicy:
@@ -194,6 +194,19 @@ def test_an_iteration_waits_for_nothing(kind):
     with Counted() as counted:
         run.iterate()
     assert run.learns and not counted.waits
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_an_iteration_waits_for_nothing(kind):
+    """With who acts, layers of parts and returns of three steps, which flat observations of one agent have not."""
+    run = iterated(made(kind, "cuda", n_step=3), 8)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        iterated(run, 3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert run.learns
 
 
 def test_weights_of_another_encoding_are_refused(tmp_path):

@@ -37,11 +37,17 @@ def flat_gradient(leaves: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([leaf.grad.flatten() for leaf in leaves])
 
 
-def draw(out: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """An action and its log p [k, 1], by torch's distributions."""
+def draw(
+    out: torch.Tensor, generator: torch.Generator, squash: str = "tanh", density_of_tanh: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """An action and its log p [k, 1]: of tanh by torch's distributions, which have no other, else by the formula."""
     mean, log_std = out.chunk(2, dim=1)
     std = log_std.clamp(-20, 2).exp()
     z = mean + std * torch.randn(mean.shape, generator=generator)
+    if density_of_tanh or squash == "atan":
+        action = z.tanh() if squash == "tanh" else z.atan() * 2 / math.pi
+        slope = 1 - action.square() + 1e-6 if density_of_tanh else 2 / math.pi / (1 + z.square())
+        return action, (Normal(mean, std).log_prob(z) - slope.log()).sum(dim=1, keepdim=True)
     policy = TransformedDistribution(Independent(Normal(mean, std), 1), [TanhTransform(cache_size=1)])
     action = policy.transforms[0](z)
     return action, policy.log_prob(action).unsqueeze(1)
@@ -78,15 +84,26 @@ def test_a_target_by_hand_of_a_terminated_and_of_a_truncated_row(target_actor):
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_has_the_gradients_of_automatic_differentiation():
-    run = iterated(made(n_step=2), 30)
+@pytest.mark.parametrize(
+    ("squash", "more"),
+    [
+        ({}, {}),
+        ({"squash": "atan"}, {"target_actor": True, "learn_alpha": False}),  # as marine navigation's recipe
+        ({"density_of_tanh": True}, {}),
+        ({"squash": "atan", "density_of_tanh": True}, {"target_actor": True}),
+    ],
+    ids=str,
+)
+def test_an_update_has_the_gradients_of_automatic_differentiation(squash, more):
+    run = iterated(made(n_step=2, **squash, **more), 30)
     run.networks["actor"].layers[-1][1][2].add_(3.0)  # deviations on both sides of their limit
     before = {name: leaves_of(network) for name, network in run.networks.items()}
     targets = {name: leaves_of(network) for name, network in run.targets.items()}
     alpha, generator = run.log_alpha.exp().item(), copied(run.generator)
     rows = run.replay.sample(16, generator)
     with torch.no_grad():
-        action, log_p = draw(forward(before["actor"], rows["next_obs"]), generator)
+        deciding = targets if run.config.target_actor else before
+        action, log_p = draw(forward(deciding["actor"], rows["next_obs"]), generator, **squash)
         x = torch.cat([rows["next_obs"], action], dim=1)
         least = torch.minimum(*(forward(targets[name], x) for name in CRITICS))
         y = rows["reward"].unsqueeze(1) + rows["discount"].unsqueeze(1) * (least - alpha * log_p)
@@ -101,14 +118,15 @@ def test_an_update_has_the_gradients_of_automatic_differentiation():
     out = forward(before["actor"], rows["obs"])
     limits = out[:, 2:].detach()
     assert (limits > LOG_STD[1]).any() and (limits < LOG_STD[1]).any()
-    action, log_p = draw(out, generator)
+    action, log_p = draw(out, generator, **squash)
     x = torch.cat([rows["obs"], action], dim=1)
     least = torch.minimum(*(forward(leaves_of(run.networks[name]), x) for name in CRITICS))  # after their step
     (alpha * log_p - least).mean().backward()
     torch.testing.assert_close(run.networks["actor"].gradient, flat_gradient(before["actor"]), rtol=1e-4, atol=1e-5)
     log_alpha = torch.tensor([math.log(alpha)], requires_grad=True)
     (-log_alpha.exp() * (log_p.detach() - 2)).mean().backward()  # two components: target entropy -2
-    torch.testing.assert_close(run.log_alpha_gradient, log_alpha.grad, rtol=1e-4, atol=1e-5)
+    expected = log_alpha.grad if run.config.learn_alpha else torch.zeros(1)
+    torch.testing.assert_close(run.log_alpha_gradient, expected, rtol=1e-4, atol=1e-5)
     told = run.statistics()
     assert told["critic_loss"] == pytest.approx(sum(losses).item() / 2, rel=1e-4)
     assert told["entropy"] == pytest.approx(-log_p.mean().item(), rel=1e-4)

@@ -22,8 +22,11 @@ SHARED = {"num_envs": 16, "total_steps": 16 * 20, "learning_starts": 64, "capaci
 SHARED |= {"replay_ratio": 0.25, "eval_every": 16}
 OFF_POLICY = {  # algorithm, environment and changes
     "dqn": ("dqn", "cartpole", SHARED),
+    "iqn": ("iqn", "cartpole", SHARED | {"batch_size": 16}),
     "rainbow": ("rainbow", "cartpole", SHARED | {"batch_size": 16, "encoder": 16, "n_step": 1}),
     "sac": ("sac", "pendulum", SHARED | {"batch_size": 16}),
+    "ac_iqn": ("ac_iqn", "pendulum", SHARED | {"batch_size": 16}),
+    "ddpg": ("ddpg", "pendulum", SHARED | {"batch_size": 16}),
     "by statistics": ("td3", "pendulum", SHARED | {"batch_size": 16, "norm_obs": True}),
     "fixed": ("sac", "pendulum", SHARED | {"batch_size": 16, "learn_alpha": False, "target_actor": True}),
 }

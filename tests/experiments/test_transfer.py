@@ -122,6 +122,21 @@ def test_row_by_row_the_same_originals_are_stepped_as_together(environment, step
             whole.run()
 
 
+def test_row_by_row_the_policy_is_asked_for_one_agent_at_a_time(monkeypatch):
+    policy, asked = transfer.policy, []
+
+    def noted(*given):
+        choose = policy(*given)
+        return lambda observation: asked.append(tuple(observation.shape)) or choose(observation)
+
+    monkeypatch.setattr(transfer, "policy", noted)
+    given = Settings({"seed": 3, "transfer": {"num_envs": [64], "blocks": BLOCKS}})
+    with transfer.loop("marine_navigation", Loop("rows", "original", "cpu", "none", 2), given) as rows:
+        rows.run()
+    agents, numbers = envs.make("marine_navigation", 1).single_observation_space.shape
+    assert agents > 1 and asked == [(1, numbers)] * (2 * agents)
+
+
 @pytest.mark.parametrize("environment", ["cartpole", "marine_navigation"])
 def test_the_first_of_two_originals_sees_what_it_sees_alone(environment):
     opened, choose = transfer.OPENED["original"], transfer.policy(environment, "cpu", 0)

@@ -18,9 +18,10 @@ def trained(row) -> str:
 
 @table(
     "Policies without learning, and agents trained here, on the published episodes: the share in which all robots "
-    "reach their goals and none hits anything, with Wilson's interval, or of several seeds the least and the most, "
-    "beside the published one; time and energy (thruster boats: N s, others: control effort) of robots at their "
-    "goals. Robots that have reached their goals, hit another or hit an obstacle: shares of all.",
+    "reach their goals and none hits anything, with Wilson's interval, or the interquartile mean over several seeds "
+    "with its bootstrap interval, beside the published one; time and energy (thruster boats: N s, others: control "
+    "effort) of robots at their goals. Robots that have reached their goals, hit another or hit an obstacle: shares of "
+    "all.",
     *RUN,
     text("version", "version", merge=True),
     text("preset", "preset", merge=True),

@@ -83,6 +83,8 @@ def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
     for part in begun:
         assert same(states[0][part], states[1][part])
         assert not same(states[0][part], begun[part])
+    followed = [state.get("target", state.get("targets")) for state in states]
+    assert followed[0] is not None and same(*followed)
     first = envs.make(environment, 16).reset(seed=0)[0]
     rows = [state["replay"]["rows"] for state in states]
     assert torch.equal(torch.cat([part["obs"][:8] for part in rows]), first)
