@@ -293,6 +293,14 @@ class OffPolicy(ABC):
         log.require_finite(self.iteration - 1, updates, bad)
         return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.epsilon(self.env_steps)), strict=True))
 
+    def share_of_random(self, greedy: bool, epsilon: float | None) -> float:
+        """The share that `act` is given, or epsilon_end for None; ValueError where it is no share."""
+        if epsilon is None:
+            return self.config.epsilon_end
+        if greedy or isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1:
+            raise ValueError(f"epsilon={epsilon!r:.60} must lie in [0, 1], with greedy=False")
+        return epsilon
+
     def epsilon(self, env_steps: int) -> float:
         """The share of random actions after so many steps of all environments."""
         start, end, steps = self.config.epsilon_start, self.config.epsilon_end, self.config.epsilon_steps

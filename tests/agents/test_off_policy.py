@@ -248,6 +248,20 @@ def test_what_counts_the_steps_of_all_environments_is_told_how_many_there_are(mo
     assert [options.get("batch") for options in asked] == [16, 16, 64, None]
 
 
+def test_a_share_of_random_actions_that_is_asked_for_takes_the_place_of_the_last_one(kind):
+    name, config = played(kind, epsilon_end=0.5)
+    run = kind(name, config)
+    obs = torch.randn(2000, run.env.single_observation_space.shape[0])
+    drawn = {}
+    for epsilon in (None, 0.5, 1):
+        torch.manual_seed(0)
+        drawn[epsilon] = run.act(obs, greedy=False, epsilon=epsilon)
+    assert torch.equal(drawn[None], drawn[0.5]) and not torch.equal(drawn[None], drawn[1])
+    for given in ({"epsilon": 0.5}, {"epsilon": 1.5, "greedy": False}, {"epsilon": True, "greedy": False}):
+        with pytest.raises(ValueError, match=r"epsilon=\S+ must lie in \[0, 1\], with greedy=False"):
+            run.act(obs, **given)
+
+
 @pytest.mark.parametrize("limit_ends", [False, True])
 def test_a_limit_of_time_counts_as_an_end_where_it_is_asked_for(kind, limit_ends):
     rows = stored(iterated(of_clock(kind, limit_ends=limit_ends), 10))
