@@ -122,6 +122,16 @@ def test_every_experiment_on_record_took_less_time_than_a_cluster_is_asked_for()
     assert 0 < max(described["wall_s"] for described in recorded) < 60 * minutes
 
 
+@pytest.mark.parametrize(("line", "part"), [("an experiment", "set-resources"), ("figures, tables", "default-resources")])
+def test_the_page_on_clusters_says_what_the_profile_asks_for_at_first(line, part):
+    profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())[part]
+    asked = profile.get("experiment", profile)
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    memory, time, unit = re.search(rf"^\| {line}[^|]*\| (\d+) GB and (\d+) (h|min) \|", page, re.MULTILINE).groups()
+    assert asked["mem_mb"] == f"{1000 * int(memory)} * attempt"
+    assert asked["runtime"] == f"{int(time) * {'h': 60, 'min': 1}[unit]} * attempt"
+
+
 def test_a_second_run_has_nothing_to_do(measured):
     assert "Nothing to be done" in snakemake(measured, "--dry-run")
 
