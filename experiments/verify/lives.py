@@ -167,8 +167,9 @@ def elsewhere(python: str, name: str, runs: Sequence[Run], inject: str | None = 
 
 def variables() -> dict[str, str]:
     """The environment variables of a process in another Python."""
-    paths = os.pathsep.join([str(ROOT), str(Path.cwd())])  # the latter has the user's own functions
-    return os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    paths = [str(ROOT), str(Path.cwd()), os.environ.get("PYTHONPATH")]  # the last two have the user's own functions
+    path = os.pathsep.join(filter(None, paths))
+    return os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def save(path: Path, words: dict, arrays: dict[int, dict[str, np.ndarray | None]]) -> None:

@@ -386,6 +386,14 @@ def test_a_run_in_another_python_is_the_run_in_this_one():
     assert here.lives[2].observation[1:, :, 0] == pytest.approx(0.1 + 0.02 * 0.1)
 
 
+def test_a_run_in_another_python_finds_functions_by_the_user_s_own_path(monkeypatch, tmp_path):
+    (tmp_path / "on_the_path.py").write_text("def right(observation):\n    return observation[:, 0] == observation[:, 0]\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    run = Run(0, np.zeros((2, 3), int), "on_the_path:right", np.ones((2, 3), bool))
+    found = lives.elsewhere(sys.executable, "gymnasium:CartPole-v1", [run])
+    assert found.lives[0].actions.tolist() == [[1] * 3] * 2
+
+
 def test_a_mistake_in_another_python_is_told_in_a_sentence():
     run = Run(0, np.zeros((1, 1), int))
     with pytest.raises(UserError, match="^gymnasium:CartPol-v1: .*gymnasium:CartPol-v1 cannot be made: NameNotFound: "):
