@@ -1,0 +1,60 @@
+"""Conformance fails where the port differs from its original, and where it was never compared."""
+
+import argparse
+
+import pandas as pd
+import pytest
+
+from lockstep.experiments import conformance, experiment
+from lockstep.experiments.config import Settings
+from lockstep.experiments.experiment import MEASURED, MISSING
+from lockstep.experiments.verify import subjects
+from lockstep.experiments.verify.subjects import Kind
+from tests.experiments import faulty_ports
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """A function that compares a port, named here, in the place of ours, beside one that is true."""
+    monkeypatch.setattr(conformance, "TRANSITIONS", {"quick": 1000})
+
+    def compared(name: str) -> pd.DataFrame:
+        def port(environment, num_envs):
+            return getattr(faulty_ports, name)(num_envs)
+
+        def true(identity, num_envs):
+            return faulty_ports.NextStep(num_envs)
+
+        made = {conformance.OURS: port, "other": true}
+        monkeypatch.setattr(subjects, "KINDS", {key: Kind(make, "numpy", ("numpy",)) for key, make in made.items()})
+        settings = Settings({"seed": 0})
+        request = experiment.Request("cartpole", "quick", settings, ["cpu"], ["cpu"], argparse.Namespace())
+        todo = conformance.plan(request)
+        with todo.measuring(list(todo.groups.values())) as measure:
+            found = [row for group in todo.groups.values() for row in measure(group)]
+        return pd.DataFrame(found, columns=conformance.COLUMNS)
+
+    return compared
+
+
+def status(frame: pd.DataFrame, library: str) -> set[str]:
+    return set(frame.loc[frame["library"] == library, "status"])
+
+
+def test_a_true_port_passes(rows):
+    assert conformance.EXPERIMENT.verdict(rows("NextStep"))
+
+
+def test_a_port_that_differs_fails(rows):
+    frame = rows("Strong")
+    assert status(frame, conformance.OURS) == {MEASURED}
+    assert not conformance.EXPERIMENT.verdict(frame)
+    assert "lockstep   " in conformance.report(frame) and "differs: transitions" in conformance.report(frame)
+
+
+def test_a_port_that_cannot_be_made_fails(rows):
+    frame = rows("broken")
+    assert status(frame, conformance.OURS) == {MISSING} and status(frame, "other") == {MEASURED}
+    (reason,) = frame.loc[frame["status"] == MISSING, "reason"]
+    assert reason == "lockstep:cartpole cannot be made: ZeroDivisionError: division by zero"
+    assert not conformance.EXPERIMENT.verdict(frame)
