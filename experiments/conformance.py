@@ -13,7 +13,7 @@ from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request, by_label, each
 from lockstep.experiments.experiment import Group as Base
 from lockstep.experiments.ledger import provenance
-from lockstep.experiments.verify import comparison, shown, subjects
+from lockstep.experiments.verify import comparison, lives, shown, subjects
 from lockstep.experiments.verify.checks import DIFFERS, TOLD, UNSEEN
 from lockstep.experiments.verify.comparison import Asked
 from lockstep.experiments.verify.originals import Original
@@ -65,7 +65,7 @@ def plan(request: Request) -> Plan:
         by_label([Group(library) for library in subjects.KINDS]),
         each(measure),
         config=asdict(asked) | {"original": identity},
-        conditions={"declared": declared},
+        conditions={"declared": declared, "libraries": lives.libraries()},
     )
 
 

@@ -86,7 +86,7 @@ def plan(request: Request) -> Plan:
         by_label([Group(library, seed) for seed in range(section.seeds) for library in subjects.KINDS]),
         each(measure),
         config=request.settings.plain() | {"original": identity, "settings": asdict(settings)},
-        conditions={"declared": declared},
+        conditions={"declared": declared, "libraries": lives.libraries()},
     )
 
 

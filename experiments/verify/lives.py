@@ -87,7 +87,7 @@ def record(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:
 
 
 def python_of(name: str) -> str | None:
-    """The Python in which a name is played, None of this one; UserError where its library is nowhere."""
+    """The Python in which a name, or a kind, is played, None of this one; UserError where its library is nowhere."""
     if subjects.is_here(name):
         return None
     kind = name.partition(":")[0]
@@ -97,6 +97,17 @@ def python_of(name: str) -> str | None:
     if python is None:
         raise UserError(f"{name}: {peer_workers.why_missing(kind)}")
     return str(python)
+
+
+def libraries() -> dict[str, dict[str, str] | str]:
+    """The versions of each named kind's packages, where it is played, or the reason why it is not."""
+    found = {}
+    for kind in subjects.KINDS:
+        try:
+            found[kind] = subjects.versions(kind) if python_of(kind) is None else peer_workers.versions(kind)
+        except UserError as reason:
+            found[kind] = str(reason)
+    return found
 
 
 def played(name: str, runs: Sequence[Run], inject: str | None = None) -> Record:

@@ -1,11 +1,12 @@
 """Conformance fails where the port differs from its original, and where it was never compared."""
 
 import argparse
+import importlib.metadata
 
 import pandas as pd
 import pytest
 
-from lockstep.experiments import conformance, experiment
+from lockstep.experiments import config, conformance, crossing, experiment, peer_workers
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import MEASURED, MISSING
 from lockstep.experiments.verify import subjects
@@ -35,6 +36,27 @@ def rows(monkeypatch):
         return pd.DataFrame(found, columns=conformance.COLUMNS)
 
     return compared
+
+
+@pytest.mark.parametrize("module", [conformance, crossing])
+def test_rows_depend_on_the_libraries_that_are_installed(monkeypatch, tmp_path, module):
+    """So that a run goes on with none that say of a library that it is missing, once `make peers` has set it up."""
+    monkeypatch.setattr(peer_workers, "ENVIRONMENTS", tmp_path)
+    monkeypatch.setattr(subjects, "is_here", lambda name: not name.startswith("gymnax"))
+
+    def libraries() -> dict:
+        settings = config.load("cartpole", "quick")
+        request = experiment.Request("cartpole", "quick", settings, ["cpu"], ["cpu"], argparse.Namespace())
+        return module.plan(request).conditions["libraries"]
+
+    before = libraries()
+    assert before["gymnax"].endswith("is not installed; make peers installs it")
+    assert before["gymnasium"]["gymnasium"] == importlib.metadata.version("gymnasium")
+    described = tmp_path / "gymnax" / "lib" / "python3.11" / "site-packages" / "gymnax-9.0.dist-info" / "METADATA"
+    described.parent.mkdir(parents=True)
+    described.write_text("Metadata-Version: 2.1\nName: gymnax\nVersion: 9.0\n")
+    (tmp_path / "gymnax" / "ready").touch()
+    assert libraries() == before | {"gymnax": {"gymnax": "9.0"}}
 
 
 def status(frame: pd.DataFrame, library: str) -> set[str]:
