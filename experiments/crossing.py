@@ -157,7 +157,7 @@ def interval(values: np.ndarray, other: np.ndarray | None = None) -> tuple[float
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row for each library: its seeds, mean returns over them, and their differences from the control's.
+    """One row for each library: its seeds that were measured, mean returns over them, and differences from the control's.
 
     Columns: library, version, algorithm, status, reason, seeds; original, batch and difference (in the original), each
     with _low and _high. The control has no difference, nor has any other library without it.
@@ -166,7 +166,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     measured = frame[frame["status"] == MEASURED]
     control = scores(measured, CONTROL, ORIGINAL)
     for library, part in frame.groupby("library", sort=False):
-        row = {name: first(part[name]) for name in ("library", "version", "algorithm", "status", "reason")}
+        row = {name: first(part[name]) for name in ("library", "version", "algorithm")}
+        row |= {"status": MEASURED if (part["status"] == MEASURED).any() else MISSING, "reason": remark(part)}
         found = {place: scores(measured, library, place) for place in (ORIGINAL, BATCH)}
         row["seeds"] = len(found[ORIGINAL]) or None
         intervals = {place: interval(values) for place, values in found.items() if len(values)}
@@ -179,6 +180,16 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 def scores(frame: pd.DataFrame, library: str, place: str) -> np.ndarray:
     """The mean return of each seed."""
     return frame.query("library == @library and scored_in == @place")["return"].to_numpy(dtype=float)
+
+
+def remark(part: pd.DataFrame) -> str | None:
+    """The reasons of a library's rows; of seeds that failed beside others their number as well."""
+    measured = part["status"] == MEASURED
+    if not measured.any():
+        return first(part["reason"])
+    failed, seeds = part.loc[~measured, "reason"].value_counts(sort=False), part["seed"].nunique()
+    words = [first(part.loc[measured, "reason"]), *(f"{n} of {seeds} seeds: {why}" for why, n in failed.items())]
+    return "; ".join(filter(None, words)) or None
 
 
 def first(values: pd.Series) -> object:
@@ -201,6 +212,7 @@ def report(frame: pd.DataFrame, *_) -> str:
         if row["status"] == MEASURED:
             ends = f"[{row['original_low']:.4g}, {row['original_high']:.4g}]"
             words = f"{row['original']:.4g} {ends} in the original, {row['batch']:.4g} in its own batch"
+            words += f"; {row['reason']}" if pd.notna(row["reason"]) else ""
         lines.append(f"  {row['library']:10} {words}")
     return "\n".join(lines)
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy
 import torch
@@ -262,6 +263,40 @@ def test_intervals_over_seeds_are_student_s_and_welch_s():
     theirs = scipy.stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     found = crossing.interval(one, other)
     assert found == pytest.approx((one.mean() - other.mean(), theirs.low, theirs.high))
+
+
+def of_seeds(failed, reason=None):
+    """Rows of five seeds, which return their number, but for those that failed."""
+    same = dict.fromkeys(crossing.COLUMNS) | {"library": CONTROL, "version": "1.0", "algorithm": "ppo"}
+    rows = []
+    for seed in range(5):
+        if seed in failed:
+            rows.append(same | {"seed": seed, "status": MISSING, "reason": "a loss is no number"})
+        else:
+            found = same | {"seed": seed, "status": MEASURED, "reason": reason, "return": float(seed)}
+            rows += [found | {"scored_in": place} for place in (ORIGINAL, BATCH)]
+    return pd.DataFrame(rows, columns=crossing.COLUMNS)
+
+
+@pytest.mark.parametrize(("failed", "mean"), [({0}, 2.5), ({3}, 1.75), ({0, 3}, 7 / 3)])
+def test_a_seed_that_failed_is_counted_and_hides_no_other(failed, mean):
+    (row,) = crossing.summary(of_seeds(failed)).to_dict("records")
+    assert (row["status"], row["seeds"]) == (MEASURED, 5 - len(failed))
+    assert row["original"] == pytest.approx(mean)
+    assert row["reason"] == f"{len(failed)} of 5 seeds: a loss is no number"
+    assert f"{mean:.4g} [" in crossing.report(of_seeds(failed))
+    assert crossing.report(of_seeds(failed)).endswith(f"in its own batch; {row['reason']}")
+
+
+def test_what_is_told_of_seeds_that_did_not_fail_is_told_beside_it():
+    (row,) = crossing.summary(of_seeds({3}, "9 were lost")).to_dict("records")
+    assert row["reason"] == "9 were lost; 1 of 5 seeds: a loss is no number"
+
+
+def test_where_every_seed_failed_nothing_was_measured():
+    (row,) = crossing.summary(of_seeds(set(range(5)))).to_dict("records")
+    assert (row["status"], row["reason"]) == (MISSING, "a loss is no number")
+    assert crossing.report(of_seeds(set(range(5)))).endswith(f"{MISSING}: a loss is no number")
 
 
 def test_seeds_that_all_score_the_same_leave_no_interval_open():
