@@ -157,7 +157,7 @@ def interval(values: np.ndarray, other: np.ndarray | None = None) -> tuple[float
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row for each library: its seeds that were measured, mean returns over them, and differences from the control's.
+    """One row for each library: its measured seeds, mean returns over them, and their differences from the control's.
 
     Columns: library, version, algorithm, status, reason, seeds; original, batch and difference (in the original), each
     with _low and _high. The control has no difference, nor has any other library without it.

@@ -387,7 +387,7 @@ def test_a_run_in_another_python_is_the_run_in_this_one():
 
 
 def test_a_run_in_another_python_finds_functions_by_the_user_s_own_path(monkeypatch, tmp_path):
-    (tmp_path / "on_the_path.py").write_text("def right(observation):\n    return observation[:, 0] == observation[:, 0]\n")
+    (tmp_path / "on_the_path.py").write_text("def right(observation):\n    return 1 + 0 * observation[:, 0]\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = Run(0, np.zeros((2, 3), int), "on_the_path:right", np.ones((2, 3), bool))
     found = lives.elsewhere(sys.executable, "gymnasium:CartPole-v1", [run])
