@@ -25,7 +25,7 @@ OUTSIDE, INJECTED = "from outside", "injected"
 LEVEL = 1e-3  # of all tests of distributions together, by Bonferroni
 NEAR = 5e-7  # a few roundings of float32: by so much a state is moved, relative above 1, to see what rounding decides
 DOUBTED = 1000  # cases at most that are looked at again so
-REPEATED = 0.01  # share of first states that may have been there before, since those of float32 meet by chance
+REPEATED = 0.01  # share of first states that may repeat beside the original's, since those of float32 meet by chance
 
 
 @dataclass
@@ -327,11 +327,13 @@ def alike(name: str, pairs: dict[str, tuple[np.ndarray, np.ndarray]], level: flo
 
 # ---- seeds and batch size -----------------------------------------------------------------------------------------
 
+TOO_FEW = "the original begins in too few states, or too few first states were seen"
+
 
 def seeds(once: Lives, again: Lives, other: Lives, firsts: np.ndarray, living: Episodes) -> Iterator[Row]:
     """Rows on what a seed decides: the same lives twice, others from another, different ones in one batch.
 
-    firsts: the original's first observations; where they are always the same, so may the port's be.
+    firsts: the original's first observations; as they repeat by chance, so may the port's.
     """
     place, calls = first_difference(once, again), once.reward.size
     row = Row("same seed", OUTSIDE, calls, DIFFERS if place else SAME, "two resets with one seed")
@@ -341,27 +343,60 @@ def seeds(once: Lives, again: Lives, other: Lives, firsts: np.ndarray, living: E
         row.words += f" part in call {t}"
         row.example = {"seed": once.seed, "environment": i, "call": t} | sides
     yield row
-    B, own = once.reward.shape[1], living.firsts()
-    if len(np.unique(firsts, axis=0)) == 1:
-        for name in ("another seed", "environments of a batch"):
-            yield Row(name, OUTSIDE, 0, UNSEEN, "the original always begins in one state")
-        return
+    yield another_seed(once, other, firsts)
+    yield among_environments(living, firsts)
+
+
+def another_seed(once: Lives, other: Lives, firsts: np.ndarray) -> Row:
+    """Environments that begin alike under two seeds: no more than chance has of the original's first states."""
+    B, chance = once.reward.shape[1], of_a_pair(firsts)
+    if not seldom(B, B, chance):
+        return Row("another seed", OUTSIDE, 0, UNSEEN, TOO_FEW)
     same = (once.observation[0] == other.observation[0]).reshape(B, -1).all(axis=1)
-    overlap = len(np.intersect1d(*(rows_of(one.observation[0]) for one in (once, other))))
-    words = f"{int(same.sum())} of {B} environments begin alike under two seeds, {overlap} as any other there"
-    row = Row("another seed", OUTSIDE, B, DIFFERS if same.any() else SAME, words, differing=int(same.sum()))
-    if same.any():
+    number, overlap = int(same.sum()), len(np.intersect1d(*(rows_of(one.observation[0]) for one in (once, other))))
+    words = f"{number} of {B} environments begin alike under two seeds, {overlap} as any other there"
+    row = Row("another seed", OUTSIDE, B, SAME, words, differing=number)
+    if seldom(number, B, chance):
         i = int(same.argmax())
+        row.verdict = DIFFERS
         row.example = {"seeds": [once.seed, other.seed], "environment": i, "both": plain(once.observation[0, i])}
-    yield row
-    values, counts = np.unique(own, axis=0, return_counts=True)
-    repeated = len(own) - len(values)
-    words = f"{repeated} of {len(own)} first states had been there before"
-    row = Row("environments of a batch", OUTSIDE, len(own), SAME, words, differing=repeated)
-    if repeated > REPEATED * len(own):
+    return row
+
+
+def of_a_pair(firsts: np.ndarray) -> float:
+    """The probability that two first states are equal, with one pair more than was seen, since few draws have none."""
+    _, counts = np.unique(firsts, axis=0, return_counts=True)
+    pairs = [number * (number - 1) / 2 for number in (len(firsts), counts)]
+    return float((pairs[1].sum() + 1) / (pairs[0] + 1))
+
+
+def seldom(equal: int, pairs: int, chance: float) -> bool:
+    """Tells that at the chance of a pair so many, or more, are equal less often than LEVEL."""
+    return scipy.stats.binom.sf(equal - 1, pairs, chance) < LEVEL
+
+
+def among_environments(living: Episodes, firsts: np.ndarray) -> Row:
+    """First states that had been there before: no more than of as many draws of the original's."""
+    name, own = "environments of a batch", living.firsts()
+    number = min(len(own), len(np.unique(firsts, axis=0)))  # of more, any environment's would repeat
+    ours, theirs = (one[:number] for one in (own, firsts))
+    values, counts = np.unique(ours, axis=0, return_counts=True)
+    repeated, allowed = number - len(values), number - len(np.unique(theirs, axis=0))
+    if not more(number - 1, allowed, number):
+        return Row(name, OUTSIDE, 0, UNSEEN, TOO_FEW)
+    words = f"{repeated} of {number} first states had been there before, of the original's {allowed}"
+    row = Row(name, OUTSIDE, number, SAME, words, differing=repeated)
+    if more(repeated, allowed, number):
         often = int(counts.argmax())
         row.verdict, row.example = DIFFERS, plain({"first state": values[often], "times": counts[often]})
-    yield row
+    return row
+
+
+def more(ours: int, theirs: int, number: int) -> bool:
+    """Tells that of so many first states more repeat than of as many others, by more than rounding and chance do."""
+    if ours - theirs <= REPEATED * number:
+        return False
+    return scipy.stats.binomtest(ours, ours + theirs, alternative="greater").pvalue < LEVEL
 
 
 def batch_size(narrow: Lives, wide: Lives | None) -> Row:

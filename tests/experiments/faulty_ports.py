@@ -216,6 +216,26 @@ class Twins(SameStep):
         return np.repeat(super().draw(1), number, axis=1)
 
 
+class Taxis(SyncVectorEnv):
+    """Environments that begin in one of 300 states; those of one seed all begin and go on alike."""
+
+    def __init__(self, num_envs: int):
+        super().__init__([lambda: gymnasium.make("Taxi-v4")] * num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=self.seeds(seed), options=options)
+
+
+class TaxisAlike(Taxis):
+    def seeds(self, seed):
+        return [seed] * self.num_envs
+
+
+class TaxisOfOneSeed(Taxis):
+    def seeds(self, seed):
+        return 0
+
+
 def four() -> NextStep:
     """A batch of one size."""
     return NextStep(4)

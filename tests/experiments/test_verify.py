@@ -148,6 +148,47 @@ def test_a_fault_is_noticed_by_its_checks_and_no_others(name):
     assert with_verdict(of_port(name), DIFFERS) == DIFFERENCES[name]
 
 
+TAXI = "Taxi-v4"
+
+
+def test_first_states_may_repeat_as_the_original_s_do():
+    """Taxi begins in one of 300 states, so that 64 environments do not all begin apart."""
+    rows = compared(f"gymnasium:{TAXI}", TAXI)
+    assert with_verdict(rows, DIFFERS) == set()
+    row = rows["environments of a batch", OUTSIDE]
+    assert row.verdict == SAME and row.differing > checks.REPEATED * row.cases
+    assert rows["another seed", OUTSIDE].verdict == SAME
+
+
+@pytest.mark.parametrize(
+    ("name", "check"), [("TaxisAlike", "environments of a batch"), ("TaxisOfOneSeed", "another seed")]
+)
+def test_seeds_are_judged_where_first_states_are_few(name, check):
+    assert check in with_verdict(compared(f"{PORTS}:{name}", TAXI), DIFFERS)
+
+
+def test_equal_draws_of_few_first_states_seldom_differ():
+    """As seldom as LEVEL at most, or 3 in 1000 by its own chance: of every number of states."""
+    random = np.random.default_rng(0)
+    for states in (50, 300, 5000):
+        pairs = random.integers(0, states, (1000, 2, 256))
+        repeats = [[256 - len(set(one)) for one in pair.tolist()] for pair in pairs]
+        assert sum(checks.more(*pair, 256) for pair in repeats) <= 3
+
+
+def test_the_chance_of_a_pair_is_that_of_the_draws_and_one_more():
+    """Of a, a, b, b two pairs of six are equal; of all apart none is, which few draws do not prove."""
+    assert checks.of_a_pair(np.array([[0.0], [0.0], [1.0], [1.0]])) == pytest.approx(3 / 7)
+    assert checks.of_a_pair(np.arange(100.0)[:, None]) == pytest.approx(1 / 4951)
+    assert not checks.seldom(1, 16, 1 / 300) and checks.seldom(16, 16, 1 / 300)  # one: in 5 % of batches
+
+
+def test_an_original_that_begins_in_one_state_lets_no_seed_be_seen():
+    runs = [hand_made([0, 1, 0]) for _ in range(3)]
+    _, *rows = checks.seeds(*runs, np.zeros((50, 1)), Episodes(runs[0], SAME_STEP))
+    assert [row.verdict for row in rows] == [UNSEEN, UNSEEN]
+
+
 def test_every_check_that_can_fail_has_a_fault():
     judged = {name for (name, _), row in of_port("NextStep").items() if row.verdict != TOLD}
     assert set().union(*DIFFERENCES.values()) | {"episodes under random actions"} == judged
