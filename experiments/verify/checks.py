@@ -189,7 +189,8 @@ def lost_observation(cases: Cases) -> Row | None:
     if not lost.any():
         return None
     words = "lost: the ending step already shows the next episode"
-    place = {key: getattr(cases, key)[int(lost.argmax())] for key in ("seed", "environment", "step")}
+    names = {"seed": "seed", "environment": "environment", "step": "step", "observation": "before", "action": "actions"}
+    place = {key: getattr(cases, name)[int(lost.argmax())] for key, name in names.items()}
     row = Row("last observation", OUTSIDE, int(cases.ended.sum()), DIFFERS, words, allowed=0, differing=int(lost.sum()))
     row.example = plain(place | {"port": {"observation": None}})
     return row
@@ -245,7 +246,7 @@ def time_limit(runs: list[Episodes], limit: int | None) -> Row:
         run, which = next((run, which) for run in runs if (which := off_limit(run, limit)).any())
         t, i = np.argwhere(which)[0].tolist()
         flag = bool(run.lives.truncated[t, i])
-        row.example = {"seed": run.lives.seed, "environment": i, "step": t, "elapsed": int(run.elapsed[t, i])}
+        row.example = step_of(run.lives, t, i) | {"elapsed": int(run.elapsed[t, i])}
         row.example |= {"port": {"truncated": flag}, "original": {"truncated after": limit}}
     return row
 
@@ -271,13 +272,18 @@ def autoreset(declared: str | None, found: str | None, runs: list[Episodes]) -> 
         lives, which = next(pair for pair in spoilt if pair[1].any())
         t, i = np.argwhere(which)[0].tolist()
         row.words += f"; {row.differing:,} calls that only reset give a reward or set a flag"
-        row.verdict, row.example = DIFFERS, {"seed": lives.seed, "environment": i, "step": t}
+        row.verdict, row.example = DIFFERS, step_of(lives, t, i)
         row.example["port"] = {name: plain(getattr(lives, name)[t, i]) for name in SILENT}
         row.example["original"] = dict(zip(SILENT, (0.0, False, False), strict=True))
     return row
 
 
 SILENT = ("reward", "terminated", "truncated")  # in a call that only resets
+
+
+def step_of(lives: Lives, t: int, i: int) -> dict:
+    """The place of a step, and its action."""
+    return {"seed": lives.seed, "environment": i, "step": t, "action": plain(lives.actions[t, i])}
 
 
 def sounding(lives: Lives) -> np.ndarray:
@@ -294,17 +300,22 @@ def around_an_end(runs: list[Lives]) -> dict:
     return {}
 
 
-def distributions(living: Episodes, firsts: np.ndarray, played: Played, shown: Shown, longest: int) -> Iterator[Row]:
-    """Two-sample tests (Kolmogorov-Smirnov) on first states, and on lengths and returns under random actions."""
+def distributions(
+    living: Episodes, firsts: np.ndarray, played: Played, shown: Shown, longest: int, seeds: tuple[int, int]
+) -> Iterator[Row]:
+    """Two-sample tests (Kolmogorov-Smirnov) on first states, and on lengths and returns under random actions.
+
+    seeds: of `firsts`, and of the episodes `played`.
+    """
     own, (lengths, returns) = living.firsts(), living.whole(longest)
-    level = LEVEL / (own.shape[1] + 2)
-    yield alike("first states", {shown.name(n): (own[:, n], firsts[:, n]) for n in range(own.shape[1])}, level)
+    level, of = LEVEL / (own.shape[1] + 2), [{"port": living.lives.seed, "original": seed} for seed in seeds]
+    yield alike("first states", {shown.name(n): (own[:, n], firsts[:, n]) for n in range(own.shape[1])}, level, of[0])
     name = "episodes under random actions"
     if not len(lengths):
         yield Row(name, OUTSIDE, 0, UNSEEN, "no episode was seen from its beginning to its end")
         return
     pairs = {"length": (lengths, played.lengths), "return": rounded(returns, played.returns)}
-    yield alike(name, pairs, level)
+    yield alike(name, pairs, level, of[1])
 
 
 def rounded(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -313,15 +324,18 @@ def rounded(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.round(ours / unit) * unit, np.round(theirs / unit) * unit
 
 
-def alike(name: str, pairs: dict[str, tuple[np.ndarray, np.ndarray]], level: float) -> Row:
+def alike(name: str, pairs: dict[str, tuple[np.ndarray, np.ndarray]], level: float, seeds: dict[str, int]) -> Row:
+    """A row on samples [m] of the port and of the original, by quantity. seeds: of either side's run."""
     p = {key: float(scipy.stats.ks_2samp(*pair, method="asymp").pvalue) for key, pair in pairs.items()}
     least = min(p, key=p.get)
     ours, theirs = pairs[least]
     verdict, words = SAME if p[least] >= level else DIFFERS, f"{len(ours)} beside {len(theirs)} of the original"
     row = Row(name, OUTSIDE, len(ours), verdict, words, numbers=p, measure="p", allowed=level)
     if verdict == DIFFERS:
-        spread = {side: np.quantile(one, (0, 0.5, 1)) for side, one in (("port", ours), ("original", theirs))}
-        row.example = plain({"quantity": least, "quantiles": [0, 0.5, 1]} | spread)
+        samples = {"port": ours, "original": theirs}
+        about = {"seeds": seeds, "cases": {side: len(one) for side, one in samples.items()}, "quantity": least}
+        spread = {side: np.quantile(one, (0, 0.5, 1)) for side, one in samples.items()}
+        row.example = plain(about | {"quantiles": [0, 0.5, 1]} | spread)
     return row
 
 
@@ -339,9 +353,9 @@ def seeds(once: Lives, again: Lives, other: Lives, firsts: np.ndarray, living: E
     row = Row("same seed", OUTSIDE, calls, DIFFERS if place else SAME, "two resets with one seed")
     if place:
         t, i = place
-        sides = {side: plain(lives.observation[t, i]) for side, lives in (("once", once), ("again", again))}
         row.words += f" part in call {t}"
-        row.example = {"seed": once.seed, "environment": i, "call": t} | sides
+        row.example = {"seed": once.seed, "environment": i, "call": t, "actions": plain(once.actions[:t, i])}
+        row.example |= {"once": of_call(once, t, i), "again": of_call(again, t, i)}
     yield row
     yield another_seed(once, other, firsts)
     yield among_environments(living, firsts)
@@ -359,7 +373,8 @@ def another_seed(once: Lives, other: Lives, firsts: np.ndarray) -> Row:
     if seldom(number, B, chance):
         i = int(same.argmax())
         row.verdict = DIFFERS
-        row.example = {"seeds": [once.seed, other.seed], "environment": i, "both": plain(once.observation[0, i])}
+        place = {"seeds": [once.seed, other.seed], "environment": i, "call": 0}
+        row.example = place | {"both": plain(once.observation[0, i])}
     return row
 
 
@@ -388,7 +403,11 @@ def among_environments(living: Episodes, firsts: np.ndarray) -> Row:
     row = Row(name, OUTSIDE, number, SAME, words, differing=repeated)
     if more(repeated, allowed, number):
         often = int(counts.argmax())
-        row.verdict, row.example = DIFFERS, plain({"first state": values[often], "times": counts[often]})
+        calls, environments = np.argwhere(living.first)[:number][(ours == values[often]).all(axis=1)][:2].T
+        place = {"seed": living.lives.seed, "environments": environments, "calls": calls}
+        if calls.all():  # the reset has none
+            place["actions"] = living.lives.actions[calls - 1, environments]
+        row.verdict, row.example = DIFFERS, plain(place | {"first state": values[often], "times": counts[often]})
     return row
 
 
@@ -408,6 +427,14 @@ def batch_size(narrow: Lives, wide: Lives | None) -> Row:
     place, sizes = first_difference(narrow, Lives(wide.seed, **parts)), f"{B} and {wide.reward.shape[1]}"
     words = f"lives depend on it: those in batches of {sizes} part" if place else f"equal lives in batches of {sizes}"
     return Row("batch size", OUTSIDE, narrow.reward.size, TOLD, f"{words} in call {place[0]}" if place else words)
+
+
+def of_call(lives: Lives, t: int, i: int) -> dict:
+    """The outcome of a call; call 0 is the reset."""
+    given = {name: plain(getattr(lives, name)[t - 1, i]) for name in SILENT} if t else {}
+    if t and lives.agents is not None:
+        given["agents"] = plain(lives.agents[t - 1, i])
+    return {"observation": plain(lives.observation[t, i])} | given
 
 
 def first_difference(one: Lives, other: Lives) -> tuple[int, int] | None:

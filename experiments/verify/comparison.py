@@ -141,9 +141,10 @@ def rows(
         yield from of_injected(original, shown, asked, found["put"], played, read)
     yield checks.time_limit(seen, original.limit)
     yield checks.autoreset(declared, mode, seen)
-    firsts = original.firsts(min(FIRST_STATES, int(seen[0].first.sum())), asked.seed + 2)
+    seeds = asked.seed + 2, asked.seed  # of the original's first states, and of its episodes
+    firsts = original.firsts(min(FIRST_STATES, int(seen[0].first.sum())), seeds[0])
     longest = original.limit + 1 if original.limit else HORIZON
-    yield from checks.distributions(seen[0], firsts, played, shown, longest)
+    yield from checks.distributions(seen[0], firsts, played, shown, longest, seeds)
     yield from checks.seeds(found["once"], found["again"], found["other"], firsts, seen[0])
     yield checks.batch_size(found["once"], found.get("wide"))
 

@@ -252,6 +252,52 @@ def test_the_example_of_a_difference_can_be_had_again():
     assert example["seed"] == 1 or run == example["action"]  # seed 1 is the run with a policy
 
 
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_every_example_says_what_was_played(name):
+    """Seeds, and of steps the action; first observations follow the reset, call 0, and need none."""
+    for (check, _), row in of_port(name).items():
+        if row.verdict == DIFFERS:
+            example = row.example
+            assert "seed" in example or "seeds" in example
+            if check == "first states":
+                assert example["seeds"] == {"port": 0, "original": 2} and example["cases"]["port"] == row.cases
+            elif check in ("another seed", "environments of a batch"):
+                assert example.get("call", example.get("calls")) in (0, [0, 0])
+            else:
+                assert "action" in example or len(example["actions"]) == example.get("call", 2)
+
+
+def test_a_lost_observation_s_example_has_the_step_that_lost_it():
+    example = compared(f"{PORTS}:Forgetful", seen=Shown())["last observation", OUTSIDE].example
+    actions = Original(CARTPOLE).actions(600, 64, example["seed"])
+    assert example["action"] == actions[example["step"], example["environment"]]
+    assert len(example["observation"]) == 4 and example["port"] == {"observation": None}
+
+
+def test_where_a_seed_does_not_repeat_the_example_has_the_actions_and_both_sides():
+    once, again = hand_made([0, 1, 0]), hand_made([0, 1, 0])
+    once.actions[:, 0] = [4, 5, 6]
+    again.observation[2] = 7.0
+    row, *_ = checks.seeds(once, again, once, np.arange(9.0)[:, None], Episodes(once, SAME_STEP))
+    assert row.words == "two resets with one seed part in call 2"
+    assert (row.example["seed"], row.example["call"], row.example["actions"]) == (0, 2, [4, 5])
+    sides = {"reward": 1.0, "terminated": True, "truncated": False}
+    assert row.example["once"] == {"observation": [2.0]} | sides
+    assert row.example["again"] == {"observation": [7.0]} | sides
+
+
+def test_a_first_state_that_comes_again_is_told_with_its_calls():
+    """Twelve environments that begin apart, end in every call, and all begin again in the state 9."""
+    T, B = 3, 12
+    no, one = np.zeros((T, B), bool), np.full((T + 1, B, 1), 9.0)
+    one[0] = 100 + np.arange(B)[:, None]
+    lived = Lives(5, one, np.full((T, B), 4), np.ones((T, B)), ~no, no, one[1:], ~no)
+    row = checks.among_environments(Episodes(lived, SAME_STEP), np.arange(48.0)[:, None])
+    assert (row.verdict, row.differing) == (DIFFERS, 35)  # of 36 one was the first
+    place = {"seed": 5, "environments": [0, 1], "calls": [1, 1], "actions": [4, 4]}
+    assert row.example == place | {"first state": [9.0], "times": 36}
+
+
 def test_one_step_is_beyond_by_what_a_hundredth_of_the_force_does():
     """0.1 N for 0.02 s on 1.1 kg, and what the pole that gives way adds to it; it stands upright."""
     upright = 0.02 * 0.1 / 1.1 * (1 + (0.05 / 1.1) / (0.5 * (4 / 3 - 0.1 / 1.1)))
