@@ -122,7 +122,9 @@ def test_every_experiment_on_record_took_less_time_than_a_cluster_is_asked_for()
     assert 0 < max(described["wall_s"] for described in recorded) < 60 * minutes
 
 
-@pytest.mark.parametrize(("line", "part"), [("an experiment", "set-resources"), ("figures, tables", "default-resources")])
+@pytest.mark.parametrize(
+    ("line", "part"), [("an experiment", "set-resources"), ("figures, tables", "default-resources")]
+)
 def test_the_page_on_clusters_says_what_the_profile_asks_for_at_first(line, part):
     profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())[part]
     asked = profile.get("experiment", profile)
