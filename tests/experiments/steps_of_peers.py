@@ -1,7 +1,7 @@
 """Differences of a peer's tasks from Gymnasium's, run in the peer's own Python: python steps_of_peers.py <peer>.
 
 Every step is repeated by Gymnasium's class from the state before it. Half of the environments act at random, the
-others so that they reach walls, bounds of speed, goals and limits. Prints, by task: the largest differences of
+others by policies that reach walls, bounds of speed, goals and limits. Prints, by task: the largest differences of
 observation and reward, how many ending steps are flagged differently, and how long episodes that were cut lasted.
 """
 
@@ -12,30 +12,10 @@ import warnings
 import gymnasium
 import numpy as np
 
+from lockstep.experiments.classic_control.verify import SHOWN
+
 B, RANDOM = 16, 8
 STEPS = {"MountainCarContinuous-v0": 1010}  # else 510
-
-
-def state_of(task: str, o: np.ndarray) -> np.ndarray:
-    """The state that an observation shows."""
-    if task == "Pendulum-v1":
-        return np.array([np.arctan2(o[1], o[0]), o[2]])
-    if task == "Acrobot-v1":
-        return np.array([np.arctan2(o[1], o[0]), np.arctan2(o[3], o[2]), o[4], o[5]])
-    return o
-
-
-def purposeful(task: str, o: np.ndarray) -> np.ndarray:
-    """Actions [B] that keep the pole up, or pump energy in."""
-    if task == "CartPole-v1":
-        return 2 * o[:, 2] + o[:, 3] > 0
-    if task == "Acrobot-v1":
-        return np.where(o[:, 4] > 0, 0, 2)
-    if task == "Pendulum-v1":
-        return np.where(o[:, 2] >= 0, 2, -2)
-    if task == "MountainCar-v0":
-        return np.where(o[:, 1] >= 0, 2, 0)
-    return np.sign(o[:, 1]) + (o[:, 1] == 0)
 
 
 def envpool(task: str):
@@ -85,13 +65,13 @@ def compare(task: str, begin) -> dict:
     observation, step = begin(task)
     worst, flags, lengths, cut = [0.0, 0.0], 0, np.zeros(B, int), set()
     for _ in range(STEPS.get(task, 510)):
-        actions = purposeful(task, observation).astype("int32" if discrete else "float32")
-        drawn = rng.integers(space.n, size=RANDOM) if discrete else rng.uniform(space.low, space.high, RANDOM)
+        actions = SHOWN[task].policy(observation).astype("int32" if discrete else "float32")
+        drawn = rng.integers(space.n, size=RANDOM) if discrete else rng.uniform(space.low, space.high, (RANDOM, 1))
         actions[:RANDOM] = drawn
-        actions = actions if discrete else actions[:, None]
+        states = SHOWN[task].states(observation)
         after, following, reward, terminated, truncated, live = step(actions)
         for i in np.flatnonzero(live):
-            one.state = state_of(task, observation[i]).astype(np.float64)
+            one.state = states[i]
             if task == "CartPole-v1":
                 one.steps_beyond_terminated = None
             expected, gain, ends, _, _ = one.step(int(actions[i]) if discrete else actions[i])
@@ -110,5 +90,4 @@ def compare(task: str, begin) -> dict:
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     peer = {"envpool": envpool, "gymnax": gymnax}[sys.argv[1]]
-    tasks = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
-    print(json.dumps({task: compare(task, peer) for task in tasks}))
+    print(json.dumps({task: compare(task, peer) for task in SHOWN}))

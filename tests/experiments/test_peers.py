@@ -455,7 +455,8 @@ def transitions(name: str) -> dict:
     if not peer_workers.python_of(name):
         pytest.skip(peer_workers.why_missing(name))
     program = [peer_workers.python_of(name), ROOT / "tests" / "experiments" / "steps_of_peers.py", name]
-    finished = subprocess.run(program, capture_output=True, text=True)
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    finished = subprocess.run(program, env=variables, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)
 
