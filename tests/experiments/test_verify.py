@@ -644,7 +644,7 @@ NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
 
 
 def alike(line, told):
-    """Tells that the lines have the same words and counts, and other numbers to two digits: more are a machine's own."""
+    """Tells that lines have the same words and counts, and other numbers to two digits: more are a machine's own."""
     if NUMBER.sub("#", line) != NUMBER.sub("#", told):
         return False
     pairs = zip(NUMBER.findall(line), NUMBER.findall(told), strict=True)
