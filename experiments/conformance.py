@@ -47,6 +47,9 @@ class Group(Base):
 
 def plan(request: Request) -> Plan:
     environment, identity = request.environment, envs.port(request.environment).gymnasium_id
+    if identity is None:
+        words = "its original is not Gymnasium's, so no library has another form of it"
+        raise UserError(f"conformance {environment}: {words}")
     seen = shown.declared(identity)
     asked = Asked(seed=request.settings.seed, transitions=TRANSITIONS[request.scale], policy=seen.named_policy)
 

@@ -174,10 +174,11 @@ class Round:
 def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
     """A real loop, one row by row, or the resident one of the CPU."""
     choose = policy(name, group.device, settings.seed)
-    ask = each_row if group.loop == "rows" else lambda answer: answer
 
     def over(source: Source) -> Round:
-        return one_memory(source, ask(choose)) if group.device == "cpu" else two_memories(source, choose, group, ask)
+        return (
+            one_memory(source, of_rows(choose, group)) if group.device == "cpu" else two_memories(source, choose, group)
+        )
 
     if group.loop == "rows":
         with evaluation.games(name, group.num_envs) as games:
@@ -188,8 +189,8 @@ def loop(name: str, group: Loop, settings: Settings) -> Iterator[Round]:
             yield over(source)
 
 
-def each_row(answer: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Asks for one row of observations [..., n] after the other; the answers together."""
+def of_rows(answer: Callable[[torch.Tensor], torch.Tensor], group: Loop) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The answer to observations [..., n]; row by row those to one row after the other, together."""
 
     def asked(observation: torch.Tensor) -> torch.Tensor:
         rows = observation.reshape(-1, 1, observation.shape[-1])
@@ -198,7 +199,7 @@ def each_row(answer: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.
         found = torch.cat([answer(row).clone() for row in rows])  # an answer is valid until the next one
         return found.view(*observation.shape[:-1], *found.shape[1:])
 
-    return asked
+    return asked if group.loop == "rows" else answer
 
 
 def in_turn(rounds: list[Round]) -> Round:
@@ -232,8 +233,8 @@ def one_memory(source: Source, choose: Callable) -> Round:
     return Round(run, parts, source.threads, {})
 
 
-def two_memories(source: Source, choose: Callable, group: Loop, ask: Callable) -> Round:
-    """The environment on the CPU, the policy on the GPU; `ask` says how many rows go up at once.
+def two_memories(source: Source, choose: Callable, group: Loop) -> Round:
+    """The environment on the CPU, the policy on the GPU.
 
     The device's own clock ends `up` and `policy`; the host's ends `down`, when the actions have arrived, and `step`.
     No clock makes the host wait for the device where the loop does not, so the launches of the policy overlap with
@@ -245,7 +246,7 @@ def two_memories(source: Source, choose: Callable, group: Loop, ask: Callable) -
     moved = {"up": source.observation.nbytes, "down": hosted(source.observation).nbytes}
 
     def run() -> None:
-        source.step(ask(hosted)(source.observation))
+        source.step(of_rows(hosted, group)(source.observation))
 
     def parts() -> dict[str, float]:
         spent = {"up": 0.0, "policy": 0.0}
@@ -262,7 +263,7 @@ def two_memories(source: Source, choose: Callable, group: Loop, ask: Callable) -
             return arrived
 
         start = time.perf_counter()
-        action = ask(clocked)(source.observation)
+        action = of_rows(clocked, group)(source.observation)
         back = time.perf_counter()
         source.step(action)
         stepped = time.perf_counter()

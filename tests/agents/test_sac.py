@@ -46,8 +46,9 @@ def draw(
     z = mean + std * torch.randn(mean.shape, generator=generator)
     if density_of_tanh or squash == "atan":
         action = z.tanh() if squash == "tanh" else z.atan() * 2 / math.pi
-        slope = 1 - action.square() + 1e-6 if density_of_tanh else 2 / math.pi / (1 + z.square())
-        return action, (Normal(mean, std).log_prob(z) - slope.log()).sum(dim=1, keepdim=True)
+        exact = z.double().tanh() if squash == "tanh" else action.double()
+        slope = 1 - exact.square() + 1e-6 if density_of_tanh else 2 / math.pi / (1 + z.square())
+        return action, (Normal(mean, std).log_prob(z) - slope.log()).sum(dim=1, keepdim=True).float()
     policy = TransformedDistribution(Independent(Normal(mean, std), 1), [TanhTransform(cache_size=1)])
     action = policy.transforms[0](z)
     return action, policy.log_prob(action).unsqueeze(1)

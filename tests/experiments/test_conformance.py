@@ -6,7 +6,7 @@ import importlib.metadata
 import pandas as pd
 import pytest
 
-from lockstep.experiments import config, conformance, crossing, experiment, peer_workers
+from lockstep.experiments import UserError, config, conformance, crossing, experiment, peer_workers
 from lockstep.experiments.config import Settings
 from lockstep.experiments.experiment import MEASURED, MISSING
 from lockstep.experiments.verify import subjects
@@ -80,3 +80,11 @@ def test_a_port_that_cannot_be_made_fails(rows):
     (reason,) = frame.loc[frame["status"] == MISSING, "reason"]
     assert reason == "lockstep:cartpole cannot be made: ZeroDivisionError: division by zero"
     assert not conformance.EXPERIMENT.verdict(frame)
+
+
+def test_an_original_that_is_not_gymnasium_s_is_refused():
+    request = experiment.Request(
+        "vehicular_edge", "quick", Settings({"seed": 0}), ["cpu"], ["cpu"], argparse.Namespace()
+    )
+    with pytest.raises(UserError, match="^conformance vehicular_edge: its original is not Gymnasium's"):
+        conformance.plan(request)

@@ -51,13 +51,16 @@ class Squashed:
 
     def log_stretch(self, z: torch.Tensor) -> torch.Tensor:
         """The logarithm that `log_prob` subtracts for each component: `log_slope`, or that of tanh where asked for."""
-        return (1 - self(z).square() + NEAR).log() if self.as_tanh else self.log_slope(z)
+        return self._slope_of_tanh(z).log() if self.as_tanh else self.log_slope(z)
+
+    def _slope_of_tanh(self, z: torch.Tensor) -> torch.Tensor:
+        """1 - a^2 + 1e-6, of which tanh's own slope is 1 - a^2 without cancellation."""
+        return (self.slope(z) if self.form == "tanh" else 1 - self(z).square()) + NEAR
 
     def bend(self, z: torch.Tensor) -> torch.Tensor:
         """The derivative of `log_stretch` by z, of each component."""
         if self.as_tanh:
-            a = self(z)
-            return -2 * a * self.slope(z) / (1 - a * a + NEAR)
+            return -2 * self(z) * self.slope(z) / self._slope_of_tanh(z)
         return -2 * z.tanh() if self.form == "tanh" else -2 * z / (1 + z * z)
 
     def log_prob(self, z: torch.Tensor, normal: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
