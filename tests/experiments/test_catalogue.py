@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.experiments import UserError, catalogue, command, config, run
 from lockstep.experiments.experiment import Group
+from lockstep.experiments.ledger import sources
 
 TOY = '''"""How warm it is; of nothing else."""
 
@@ -33,7 +34,11 @@ def test_what_is_read_in_the_text_is_what_the_module_says(name):
 @pytest.mark.parametrize("name", catalogue.experiments())
 def test_an_experiment_takes_a_gpu_exactly_where_its_plan_has_more_with_one(name):
     needs = catalogue.experiments()[name].needs
-    parts = [part for part in config.files() if needs == "peers" or catalogue.why_not(name, part) is None]
+
+    def takes_part(part: str) -> bool:  # whether peers are installed or not
+        return sources.in_gymnasium(part) if needs == "peers" else catalogue.why_not(name, part) is None
+
+    parts = [part for part in config.files() if takes_part(part)]
     words = [[name]] if needs == "machine" else [[name, part] for part in parts]
     asked = [run.parser(name).parse_args([*some, "--scale", "full"]) for some in words]
     plans = [[run.planned(name, options, there).groups for there in (["cpu"], ["cpu", "cuda"])] for options in asked]
