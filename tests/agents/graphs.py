@@ -90,6 +90,17 @@ def waits(function, args: tuple) -> bool:
     return name in WAITS or (name.startswith("index") and bool(masks))
 
 
+@contextlib.contextmanager
+def nothing_waiting():
+    """RuntimeError where the host waits for a GPU in here."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def is_mask(part: object) -> bool:
     return isinstance(part, torch.Tensor) and part.dtype == torch.bool
 

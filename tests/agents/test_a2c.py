@@ -12,6 +12,7 @@ from lockstep.agents.a2c import A2C, Config
 from lockstep.agents.ppo import PPO
 from lockstep.agents.run import training
 from lockstep.agents.run.config import replaced
+from tests.agents.graphs import nothing_waiting
 from tests.agents.ppo import reference
 from tests.agents.test_discrete import Counted, iterated, requires_equal
 from tests.agents.worlds import BOX, Clock, Crew, World, first_is_right, near_first
@@ -252,12 +253,8 @@ def test_on_a_gpu_no_iteration_waits_and_it_goes_on():
     run = iterated(A2C("cartpole", SMALL, "cuda"), 2)
     other = A2C("cartpole", SMALL, "cuda")
     other.load_state(run.state())
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         iterated(run, 3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     requires_equal(iterated(other, 3).weights(), run.weights())
 
 

@@ -13,6 +13,7 @@ from lockstep.agents import recipes
 from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import config_of, replaced
+from tests.agents.graphs import nothing_waiting
 from tests.agents.test_discrete import Counted, iterated, requires_equal, stored
 from tests.agents.worlds import BOX, Clock, Crew, World, near_first
 
@@ -314,12 +315,8 @@ def test_on_a_gpu_no_iteration_waits_and_it_goes_on(kind, graph):
     run = iterated(kind("pendulum", given, "cuda"), 4)
     other = kind("pendulum", given, "cuda")
     other.load_state(run.state())
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         iterated(run, 3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert run.statistics()["episodes"] >= 0
     requires_equal(iterated(other, 3).weights(), run.weights())
 

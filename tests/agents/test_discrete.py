@@ -18,7 +18,7 @@ from lockstep.agents.parts.discrete import Values
 from lockstep.agents.parts.off_policy import OffPolicy
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run.config import config_of, replaced
-from tests.agents.graphs import waits
+from tests.agents.graphs import nothing_waiting, waits
 from tests.agents.worlds import Clock, World, first_is_right
 
 SMALL = {"num_envs": 8, "total_steps": 8 * 100, "capacity": 128, "learning_starts": 0, "replay_ratio": 0.25}
@@ -415,12 +415,8 @@ def test_rows_that_a_mask_chooses_are_waited_for():
 def test_on_a_gpu_no_iteration_waits(kind, env, graph):
     given = config(kind, num_envs=64, total_steps=6400, capacity=1000, graph=graph)
     run = iterated(kind(env, given, "cuda"), 2)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         iterated(run, 3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert run.statistics()["episodes"] >= 0
 
 

@@ -13,6 +13,7 @@ from lockstep.agents.run import command_line, training
 from lockstep.agents.run.config import config_of, replaced
 from lockstep.agents.run.observation import Part
 from tests.agents.exports import exported, in_onnx, program
+from tests.agents.graphs import nothing_waiting
 from tests.agents.parts.test_quantiles import make_known
 from tests.agents.test_continuous import UNIT
 from tests.agents.test_discrete import Counted, iterated, requires_equal
@@ -200,12 +201,8 @@ def test_an_iteration_waits_for_nothing(kind):
 def test_on_a_gpu_an_iteration_waits_for_nothing(kind):
     """With who acts, layers of parts and returns of three steps, which flat observations of one agent have not."""
     run = iterated(made(kind, "cuda", n_step=3), 8)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         iterated(run, 3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert run.learns
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 
 from lockstep.agents.parts import prioritised
 from lockstep.agents.parts.prioritised import LEAST, PrioritisedReplay
+from tests.agents.graphs import nothing_waiting
 
 FIELDS = {"number": ((), torch.int64)}
 
@@ -258,14 +259,10 @@ def test_a_gpu_has_the_same_tree_and_draws_without_waiting():
     other.load_state(one.state())
     assert torch.equal(other.tree.cpu(), one.tree)
     new, places, loss = (part.cuda() for part in (rows(5)["number"], torch.tensor([0, 0, 2]), torch.ones(3)))
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         other.add({"number": new})
         other.rate(places, loss)
         other.draw(3, 4, 0.5, torch.Generator("cuda").manual_seed(0))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     one.add(rows(5))
     one.rate(places.cpu(), loss.cpu())
     assert torch.equal(other.tree.cpu(), one.tree)

@@ -19,6 +19,7 @@ from lockstep.agents.ppo.compiled import CompiledUpdate
 from lockstep.agents.run import evaluation, training
 from lockstep.envs.noise import philox
 from lockstep.experiments import config as settings
+from tests.agents.graphs import nothing_waiting
 from tests.agents.ppo import reference
 from tests.agents.worlds import BOX, THREE_TWO, Clock, World, each_is_right, near_first, normal
 
@@ -615,13 +616,9 @@ def test_a_graph_changes_no_bit(name, changes):
 def test_an_iteration_never_waits_for_the_device(name, changes, graph):
     trainer = PPO(name, changed(graph=graph, **changes), "cuda")
     trainer.iterate()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         for _ in range(3):
             trainer.iterate()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     trainer.statistics()
 
 

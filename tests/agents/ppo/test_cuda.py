@@ -7,6 +7,7 @@ from lockstep import envs
 from lockstep.agents.ppo import PPO, Config
 from lockstep.agents.run import checkpoint
 from lockstep.agents.run.config import replaced
+from tests.agents.graphs import nothing_waiting
 from tests.agents.worlds import normal
 
 pytestmark = pytest.mark.gpu
@@ -48,12 +49,8 @@ def test_a_graph_of_a_team_s_run_changes_no_bit(name, changes):
 @pytest.mark.parametrize(("name", "changes"), RUNS[2:])
 def test_a_team_s_iteration_never_waits_for_the_device(name, changes):
     trainer = iterated(run(name, graph="off", **changes), 1)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waiting():
         iterated(trainer, 2)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_team_learns_what_it_learns_on_a_cpu():
