@@ -221,7 +221,8 @@ def test_an_edited_recipe_runs_what_learns_by_it(copy):
 def test_an_edited_agent_runs_what_learns_and_nothing_else(copy, file, training):
     with open(copy / "agents" / file, "a") as agent:
         agent.write("int edited;\n" if file.endswith("cuh") else "EDITED = 1\n")
-    learning = (of(name, *training.intersection(experiments(copy, name))) for name in environments(copy))
+    others = {"marine_navigation"} if file.startswith("ppo/") else set()  # whose settings train without it
+    learning = (of(name, *training.intersection(experiments(copy, name))) for name in {*environments(copy)} - others)
     assert planned(copy) == {PAPER}.union(*learning)
 
 
