@@ -185,8 +185,8 @@ def ceilings(datasets: list, dataset, name: str, device: str) -> pd.DataFrame:
 
 
 def estimate(row: pd.Series, name: str) -> tuple[float, float, float]:
-    """A figure of a row and the two ends of its interval, from the columns `name`, `name`_low and `name`_high."""
-    value, low, high = row[[name, f"{name}_low", f"{name}_high"]].astype(float)
+    """A figure of a row and the two ends of its interval, NaN where there is no column `name`_low or `name`_high."""
+    value, low, high = row.reindex([name, f"{name}_low", f"{name}_high"]).astype(float)
     return value, low, high
 
 

@@ -10,7 +10,6 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import smooth_l1_loss
 
-from lockstep.agents.run import contract
 from lockstep.agents.run.config import setting
 
 from .distributions import squashed
@@ -241,30 +240,10 @@ class Continuous(OffPolicy):
     def parameter_count(self) -> int:
         return sum(network.parameters.numel() for network in self.networks.values())
 
-    @torch.no_grad()
-    def act(
-        self,
-        obs: torch.Tensor,
-        greedy: bool = True,
-        active: torch.Tensor | None = None,
-        epsilon: float | None = None,
-    ) -> torch.Tensor:
-        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
-
-        Args:
-            greedy: without noise; otherwise as the run explores in the end, by torch's generator.
-            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
-            epsilon: share of random actions where they are not greedy; None: epsilon_end.
-
-        Raises:
-            ValueError: observations, or flags, of another shape; epsilon is no share, or actions are greedy.
-        """
-        obs = contract.observed(self.env, obs).to(self.device, torch.float32)
-        out = self.networks["actor"](self.seen(obs.reshape(-1, obs.shape[-1])))
-        epsilon = self.share_of_random(greedy, epsilon)
-        action = self._greedy(out) if greedy else self._explored(out, epsilon, None)
-        action = contract.taken(self.env, self.squash.to_environment(action)).view(*obs.shape[:-1], -1)
-        return contract.of_active(action, active, obs)
+    def _acted(self, rows: torch.Tensor, epsilon: float | None) -> torch.Tensor:
+        out = self.networks["actor"](rows)
+        action = self._greedy(out) if epsilon is None else self._explored(out, epsilon, None)
+        return self.squash.to_environment(action)
 
     def _greedy(self, out: torch.Tensor) -> torch.Tensor:
         """Actions in [-1, 1] [N, m] without noise, of the actor's outputs."""

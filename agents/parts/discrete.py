@@ -10,7 +10,6 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
-from lockstep.agents.run import contract
 from lockstep.agents.run.config import setting
 
 from .distributions import Categorical
@@ -157,29 +156,8 @@ class Values(OffPolicy):
     def parameter_count(self) -> int:
         return self.online.parameters.numel()
 
-    @torch.no_grad()
-    def act(
-        self,
-        obs: torch.Tensor,
-        greedy: bool = True,
-        active: torch.Tensor | None = None,
-        epsilon: float | None = None,
-    ) -> torch.Tensor:
-        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
-
-        Args:
-            greedy: the most valuable action; otherwise as the run explores in the end, by torch's generator.
-            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
-            epsilon: share of random actions where they are not greedy; None: epsilon_end.
-
-        Raises:
-            ValueError: observations, or flags, of another shape; epsilon is no share, or actions are greedy.
-        """
-        obs = contract.observed(self.env, obs).to(self.device, torch.float32)
-        rows = self.seen(obs.reshape(-1, obs.shape[-1]))
-        epsilon = self.share_of_random(greedy, epsilon)
-        action = self._values(rows).argmax(dim=1) if greedy else self._drawn(rows, epsilon, None)
-        return contract.of_active(contract.taken(self.env, action).view(obs.shape[:-1]), active, obs)
+    def _acted(self, rows: torch.Tensor, epsilon: float | None) -> torch.Tensor:
+        return self._values(rows).argmax(dim=1) if epsilon is None else self._drawn(rows, epsilon, None)
 
     def module(self) -> Greedy:
         """The greedy policy by itself, as it is now: a module from observations [B, n] to actions, for torch.export."""

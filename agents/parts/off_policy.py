@@ -223,6 +223,13 @@ class OffPolicy(ABC):
         """Steps of all environments into the replay."""
 
     @abstractmethod
+    def _acted(self, rows: torch.Tensor, epsilon: float | None) -> torch.Tensor:
+        """The environment's actions [N, ...] by rows [N, n] as networks see them.
+
+        epsilon: share of random ones among those drawn, by torch's generator; None: greedy.
+        """
+
+    @abstractmethod
     def _updates(self, count: int) -> None:
         """Gradient steps, each on rows of its own, and their sums."""
 
@@ -293,13 +300,33 @@ class OffPolicy(ABC):
         log.require_finite(self.iteration - 1, updates, bad)
         return dict(zip((*log.OF_EPISODES, *self.COLUMNS), (*told, self.epsilon(self.env_steps)), strict=True))
 
-    def share_of_random(self, greedy: bool, epsilon: float | None) -> float:
-        """The share that `act` is given, or epsilon_end for None; ValueError where it is no share."""
-        if epsilon is None:
-            return self.config.epsilon_end
-        if greedy or isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1:
-            raise ValueError(f"epsilon={epsilon!r:.60} must lie in [0, 1], with greedy=False")
-        return epsilon
+    @torch.no_grad()
+    def act(
+        self,
+        obs: torch.Tensor,
+        greedy: bool = True,
+        active: torch.Tensor | None = None,
+        epsilon: float | None = None,
+    ) -> torch.Tensor:
+        """Actions for an environment's `step` from its observations [B, n] or [B, A, n], any B.
+
+        Args:
+            greedy: what is best, without noise; otherwise as the run explores in the end, by torch's generator.
+            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
+            epsilon: share of random actions where they are not greedy; None: epsilon_end.
+
+        Raises:
+            ValueError: observations, or flags, of another shape; epsilon is no share, or actions are greedy.
+        """
+        obs = contract.observed(self.env, obs).to(self.device, torch.float32)
+        if epsilon is not None:
+            share = isinstance(epsilon, int | float) and not isinstance(epsilon, bool) and 0 <= epsilon <= 1
+            if greedy or not share:
+                raise ValueError(f"epsilon={epsilon!r:.60} must lie in [0, 1], with greedy=False")
+        elif not greedy:
+            epsilon = self.config.epsilon_end
+        action = contract.taken(self.env, self._acted(self.seen(obs.reshape(-1, obs.shape[-1])), epsilon))
+        return contract.of_active(action.view(*obs.shape[:-1], *action.shape[1:]), active, obs)
 
     def epsilon(self, env_steps: int) -> float:
         """The share of random actions after so many steps of all environments."""

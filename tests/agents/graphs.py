@@ -90,6 +90,10 @@ def waits(function, args: tuple) -> bool:
     return name in WAITS or (name.startswith("index") and bool(masks))
 
 
+def is_mask(part: object) -> bool:
+    return isinstance(part, torch.Tensor) and part.dtype == torch.bool
+
+
 @contextlib.contextmanager
 def nothing_waiting():
     """RuntimeError where the host waits for a GPU in here."""
@@ -99,10 +103,6 @@ def nothing_waiting():
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-def is_mask(part: object) -> bool:
-    return isinstance(part, torch.Tensor) and part.dtype == torch.bool
 
 
 def launching(lookup, made: list):

@@ -1,6 +1,6 @@
 """Of learning: rates of training, returns, seeds solved."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -64,7 +64,7 @@ def by_recipe(run) -> pd.DataFrame:
 @quantity(alone(typeset.percent))
 def seeds_at_aim(datasets, select, against):
     """Share of the seeds whose return by the recipe is the accepted one or more; of several settings the smallest."""
-    return least(datasets, select, by_recipe, "share")
+    return extreme(datasets, select, by_recipe, "share", "min")
 
 
 @quantity(alone(typeset.percent))
@@ -81,15 +81,7 @@ def seeds_at_aim_over_peer(datasets, select, against):
 
         return rows.assign(over=[difference(row) for row in rows.to_dict("records")])
 
-    return least(datasets, select, differences, "over")
-
-
-def least(datasets: list, select: Mapping, summary: Callable, name: str) -> Iterator[tuple]:
-    """(dataset, the smallest figure that fits of each run's summary), without an interval."""
-    for dataset in of(datasets, select):
-        found = matching(summary(dataset), select)[name].dropna()
-        if len(found):
-            yield dataset, float(found.min()), NAN, NAN
+    return extreme(datasets, select, differences, "over", "min")
 
 
 @quantity(with_interval(typeset.significant))

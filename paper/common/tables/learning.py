@@ -98,6 +98,12 @@ def steps(value: float) -> str:
     return "never" if value == float("inf") else si(value)
 
 
+def seeds_at_aim(row) -> str:
+    """The number of seeds whose own return is accepted, another library's too."""
+    known = not missing(row["reached"]) and not missing(row["seeds"])
+    return f"{count(row['reached'])} of {count(row['seeds'])}" if known else DASH
+
+
 AGENT = Column("agent", named, merge=True)
 ALGORITHM = Column("algorithm", learner)
 DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH))
@@ -128,7 +134,7 @@ REMARK = Column("remark", remark, "long", merge=True)
     number("sampled", "score_sampled"),
     number("accepted", "aim", lambda aim: f"{GREATER} {aim:g}".replace("-", "\N{MINUS SIGN}")),
     Column("met", lambda row: yes_no(row["met"]), "status"),
-    Column("seeds that meet it", lambda row: seeds_at_aim(row), "number"),
+    Column("seeds that meet it", seeds_at_aim, "number"),
     REMARK,
     empty=EMPTY,
 )
@@ -197,12 +203,6 @@ def time_to_solve(datasets):
 def solved(datasets):
     found = time_to_solve(datasets)
     return found[(found["variant"] == "warm") & found["solved"].notna()] if "solved" in found else found.iloc[:0]
-
-
-def seeds_at_aim(row) -> str:
-    """How many seeds alone have a return that is accepted, another library's too."""
-    known = not missing(row["reached"]) and not missing(row["seeds"])
-    return f"{count(row['reached'])} of {count(row['seeds'])}" if known else DASH
 
 
 def seeds_solved(row) -> str:
