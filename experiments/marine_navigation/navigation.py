@@ -18,7 +18,7 @@ from lockstep.envs.marine_navigation.scenario import CURRICULA, EVALUATIONS, Sta
 from lockstep.envs.marine_navigation.scenario.curriculum import EVALUATION_SEEDS, PER_STAGE
 from lockstep.experiments import experiment, originals
 from lockstep.experiments.config import Settings
-from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
+from lockstep.experiments.experiment import Experiment, Plan, Request, by_label
 from lockstep.experiments.marine_navigation import episodes
 
 COLUMNS = [
@@ -211,8 +211,7 @@ def plan(request: Request) -> Plan:
     todo = groups(settings, request.devices)
     resolved = {group.label: dataclasses.asdict(config_of(name, group, settings)) for group in todo}
     of_group = functools.partial(measure, name, settings)
-    measuring = originals.side_by_side(of_group) if request.devices == ["cpu"] else each(of_group)
-    return Plan(by_label(todo), measuring, config=request.asked(settings=resolved))
+    return Plan(by_label(todo), originals.side_by_side(of_group), config=request.asked(settings=resolved))
 
 
 EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, originals=True, in_pieces=True)

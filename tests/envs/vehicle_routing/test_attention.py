@@ -111,6 +111,16 @@ def test_in_float32_the_forms_differ_in_at_most_one_walk_of_a_thousand():
     assert (found[0] == found[1]).all(axis=1).mean() >= 0.999
 
 
+@pytest.mark.gpu
+def test_in_float32_devices_differ_in_at_most_one_walk_of_a_thousand():
+    params, columns = Params(), drawn(np.random.default_rng(0), city(), Params(), 4000, 20)
+    walks = [
+        make_oracle("am", params, city().travel).answers(Nodes(*(column.to(device) for column in columns))).walk.cpu()
+        for device in ("cpu", "cuda")
+    ]
+    assert (walks[0] == walks[1]).all(dim=1).float().mean() >= 0.999
+
+
 def test_ties_go_to_the_lowest_index():
     params = Params(requests=2)
     made = network(params, TRIANGLE)
