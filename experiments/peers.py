@@ -1,7 +1,8 @@
-"""Peers side by side: environment steps per second of other libraries and of the port, on the CPU of one machine.
+"""Peers side by side: environment steps per second of other libraries and of the port, on one machine.
 
-Each peer (peer_workers/) runs in a process of its own, one after the other, under the same clock; random
-actions, the peer's own resets, live steps only. A peer that cannot run has a row that says why.
+Each peer (peer_workers/) runs on the CPU, and those that can on a GPU, where there is one: in a process of its own for
+each, one after the other, under the same clock; random actions, the peer's own resets, live steps only. A peer that
+cannot run has a row that says why.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,17 +29,24 @@ from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan,
 from lockstep.experiments.ledger import provenance
 from lockstep.experiments.peer_workers import Group, Task
 
-KEY = ["environment", "peer", "mode", "num_envs", "threads", "fused_steps"]
+KEY = ["environment", "peer", "device", "mode", "num_envs", "threads", "fused_steps"]
 ABOUT = ["version", "how", "dtype", "differences", "status", "reason", "live_share", "first_call_s"]
 COLUMNS = [*KEY, *ABOUT, "block", "steps", "wall_s", "cpu_s"]
 OURS = "Lockstep"
 TARGET_SIZE = 8192  # where rates are compared
-SIZES = {"quick": [TARGET_SIZE], "full": [1, 64, 1024, TARGET_SIZE, 65536]}
+SIZES = {
+    "cpu": {"quick": [TARGET_SIZE], "full": [1, 64, 1024, TARGET_SIZE, 65536]},
+    "cuda": {"quick": [TARGET_SIZE], "full": [TARGET_SIZE, 65536, 1048576]},
+}
 SHARED_SIZE = 8192  # from here on all cores are measured as well as one
 BLOCKS = {"quick": 6, "full": 30}
 BLOCKS_ELSEWHERE = 10  # at the sizes that only the curves need
 AIM = 5  # times the fastest peer
 TIMEOUT_S = 300  # for one group, compilation included
+VARIABLES = {  # of a process on a device: where JAX has to run, so that it never takes the other one instead
+    "cpu": {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+    "cuda": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+}
 
 
 class Wanted(NamedTuple):
@@ -56,15 +64,17 @@ class Missing(NamedTuple):
     reason: str
 
 
-def wanted(peer: str, scale: str) -> list[Wanted]:
-    """The sizes that a scale measures of a peer."""
-    found = peer_workers.worker(peer).groups({size: threads(scale, size) for size in SIZES[scale]})
-    return [Wanted(peer, group, blocks(scale, group.num_envs)) for group in found]
+def wanted(peer: str, scale: str, device: str) -> list[Wanted]:
+    """The sizes that a scale measures of a peer on a device; none where it does not run there."""
+    if device not in peer_workers.devices(peer):
+        return []
+    found = peer_workers.worker(peer).groups({size: threads(scale, size, device) for size in SIZES[device][scale]})
+    return [Wanted(peer, replace(group, device=device), blocks(scale, group.num_envs)) for group in found]
 
 
-def threads(scale: str, num_envs: int) -> list[int]:
-    """One, and at full scale all cores where there is work to share out."""
-    shared = scale == "full" and num_envs >= SHARED_SIZE
+def threads(scale: str, num_envs: int, device: str) -> list[int]:
+    """One, and at full scale all cores where there is work to share out among them."""
+    shared = device == "cpu" and scale == "full" and num_envs >= SHARED_SIZE
     return sorted({1, provenance.core_count()}) if shared else [1]
 
 
@@ -75,7 +85,7 @@ def blocks(scale: str, num_envs: int) -> int:
 def label(one: Wanted) -> str:
     group, title = one.group, peer_workers.worker(one.peer).TITLE
     fused = f" K={group.fused_steps}" if group.fused_steps > 1 else ""
-    return f"{title} {group.mode} B={group.num_envs} threads={group.threads}{fused}"
+    return f"{title} {group.mode} {group.device} B={group.num_envs} threads={group.threads}{fused}"
 
 
 def why_not(peer: str, task: Task) -> str | None:
@@ -87,7 +97,7 @@ def why_not(peer: str, task: Task) -> str | None:
 
 def answers(todo: Sequence[Wanted], task: Task) -> Iterator[dict]:
     """The answers of each group's process, in order."""
-    for peer, of_peer in itertools.groupby(todo, key=lambda one: one.peer):
+    for (peer, _), of_peer in itertools.groupby(todo, key=lambda one: (one.peer, one.group.device)):
         yield from ask(peer, list(of_peer), task)
 
 
@@ -109,7 +119,7 @@ def ask(peer: str, waiting: list[Wanted], task: Task) -> Iterator[dict]:
 
 
 class Process:
-    """The process of a peer at work: iterating has it measure one group after the other, until it ends.
+    """The process of a peer at work on one device: iterating has it measure one group after the other, until it ends.
 
     It is given a group only when what it answered to the last one has been taken, so that nothing of ours runs
     beside it.
@@ -126,7 +136,7 @@ class Process:
         self.process = subprocess.Popen(
             self.program,
             cwd=self.folder.name,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | VARIABLES[self.waiting[0].group.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -196,13 +206,19 @@ def about(peer: str, task: Task) -> dict:
     return dict.fromkeys(COLUMNS) | filled
 
 
+def complete(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the column `device`, which older recordings, all of the CPU, lack."""
+    return frame if "device" in frame else frame.assign(device="cpu")
+
+
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per group of peers.csv, in its order.
 
     Columns: the group's, then rate (median), rate_low, rate_high, cpu_rate, blocks, and ratio, ratio_low,
-    ratio_high: the port's rate over this one, in the same mode with as many environments, the port on
-    whatever number of threads is fastest. NaN where nothing was measured.
+    ratio_high: the port's rate over this one, on the same device in the same mode with as many environments, the
+    port on whatever number of threads is fastest. NaN where nothing was measured.
     """
+    frame = complete(frame)
     found, ours = [], rates_of_the_port(frame)
     for key, group in frame.groupby(KEY, sort=False, dropna=False):
         row = dict(zip(KEY, key, strict=True)) | group[ABOUT].iloc[0].to_dict()
@@ -211,7 +227,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
             rates = summarise(timed["rate"])
             row |= {"rate": rates.median, "rate_low": rates.low, "rate_high": rates.high, "blocks": len(group)}
             row["cpu_rate"] = timed["cpu_rate"].median()
-            fastest = ours.get((row["mode"], row["num_envs"]))
+            fastest = ours.get((row["device"], row["mode"], row["num_envs"]))
             if row["peer"] != OURS and fastest is not None:
                 against = ratio(fastest, timed["rate"])
                 row |= {"ratio": against.ratio, "ratio_low": against.low, "ratio_high": against.high}
@@ -220,20 +236,21 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*KEY, *ABOUT, *numbers])
 
 
-def rates_of_the_port(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
-    """The port's rates by mode and number of environments, on whatever number of threads is fastest."""
+def rates_of_the_port(frame: pd.DataFrame) -> dict[tuple[str, str, float], pd.Series]:
+    """The port's rates by device, mode and number of environments, on whatever number of threads is fastest."""
     ours, fastest = with_rates(frame[(frame["peer"] == OURS) & (frame["status"] == MEASURED)]), {}
-    for (mode, num_envs, _), group in ours.groupby(["mode", "num_envs", "threads"]):
-        before = fastest.get((mode, num_envs))
+    for (*shared, _), group in ours.groupby(["device", "mode", "num_envs", "threads"]):
+        before = fastest.get(tuple(shared))
         if before is None or group["rate"].median() > before.median():
-            fastest[mode, num_envs] = group["rate"]
+            fastest[tuple(shared)] = group["rate"]
     return fastest
 
 
-def against_the_fastest(frame: pd.DataFrame) -> tuple[dict, Ratio] | None:
-    """The fastest peer at TARGET_SIZE, in whichever mode, and how far the port, one step per call, exceeds it."""
-    others = frame[(frame["num_envs"] == TARGET_SIZE) & (frame["peer"] != OURS)]
-    groups, ours = summary(others).dropna(subset=["rate"]), rates_of_the_port(frame).get(("step", TARGET_SIZE))
+def against_the_fastest(frame: pd.DataFrame, device: str = "cpu") -> tuple[dict, Ratio] | None:
+    """The fastest peer on a device at TARGET_SIZE, in any mode, and how far the port, one step per call, exceeds it."""
+    frame = complete(frame)
+    others = frame[(frame["device"] == device) & (frame["num_envs"] == TARGET_SIZE) & (frame["peer"] != OURS)]
+    groups, ours = summary(others).dropna(subset=["rate"]), rates_of_the_port(frame).get((device, "step", TARGET_SIZE))
     if groups.empty or ours is None:
         return None
     fastest = groups.loc[groups["rate"].idxmax()].to_dict()
@@ -245,8 +262,8 @@ def report(frame: pd.DataFrame, *_) -> str:
     """The rates of every group and what the port makes of them, as lines to print."""
     lines = ["million live steps per second [95 % interval], per CPU-second, times the port"]
     for row in summary(frame).itertuples():
-        size = "" if row.mode is None or row.mode != row.mode else f"{row.mode} B={row.num_envs:.0f}"
-        words = f"  {row.peer:10} {size:14}"
+        size = "" if row.mode is None or row.mode != row.mode else f"{row.mode} {row.device} B={row.num_envs:.0f}"
+        words = f"  {row.peer:10} {size:20}"
         if row.status != MEASURED:
             lines.append(f"{words} {row.status}: {row.reason}")
             continue
@@ -258,7 +275,7 @@ def report(frame: pd.DataFrame, *_) -> str:
         fastest, times = found
         verdict = "reached" if times.ratio >= AIM else "missed"
         lines.append(
-            f"  {verdict}: one step per call at B={TARGET_SIZE} over the fastest peer, {fastest['peer']}: "
+            f"  {verdict}: one step per call on the CPU at B={TARGET_SIZE} over the fastest peer, {fastest['peer']}: "
             f"{times.ratio:.4g} [{times.low:.4g}, {times.high:.4g}], aim {AIM} x"
         )
     return "\n".join(lines)
@@ -270,8 +287,6 @@ def options(arguments: argparse.ArgumentParser) -> None:
 
 def plan(request: Request) -> Plan:
     asked, name, seed, scale = request.options, request.environment, request.settings.seed, request.scale
-    if "cpu" not in request.devices:
-        raise UserError("--devices cuda: peers are compared on the cpu; leave the option out")
     if asked.peers and not asked.output:
         whole = command.output_path("peers", name)
         raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
@@ -279,14 +294,17 @@ def plan(request: Request) -> Plan:
 
     task = Task(name, envs.port(name).gymnasium_id, seed)
     chosen = command.chosen("peer", peer_workers.names(), asked.peers)
+    chosen = [peer for peer in chosen if {*request.devices} & {*peer_workers.devices(peer)}]
     reasons = {peer: why_not(peer, task) for peer in chosen}
     described = {peer: reason or peer_workers.versions(peer) for peer, reason in reasons.items()}
-    todo = {label(one): one for peer in chosen if not reasons[peer] for one in wanted(peer, scale)}
+    run = [(peer, device) for device in request.devices for peer in chosen if not reasons[peer]]
+    todo = {label(one): one for peer, device in run for one in wanted(peer, scale, device)}
+    sizes = {device: SIZES[device][scale] for device in request.devices}
     elsewhere = {"blocks_elsewhere": BLOCKS_ELSEWHERE, "order": "one peer after the other, each in its own process"}
     return Plan(
         todo | {peer: Missing(peer, reason) for peer, reason in reasons.items() if reason},
         functools.partial(asking, task),
-        config={"seed": seed, "sizes": SIZES[scale], "target_size": TARGET_SIZE, "peers": described},
+        config={"seed": seed, "sizes": sizes, "target_size": TARGET_SIZE, "peers": described},
         method=timing.method(BLOCKS[scale]) | elsewhere,
         conditions={"peers": described},
     )
@@ -306,4 +324,4 @@ def asking(task: Task, left: Sequence[Wanted | Missing]) -> Iterator[Callable[[W
         yield measure
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, options=options, needs="peers", gpu=False)
+EXPERIMENT = Experiment(COLUMNS, plan, report, options=options, needs="peers")

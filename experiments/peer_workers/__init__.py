@@ -8,6 +8,7 @@ The folder is the list. A module has
                                None where it has no such task
     groups(sizes)              what to measure of it: sizes says on how many threads at each size
     loop(task, group)          a context manager that yields a Loop
+    DEVICES                    cpu, and cuda where it runs on a GPU too; a module without it runs on the CPU alone
 
 and imports its library within functions alone. With requirements beside it (<module>.txt) it runs in a Python of its
 own, .venv-peers/<module>/, which `make peers` sets up: the peers' requirements clash with ours and with each
@@ -52,6 +53,7 @@ class Group:
     num_envs: int
     threads: int  # that the peer may use
     fused_steps: int = 1
+    device: str = "cpu"
 
 
 @dataclass
@@ -115,6 +117,10 @@ def names() -> list[str]:
 
 def worker(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def devices(name: str) -> tuple[str, ...]:
+    return getattr(worker(name), "DEVICES", ("cpu",))
 
 
 def requirements(name: str, folder: Path = FOLDER) -> Path | None:

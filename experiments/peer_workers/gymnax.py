@@ -10,7 +10,8 @@ from lockstep.experiments.ledger import provenance
 from lockstep.experiments.peer_workers import Group, Loop, Task
 
 TITLE = "gymnax"
-PACKAGES = ("gymnax", "jax", "jaxlib", "numpy")
+PACKAGES = ("gymnax", "jax", "jaxlib", "jax-cuda13-plugin", "numpy")
+DEVICES = ("cpu", "cuda")
 FUSED_STEPS = 128
 DIFFERENCES = {
     "CartPole-v1": "",

@@ -1,12 +1,14 @@
-"""Our port on the CPU, measured as the others are."""
+"""Our port, measured as the others are; one step per call on a GPU is a CUDA graph, which draws its actions as well."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from lockstep.experiments.bench import timing
 from lockstep.experiments.peer_workers import DRAWN_BATCHES, Group, Loop, Task, cycled
 
 TITLE = "Lockstep"
 PACKAGES = ("torch", "numpy")
+DEVICES = ("cpu", "cuda")
 FUSED_STEPS = 128
 
 
@@ -23,9 +25,11 @@ def groups(sizes: Mapping[int, list[int]]) -> list[Group]:
 
 @contextmanager
 def loop(task: Task, group: Group) -> Iterator[Loop]:
+    import torch
+
     from lockstep import envs
 
-    env = envs.make(task.environment, group.num_envs, device="cpu", seed=task.seed, threads=group.threads)
+    env = envs.make(task.environment, group.num_envs, device=group.device, seed=task.seed, threads=group.threads)
     env.reset(seed=task.seed)
     if group.mode == "fused":
         steps = group.fused_steps * group.num_envs
@@ -35,6 +39,14 @@ def loop(task: Task, group: Group) -> Iterator[Loop]:
             return steps
 
         how = f"{group.fused_steps} steps in one call, sums kept"
+    elif group.device == "cuda":
+        graph = env.graph("random")
+
+        def run() -> int:
+            graph.replay()
+            return group.num_envs
+
+        how = "one step per call as a CUDA graph, same-step reset"
     else:
         actions = cycled(env.random_actions(DRAWN_BATCHES))
 
@@ -43,5 +55,6 @@ def loop(task: Task, group: Group) -> Iterator[Loop]:
             return group.num_envs
 
         how = "one step per call, same-step reset"
-    yield Loop(run, how, "float32")
+    synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
+    yield Loop(run, how, "float32", synchronize=synchronize)
     env.close()

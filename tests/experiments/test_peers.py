@@ -41,8 +41,8 @@ def no_environments(monkeypatch, tmp_path):
     return tmp_path / "environments"
 
 
-def some(peer, *sizes, mode="step", threads=1):
-    return [Wanted(peer, Group(mode, size, threads), 6) for size in sizes]
+def some(peer, *sizes, mode="step", threads=1, device="cpu"):
+    return [Wanted(peer, Group(mode, size, threads, device=device), 6) for size in sizes]
 
 
 # ---- Workers ----
@@ -59,6 +59,7 @@ def test_every_peer_says_what_it_has(name):
     peer = peer_workers.worker(name)
     assert peer.TITLE
     assert peer.PACKAGES
+    assert peer_workers.devices(name)[0] == "cpu" and set(peer_workers.devices(name)) <= set(command.DEVICES)
     for gymnasium_id in ("CartPole-v1", "NoSuchTask-v0"):
         assert peer.differences(gymnasium_id) is None or isinstance(peer.differences(gymnasium_id), str)
     found = peer.groups({64: [1], 8192: [1, 2]})
@@ -165,12 +166,21 @@ def test_versions_are_those_of_the_peer_s_own_python(no_environments):
 
 def test_the_scales(monkeypatch):
     monkeypatch.setattr(provenance, "core_count", lambda: 4)
-    quick, full = (peers.wanted("envpool", scale) for scale in ("quick", "full"))
+    quick, full = (peers.wanted("envpool", scale, "cpu") for scale in ("quick", "full"))
     assert [(one.group.num_envs, one.group.threads, one.blocks) for one in quick] == [(8192, 1, 6)]
     assert [(one.group.num_envs, one.group.threads, one.blocks) for one in full] == [
         *[(1, 1, 10), (64, 1, 10), (1024, 1, 10)],
         *[(8192, 1, 30), (8192, 4, 30), (65536, 1, 10), (65536, 4, 10)],
     ]
+    assert peers.wanted("envpool", "full", "cuda") == []
+    quick, full = (peers.wanted("lockstep", scale, "cuda") for scale in ("quick", "full"))
+    assert {(one.group.device, one.group.threads) for one in quick + full} == {("cuda", 1)}
+    assert [(one.group.mode, one.group.num_envs, one.blocks) for one in quick] == [
+        ("step", 8192, 6),
+        ("fused", 8192, 6),
+    ]
+    stepped = [(one.group.num_envs, one.blocks) for one in full if one.group.mode == "step"]
+    assert stepped == [(8192, 30), (65536, 10), (1048576, 10)]
 
 
 # ---- The protocol ----
@@ -199,6 +209,17 @@ def pretend(monkeypatch, tmp_path):
 
 def asked(*sizes):
     return [answer["reason"] for answer in peers.ask("gymnasium", some("gymnasium", *sizes), CARTPOLE)]
+
+
+def test_a_process_is_of_one_device_and_keeps_jax_on_it(pretend, monkeypatch):
+    names = ["JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_PREALLOCATE"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    pretend(f"for job in jobs: answer([job['group']['device'], *map(os.environ.get, {names})])")
+    todo = [*some("gymnax", 1, 8), *some("gymnax", 1, 8, device="cuda")]
+    found = [answer["reason"] for answer in peers.answers(todo, CARTPOLE)]
+    assert found == [["cpu", "cpu", "", None]] * 2 + [["cuda", "cuda", "3", "false"]] * 2
+    assert pretend.starts() == 2
 
 
 def test_a_worker_is_given_its_jobs_and_no_gpu(pretend):
@@ -289,13 +310,45 @@ def test_the_port_is_measured_as_the_peers_are():
         assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, *_ in answer["blocks"])
 
 
+ON_CUDA = [name for name in peer_workers.names() if "cuda" in peer_workers.devices(name)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ON_CUDA)
+@pytest.mark.usefixtures("short_blocks")
+def test_a_peer_is_measured_on_a_gpu(name):
+    if not peer_workers.python_of(name):
+        pytest.skip(peer_workers.why_missing(name))
+    groups = [Group("step", 64, 1, 1, "cuda"), Group("fused", 64, 1, 16, "cuda")]
+    for group, answer in zip(
+        groups, peers.ask(name, [Wanted(name, group, 6) for group in groups], CARTPOLE), strict=True
+    ):
+        if "Unable to initialize backend" in answer.get("reason", ""):
+            pytest.skip(answer["reason"])
+        assert answer["live_share"] == 1
+        assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, *_ in answer["blocks"])
+
+
+@pytest.mark.gpu
+def test_a_call_of_the_port_on_a_gpu_is_one_step(monkeypatch):
+    """The clock of the batch stands at the calls."""
+    made, make = [], envs.make
+    monkeypatch.setattr(envs, "make", lambda *some, **options: made.append(make(*some, **options)) or made[-1])
+    with peer_workers.worker("lockstep").loop(CARTPOLE, Group("step", 64, 1, 1, "cuda")) as loop:
+        assert [loop.run() for _ in range(3)] == [64] * 3
+        loop.synchronize()
+        assert int(made[0].state()["clock"]) == 3
+    assert "CUDA graph" in loop.how
+
+
 # ---- What comes of it ----
 
 
-def measured(peer, rate, mode="step", num_envs=8192, threads=1):
+def measured(peer, rate, mode="step", num_envs=8192, threads=1, device="cpu"):
     """Six blocks of one second each."""
     row = dict.fromkeys(peers.COLUMNS) | {"environment": "cartpole", "peer": peer, "mode": mode, "status": "measured"}
-    row |= {"num_envs": num_envs, "threads": threads, "fused_steps": 128 if mode == "fused" else 1, "live_share": 1.0}
+    row |= {"device": device, "num_envs": num_envs, "threads": threads, "live_share": 1.0}
+    row |= {"fused_steps": 128 if mode == "fused" else 1}
     return [row | {"block": block, "steps": rate, "wall_s": 1.0, "cpu_s": threads} for block in range(6)]
 
 
@@ -327,6 +380,25 @@ def test_a_ratio_takes_the_port_s_fastest_in_the_same_mode():
     assert found["cpu_rate"].loc["Lockstep"].tolist() == [1000, 1000, 8000]
 
 
+def test_a_ratio_is_of_one_device():
+    on_gpu = [measured("gymnax", 10_000, device="cuda"), measured("Lockstep", 90_000, device="cuda")]
+    table = frame(measured("gymnax", 100), measured("EnvPool", 50), *PORT, *on_gpu)
+    found = peers.summary(table).set_index(["peer", "mode", "device"])["ratio"]
+    assert (found["gymnax", "step", "cpu"], found["gymnax", "step", "cuda"]) == (20, 9)
+    fastest, over = peers.against_the_fastest(table)
+    assert (fastest["device"], fastest["rate"], over.ratio) == ("cpu", 100, 20)
+    assert peers.against_the_fastest(table, "cuda")[1].ratio == 9
+    assert "gymnax     step cuda B=8192" in peers.report(table)
+
+
+def test_recordings_without_a_device_are_of_the_cpu():
+    table = frame(measured("gymnax", 100), *PORT)
+    older = table.drop(columns="device")
+    assert peers.summary(older).equals(peers.summary(table))
+    assert peers.against_the_fastest(older)[1] == peers.against_the_fastest(table)[1]
+    assert peers.report(older) == peers.report(table)
+
+
 def test_the_port_with_one_step_per_call_against_the_fastest_peer_in_any_mode():
     fastest, over = peers.against_the_fastest(frame(measured("gymnax", 100), measured("gymnax", 400, "fused"), *PORT))
     assert (fastest["peer"], fastest["mode"]) == ("gymnax", "fused")
@@ -337,8 +409,8 @@ def test_the_port_with_one_step_per_call_against_the_fastest_peer_in_any_mode():
 
 def test_a_peer_that_was_not_measured_has_its_line():
     printed = peers.report(frame(measured("gymnax", 400, "fused"), *PORT, not_measured("PufferLib", "no network")))
-    assert "PufferLib                 not measured: no network" in printed
-    assert "reached: one step per call at B=8192 over the fastest peer, gymnax: 5 [5, 5], aim 5 x" in printed
+    assert "PufferLib                       not measured: no network" in printed
+    assert "reached: one step per call on the CPU at B=8192 over the fastest peer, gymnax: 5 [5, 5], aim 5 x" in printed
     assert "missed: " in peers.report(frame(measured("gymnax", 401, "fused"), *PORT))
 
 
@@ -349,6 +421,7 @@ def test_a_peer_that_was_not_measured_has_its_line():
 def run(monkeypatch, tmp_path, no_environments):
     """Run the command line in this process, without peers' environments; answers come at once."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(envs, "cuda_available", lambda: False)
     seen = []
 
     def answers(todo, task):
@@ -371,9 +444,9 @@ def run(monkeypatch, tmp_path, no_environments):
 def test_the_command_line_writes_rows_and_says_who_is_missing(run, tmp_path, capsys):
     seen = run("cartpole")
     assert seen == [
-        "Gymnasium step B=8192 threads=1",
-        "Lockstep step B=8192 threads=1",
-        "Lockstep fused B=8192 threads=1 K=128",
+        "Gymnasium step cpu B=8192 threads=1",
+        "Lockstep step cpu B=8192 threads=1",
+        "Lockstep fused cpu B=8192 threads=1 K=128",
     ]
     table, described = results.read(tmp_path / "results" / "cartpole" / "peers.csv")
     assert list(table.columns) == peers.COLUMNS
@@ -384,9 +457,33 @@ def test_the_command_line_writes_rows_and_says_who_is_missing(run, tmp_path, cap
     assert described["config"]["peers"]["gymnasium"]["gymnasium"] == importlib.metadata.version("gymnasium")
     assert described["config"]["peers"]["envpool"].endswith("make peers installs it")
     assert "experiments/peer_workers/gymnax.txt" in described["sources"]
-    assert (
-        "reached: one step per call at B=8192 over the fastest peer, Gymnasium: 10 [10, 10]" in capsys.readouterr().out
-    )
+    reached = "reached: one step per call on the CPU at B=8192 over the fastest peer, Gymnasium: 10 [10, 10]"
+    assert reached in capsys.readouterr().out
+
+
+def test_on_a_gpu_are_measured_those_that_run_there(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(envs, "cuda_available", lambda: True)
+    monkeypatch.setattr(peer_workers, "python_of", lambda name: Path(sys.executable))
+    monkeypatch.setattr(provenance, "core_count", lambda: 4)
+    on_gpu = [
+        *["gymnax step cuda B=8192 threads=4", "gymnax fused cuda B=8192 threads=4 K=128"],
+        *["Lockstep step cuda B=8192 threads=1", "Lockstep fused cuda B=8192 threads=1 K=128"],
+    ]
+    assert run("cartpole")[-len(on_gpu) :] == on_gpu
+    table, described = results.read(tmp_path / "results" / "cartpole" / "peers.csv")
+    assert set(table.loc[table["device"] == "cuda", "peer"]) == {"gymnax", "Lockstep"}
+    every = {peer_workers.worker(name).TITLE for name in peer_workers.names()}
+    assert set(table.loc[table["device"] == "cpu", "peer"]) == every
+    assert described["config"]["sizes"] == {"cpu": [8192], "cuda": [8192]}
+
+
+def test_a_device_can_be_chosen(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(envs, "cuda_available", lambda: True)
+    seen = run("cartpole", "--devices", "cuda", "--output", "gpu.csv")
+    assert [label.split()[:3] for label in seen] == [["Lockstep", "step", "cuda"], ["Lockstep", "fused", "cuda"]]
+    table = results.read(tmp_path / "gpu.csv")[0]
+    missing = table[table["status"] == "not measured"].set_index("peer")["reason"].to_dict()
+    assert missing == {"gymnax": "gymnax==1.0.1 is not installed; make peers installs it"}
 
 
 def test_an_interrupted_command_continues(run, monkeypatch, capsys):
@@ -418,11 +515,9 @@ def test_a_part_goes_where_it_is_told(run, tmp_path):
         (["cartpol"], "unknown environment 'cartpol', no experiments/*/cartpol.yaml; did you mean 'cartpole'?"),
         (["cartpole", "--peers", "gymnaks", "--output", "a.csv"], "there is no peer 'gymnaks'; did you mean 'gymnax'?"),
         (["cartpole", "--peers", "gymnax"], "--peers measures a part; say where with --output, since results/cartpole"),
-        (["cartpole", "--devices", "cuda"], "--devices cuda: peers are compared on the cpu; leave the option out"),
     ],
 )
-def test_mistakes_end_in_one_sentence(run, monkeypatch, arguments, message):
-    monkeypatch.setattr(envs, "cuda_available", lambda: True)
+def test_mistakes_end_in_one_sentence(run, arguments, message):
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     assert str(ended.value).startswith("error: ")

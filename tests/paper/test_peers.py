@@ -2,11 +2,13 @@
 
 import re
 
+import pandas as pd
 import pytest
 
 from lockstep import paper
 from lockstep.experiments import ROOT, peer_workers, peers
 from lockstep.paper import families, figures
+from lockstep.paper.common.figures.family import fastest_peer
 from lockstep.paper.typeset import DASH, SPACE, TIMES
 from tests.paper import handwritten
 from tests.paper.reading import seen
@@ -14,10 +16,10 @@ from tests.paper.reading import seen
 DECLARED = families.read("classic_control", "features.yaml")
 
 
-def blocks(peer, rate, mode="step", num_envs=8192, threads=1, live_share=1.0, **about):
+def blocks(peer, rate, mode="step", num_envs=8192, threads=1, live_share=1.0, device="cpu", **about):
     """Six blocks of one second each."""
     row = {"environment": "cartpole", "peer": peer, "version": "1.0", "mode": mode, "how": "a loop", "dtype": "float32"}
-    row |= {"num_envs": num_envs, "threads": threads, "fused_steps": 128 if mode == "fused" else 1}
+    row |= {"device": device, "num_envs": num_envs, "threads": threads, "fused_steps": 128 if mode == "fused" else 1}
     row |= {"status": "measured", "live_share": live_share, "first_call_s": 1.0} | about
     return [row | {"block": block, "steps": rate, "wall_s": 1.0, "cpu_s": 1.0 * threads} for block in range(6)]
 
@@ -72,6 +74,43 @@ def test_side_by_side_at_one_size_in_equal_modes(datasets):
     assert remarks["gymnax 1.0"] == "the wall is soft"
     assert remarks["PufferLib"] == "it does not install here"
     assert remarks["Gymnasium 1.0"] == DASH
+
+
+def with_a_gpu(tmp_path):
+    """The same with a GPU, where gymnax does 50 M steps per second and the port 400 M."""
+    of_gymnax = blocks("gymnax", 50_000_000, threads=2, device="cuda")
+    ours = blocks("Lockstep", 400_000_000, version="", device="cuda")
+    handwritten.write(tmp_path, None, "peers", [*ROWS, *of_gymnax, *ours], handwritten.BIG)
+    return paper.load(tmp_path)
+
+
+def test_on_a_gpu_a_library_has_a_row_of_its_own_beside_the_port_there(tmp_path, datasets):
+    table = shown("peers", with_a_gpu(tmp_path))
+    assert {row["device"] for row in shown("peers", datasets) if row["library"] != "PufferLib"} == {"CPU"}
+    found = {row["library"]: row for row in table if row["device"] == "GPU"}
+    assert set(found) == {"gymnax 1.0", "Lockstep"}
+    gymnax = found["gymnax 1.0"]
+    assert gymnax[f"port {TIMES}"] == f"8.00{TIMES} [8.00{TIMES}, 8.00{TIMES}]"
+    assert (gymnax["threads"], gymnax["per CPU-second"], gymnax["live steps/s"]) == (DASH, DASH, f"50.0{SPACE}M")
+    assert len(shown("peers_sizes", paper.load(tmp_path))) == 9
+
+
+def test_what_is_of_the_cpu_stays_so_with_a_gpu(tmp_path, datasets):
+    """The table of the fastest, the figures, and the lines of the curves over the batch size."""
+    both = with_a_gpu(tmp_path)
+    (row,) = shown("peers_fastest", both)
+    assert (row["fastest"], row["the port's"]) == ("gymnax 1.0", f"20.0{SPACE}M")
+    (panel,) = figures.draw("peers", both).axes
+    assert max(bar.get_width() for bar in panel.patches) == 60_000_000
+    assert fastest_peer(both, "cartpole", paper.machine(both[0]))["rate"].tolist() == [500, 2_000_000]
+
+
+def test_a_recording_from_before_there_were_devices_is_of_the_cpu(tmp_path):
+    handwritten.write(tmp_path, None, "peers", ROWS, handwritten.HERE)
+    before = shown("peers", paper.load(tmp_path))
+    file = tmp_path / "results" / "cartpole" / "peers.csv"
+    pd.read_csv(file).drop(columns="device").to_csv(file, index=False)
+    assert [row | {"device": "CPU"} for row in before] == shown("peers", paper.load(tmp_path))
 
 
 def test_every_size_has_its_row(datasets):

@@ -129,7 +129,7 @@ def test_shares_of_transfer_by_hand(tmp_path):
 
 def test_the_port_over_the_fastest_of_the_peers_that_fit(tmp_path):
     row = {"environment": "cartpole", "version": "1", "num_envs": B, "threads": 1, "fused_steps": 1, "wall_s": 1.0}
-    row |= {"mode": "step", "status": "measured", "live_share": 1.0, "cpu_s": 1.0, "dtype": "float32"}
+    row |= {"mode": "step", "status": "measured", "live_share": 1.0, "cpu_s": 1.0, "device": "cpu"}
     rates = {"A": 10, "B": 40, "Lockstep": 200}
     rows = [line for peer, rate in rates.items() for line in blocks(**row, peer=peer, steps=rate)]
     handwritten.write(tmp_path, None, "peers", rows, handwritten.HERE)

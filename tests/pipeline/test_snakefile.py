@@ -110,7 +110,7 @@ def test_what_runs_on_the_cpu_alone_asks_for_no_gpu(tmp_path, has_gpu):
     plan = snakemake(copy, "--dry-run", "--cores", "2", "--config", "scale=full", PATH=path)
     found = re.findall(r"output: results/(\S+)\.csv,(?:\n|.)*?resources: .*gpu=(\d)", plan)
     assert len(found) == len(set(found)) > 40
-    alone = ("compilation", "conformance", "crossing", "weak_scaling", "peers", "baselines", "oracles")
+    alone = ("compilation", "conformance", "crossing", "weak_scaling", "baselines", "oracles")
     assert {place.endswith(alone) for place, _ in found} == {True, False}
     assert dict(found) == {place: str(int(has_gpu and not place.endswith(alone))) for place, _ in found}
 

@@ -20,9 +20,9 @@ NUMBER = {"textcoords": "offset points", "ha": "right", "va": "center_baseline",
 
 
 @figure(
-    "Environment steps per second of every environment: the original, the fastest other library and the port, each on "
-    "the threads that suit it best. Factors: the port with one call per step over the original, and "
-    "over that library in a run of its own, with actions drawn beforehand, so not the ratio of these marks.",
+    "Environment steps per second of every environment: the original, the fastest other library on the CPU and the "
+    "port, each on the threads that suit it best. Factors: the port with one call per step over the original, and over "
+    "that library in a run of its own, with actions drawn beforehand, so not the ratio of these marks.",
     "Dot charts, one panel per machine, on a logarithmic axis: one line per environment, with a mark for the original, "
     "the fastest other library and each of the main ways to run the port, and two factors beside the name. The table "
     "of the family holds the same numbers.",
@@ -73,9 +73,9 @@ def lines(panel: Axes, rows: list[dict]) -> None:
 
 
 def fastest_peer(datasets: list, environment: str, machine: str) -> pd.DataFrame:
-    """The fastest other library on a machine at each batch size, in whichever way it is fastest."""
+    """The fastest other library on a machine's CPU at each batch size, in whichever way it is fastest."""
     runs = quantities.of(datasets, {"experiment": "peers", "environment": environment})
     found = [peer_rates(run).dropna(subset=["rate"]) for run in runs if paper.machine(run) == machine]
-    rates = pd.concat(found) if found else pd.DataFrame({"peer": [], "num_envs": [], "rate": []})
-    others = rates[rates["peer"] != experiment.OURS]
+    rates = pd.concat(found) if found else pd.DataFrame({"peer": [], "device": [], "num_envs": [], "rate": []})
+    others = rates[(rates["device"] == "cpu") & (rates["peer"] != experiment.OURS)]
     return others.sort_values("rate").drop_duplicates("num_envs", keep="last").sort_values("num_envs")

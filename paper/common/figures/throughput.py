@@ -75,8 +75,8 @@ def name(row: dict) -> str:
 
 @figure(
     "Throughput over the batch size: live environment steps per second, medians with their 95\N{NO-BREAK SPACE}% "
-    "intervals, one panel for each environment and machine. Dotted: the original's rate; the table of throughput has "
-    "the other rungs.",
+    "intervals, one panel for each environment and machine. Dotted: the original's rate; the other library ran on the "
+    "CPU; the table of throughput has the other rungs.",
     "Line charts, one panel per environment and machine, both axes logarithmic: environment steps per second "
     "over the number of environments, one line each for original, fastest other library, port and fused port. The "
     "table of throughput holds the same numbers.",

@@ -17,7 +17,7 @@ def peer_rates(run) -> pd.DataFrame:
 
 @once
 def fastest_peer(run) -> tuple | None:
-    """peers.against_the_fastest of a run."""
+    """peers.against_the_fastest of a run, on the CPU."""
     return peers.against_the_fastest(run.frame)
 
 
@@ -29,13 +29,13 @@ def shares_of(run) -> pd.DataFrame:
 
 @quantity(with_interval(typeset.times))
 def peer_ratio(datasets, select, against):
-    """The port's rate over that of a peer in the same mode, one run; of several that fit over the fastest."""
+    """The port's rate over that of a peer on the same device in the same mode, one run; of several over the fastest."""
     return extreme(datasets, select, peer_rates, "ratio", "min")
 
 
 @quantity(with_interval(typeset.times))
 def fastest_peer_ratio(datasets, select, against):
-    """The port's rate, one step per call, over that of the fastest peer, whatever its mode."""
+    """The port's rate, one step per call, over that of the fastest peer on the CPU, whatever its mode."""
     for dataset in of(datasets, select):
         if found := fastest_peer(dataset):
             yield dataset, found[1].ratio, found[1].low, found[1].high

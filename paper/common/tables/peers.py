@@ -7,7 +7,8 @@ import pandas as pd
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.peers import AIM, TARGET_SIZE
 from lockstep.paper.common.quantities.loops import fastest_peer, peer_rates
-from lockstep.paper.tables import ONE_MACHINE, RUN, of_asked, table
+from lockstep.paper.common.tables.transfer import DEVICES
+from lockstep.paper.tables import ONE_MACHINE, RUN, of_asked, on_cpu, table
 from lockstep.paper.typeset import (
     DASH,
     GREATER,
@@ -54,11 +55,12 @@ def remark(row) -> str:
     return known(row["reason"]) or known(row["differences"]) or DASH
 
 
+DEVICE = Column("device", lambda row: DEVICES.get(row["device"], DASH), merge=True)
 RATES = (
-    number("threads", "threads", count),
+    Column("threads", lambda row: on_cpu(row, "threads", count), "number"),
     number("live steps/s", "rate", si),
     interval("95 % interval", "rate_low", "rate_high", "rate"),
-    number("per CPU-second", "cpu_rate", si),
+    Column("per CPU-second", lambda row: on_cpu(row, "cpu_rate", si), "number"),
     number("live share", "live_share", lambda share: f"{significant(100 * share)}{SPACE}%"),
     with_interval(f"port {TIMES}", "ratio", times),
     Column("differences of the task, or why it was not measured", remark, "long"),
@@ -92,10 +94,11 @@ def peers_fastest(datasets):
 
 @table(
     f"Other libraries beside the port at {TARGET_SIZE:,} environments under random actions; live share: steps that do "
-    f"not merely reset an environment. Port {TIMES}: the port's rate in the same mode, on the threads that suit it "
-    "best, over this one.",
+    f"not merely reset an environment. Port {TIMES}: the port's rate on the same device in the same mode, on the "
+    "threads that suit it best, over this one.",
     *RUN,
     Column("library", name, merge=True),
+    DEVICE,
     Column("mode", mode),
     *RATES,
     folded=True,
@@ -112,6 +115,7 @@ def peers(datasets):
     "Other libraries beside the port, all batch sizes.",
     *RUN,
     Column("library", name, merge=True),
+    DEVICE,
     Column("mode", mode, merge=True),
     text("what runs", "how", kind="long", merge=True),
     number("B", "num_envs", count),
@@ -123,6 +127,6 @@ def peers_sizes(datasets):
         rows = peer_rates(run)
         places = {peer: place for place, peer in enumerate(rows["peer"].unique())}
         rows = rows.assign(place=rows["peer"].map(places))
-        return rows.sort_values(["place", "mode", "threads", "num_envs"], kind="stable")
+        return rows.sort_values(["place", "device", "mode", "threads", "num_envs"], kind="stable")
 
     return of_compared(datasets, in_order)
