@@ -14,7 +14,7 @@ from .port import TILES
 
 SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
 BLOCK, STEP_BLOCK = 256, 128  # threads of a GPU's block at most, of one that steps, as in tile_cuda.cuh
-BLOCK_OF_GROUPS = 128  # threads of a GPU's block whose groups hold an environment each, as in lanes.cuh
+WARP = 32
 WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
 
 
@@ -122,7 +122,7 @@ class Kernels:
         if form.device.type == "cpu":
             return 1
         if form.lanes > 1:
-            return max(BLOCK_OF_GROUPS // form.lanes, 1) if form.lanes <= 32 else 1
+            return groups_of_block(form.lanes)
         if hidden:
             outputs, inputs = self._network_shape
             network_bytes = 4 * 2 * (hidden * (hidden + inputs + outputs + 2) + outputs + 4)
@@ -201,7 +201,7 @@ def cuda(
     stream = _Stream()
 
     def kernel(name: str, together: int = 1):
-        grid, block = (-(-tiles // together),), (tile * together,)
+        grid, block = (-(-tiles // together),), (whole_warps(tile * together),)
         with card:
             function = compile.cuda_module(text, target).get_function(name)
             shared = 0 if scratch is None or name == without else shared_bytes(text, scratch, device)
@@ -219,6 +219,15 @@ def cuda(
         return run
 
     return kernel
+
+
+def groups_of_block(lanes: int) -> int:
+    """Groups of so many lanes, which hold an environment each, in a block of a GPU, as in lanes.cuh."""
+    return (4 if lanes == WARP else 2) * (WARP // lanes) or 1
+
+
+def whole_warps(threads: int) -> int:
+    return -(-threads // WARP) * WARP
 
 
 class _Stream:

@@ -96,7 +96,7 @@ class Port:
     horizon: int | Callable[[Any], int]  # steps after which an episode is truncated
     presets: Mapping[str, Mapping] = field(default_factory=lambda: {"original": {}})
     default_preset: str = "original"
-    lanes: int | Callable[[Any], int] = 1  # threads of a GPU that hold an environment: 1, 8, 16, 32, 64, ..
+    lanes: int | Callable[[Any], int] = 1  # threads of a GPU that hold an environment: 1 to 16, 32, 64, ..
     agents: tuple[str, ...] = ()  # names; one agent has none
     team: Callable[[Any], tuple[str, ...]] | None = None  # agents by parameters; `agents` are those of the default ones
     joint: bool = False  # several agents share one observation, reward and end
@@ -185,8 +185,8 @@ class Port:
         names = [one.name for one in self.of("state", params)]
         shape, high, kind = self.of("observation", params).shape, *bounds(self.action_of(world))[1:]
         require(
-            lanes in (1, 8, 16, *range(32, 1025, 32)),
-            f"lanes={lanes!r} must be 1, 8, 16 or a multiple of 32 up to 1024",
+            lanes in (*range(1, 17), *range(32, 1025, 32)),
+            f"lanes={lanes!r} must be from 1 to 16, or a multiple of 32 up to 1024",
         )
         for name in (*names, *own):  # a metric may have the name of a field
             require(name not in RESERVED and names.count(name) <= 1, f"the name {name!r} is taken; choose another")

@@ -409,26 +409,33 @@ static void steps_together(const Batch& b, const Call& call, i64 first, int n) {
 
 #ifdef __CUDACC__
 
-extern "C" __constant__ const i64 scratch_bytes = GROUPS * sizeof(Memory);  // of shared memory that a launch asks for
+// Bytes from one group's memory to the next: groups of a warp that read the same of theirs find it in different banks.
+enum : int {
+    OWN_WORDS = sizeof(Memory) / 4, APART = IN_WARP > 1 ? padded_to(LANES, 4) : OWN_WORDS % 32,
+    STRIDE = 4 * (OWN_WORDS + (APART + 32 - OWN_WORDS % 32) % 32),
+};
+
+extern "C" __constant__ const i64 scratch_bytes = GROUPS * STRIDE;  // of shared memory that a launch asks for
 
 // Of a group or block; in 32 bits, B being less than 2^31, which takes fewer registers.
 FN i64 environment_of(const Call& call) {
-    return u32(call.first) + blockIdx.x * GROUPS + (GROUPS == 1 ? 0 : threadIdx.x / LANES);
+    return u32(call.first) + blockIdx.x * GROUPS + group();
 }
 
 // In float32 a multiprocessor holds at least 384 lanes, so that each may have 168 registers; in float64 registers come first.
-enum : int { THREADS = GROUPS * LANES };
 #define KERNEL(NAME, FUNCTION) \
-    extern "C" __global__ void __launch_bounds__(THREADS, sizeof(real) == 4 && THREADS <= 384 ? 384 / THREADS : 1) NAME(const Batch b, const Call call) { \
+    extern "C" __global__ void __launch_bounds__(BLOCK, sizeof(real) == 4 && BLOCK <= 384 ? 384 / BLOCK : 1) NAME(const Batch b, const Call call) { \
         extern __shared__ __align__(64) uint4 shared[]; \
-        Memory& memory = reinterpret_cast<Memory*>(shared)[GROUPS == 1 ? 0 : threadIdx.x / LANES]; \
+        if (idle()) return; \
+        Memory& memory = *reinterpret_cast<Memory*>(reinterpret_cast<char*>(shared) + group() * STRIDE); \
         for (int n = lane(); n < int(sizeof(Memory) / sizeof(uint4)); n += LANES) reinterpret_cast<uint4*>(&memory)[n] = make_uint4(0, 0, 0, 0); \
         sync(); \
         const i64 e = environment_of(call); \
         if (GROUPS == 1 || e < call.end) FUNCTION(b, call, e, memory); \
     }
 
-extern "C" __global__ void __launch_bounds__(THREADS) random_actions(const Batch b, const Call call) {
+extern "C" __global__ void __launch_bounds__(BLOCK) random_actions(const Batch b, const Call call) {
+    if (idle()) return;
     const i64 e = environment_of(call);
     if (GROUPS == 1 || e < call.end) random_one(b, call, e);
 }

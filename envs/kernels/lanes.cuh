@@ -1,18 +1,26 @@
-// The lanes that hold one environment: LANES threads of a GPU, a group of 8, 16 or 32 of a block or the block itself; on the CPU the
-// one thread that has the environment to itself. Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync()
+// The lanes that hold one environment: LANES threads of a GPU, a group of a warp's or the block itself; on the CPU the one thread
+// that has the environment to itself. Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync()
 // wherever a lane reads what another wrote.
 #pragma once
 #include "place.cuh"
 
-enum : int { GROUPS = LANES <= 32 ? 128 / LANES : 1 };  // environments of a GPU's block
-static_assert(LANES == 8 || LANES == 16 || LANES % 32 == 0, "lanes are 8, 16, 32, or several warps");
+enum : int {
+    BLOCK = LANES <= 16 ? 64 : LANES == 32 ? 128 : LANES,  // threads of a GPU's block; small groups need much shared memory
+    IN_WARP = LANES <= 32 ? 32 / LANES : 1,                // groups of a warp, whose other threads idle
+    GROUPS = LANES <= 32 ? BLOCK / 32 * IN_WARP : 1,       // environments of a block
+};
+static_assert(LANES <= 16 || LANES % 32 == 0, "lanes are up to 16, 32, or several warps");
 
 #ifdef __CUDACC__
 #define LANE_WALK 1  // a sum by destination is a walk of its lane over all parts, not one pass with counters
-FN int lane() { return GROUPS == 1 ? int(threadIdx.x) : int(threadIdx.x % LANES); }
+FN int lane() { return GROUPS == 1 ? int(threadIdx.x) : int(threadIdx.x % 32 % LANES); }
+FN int group() { return GROUPS == 1 ? 0 : int(threadIdx.x / 32 * IN_WARP + threadIdx.x % 32 / LANES); }
+FN bool idle() { return GROUPS > 1 && threadIdx.x % 32 >= IN_WARP * LANES; }
+FN int first_of_group() { return threadIdx.x % 32 / LANES * LANES; }  // thread of the warp
+FN u32 of_group() { return (LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1) << first_of_group(); }  // threads of the warp, a bit each
 FN void sync() {
     if (GROUPS == 1) __syncthreads();
-    else __syncwarp(LANES == 32 ? 0xffffffffu : ((1u << (LANES % 32)) - 1) << (threadIdx.x % 32 / LANES * LANES));
+    else __syncwarp(of_group());
 }
 #define STAGE __device__ __forceinline__
 #else

@@ -14,9 +14,7 @@ FN double distance(double ax, double ay, double bx, double by) {
 // The first lane for which it holds, -1 if there is none; all lanes ask together.
 FN int first_lane(bool holds) {
 #ifdef __CUDACC__
-    const int shift = threadIdx.x % 32 / LANES * LANES;
-    const u32 low = LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1;
-    return __ffs(int((__ballot_sync(low << shift, holds) >> shift) & low)) - 1;
+    return __ffs(int((__ballot_sync(of_group(), holds) & of_group()) >> first_of_group())) - 1;
 #else
     return holds ? 0 : -1;
 #endif

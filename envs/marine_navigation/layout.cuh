@@ -20,7 +20,8 @@ enum : int {
     METRIC_RETURNS = 0, METRIC_TIME = A, METRIC_ENERGY = 2 * A, METRICS_LENGTH = 3 * A,
     FLAG_VALID = 0, FLAG_REACHED = A, FLAG_HIT_ROBOT = 2 * A, FLAG_HIT_OBSTACLE = 3 * A, FLAG_SUCCESS = 4 * A, FLAGS_LENGTH = 4 * A + 1,
     RECORDED = 8,  // of a robot
-    KP = padded_to(K, 16),  // of the CPU's vector loops
+    KP = padded_to(K, LANE_WALK ? 4 : 16),  // of the CPU's vector loops
+    ALIGNMENT = LANE_WALK ? 16 : 64,
 };
 static_assert(REALS == STATE_LENGTH && INTEGERS == INTEGERS_LENGTH && OBS == OBSERVATION, "port.py says the same");
 static_assert(METRICS == METRICS_LENGTH && FLAGS == FLAGS_LENGTH && (!TRACE || RECORD == RECORDED * A), "port.py says the same");
@@ -50,8 +51,8 @@ struct Drawing {  // of an episode: rows of four
 };
 
 // Memory shared by the lanes of a group. When a launch begins, `perceived` is false, as it is when one ends; all else holds any numbers.
-struct alignas(64) Scratch {
-    alignas(64) real state[REALS];
+struct alignas(ALIGNMENT) Scratch {
+    alignas(ALIGNMENT) real state[REALS];
     int integers[INTEGERS];
     int perceived;                  // cosine, sine, objects and slots are of this state and its observers
     real order[2 * A];              // of the action: rates of thrust, or acceleration and turn rate
@@ -60,8 +61,8 @@ struct alignas(64) Scratch {
     float reward[A];
     u8 hit[A], ended[A];            // hit: 1 an obstacle, 2 a robot
     u8 slots[A], place[A][SLOTS];   // neighbours, nearest first: rows of `slot`
-    alignas(64) real slot[A][SLOTS][SEEN];
-    alignas(64) real x[KP], y[KP], vx[KP], vy[KP], radius[KP];  // of objects that are there; of others x is infinite
+    alignas(ALIGNMENT) real slot[A][SLOTS][SEEN];
+    alignas(ALIGNMENT) real x[KP], y[KP], vx[KP], vy[KP], radius[KP];  // of objects that are there; of others x is infinite
     union {
         Drawing drawing;
         float row[LANE_WALK ? A * OBS : 1];

@@ -185,7 +185,8 @@ PORT = Port(
     params=Params,
     presets=PRESETS,
     default_preset="corrected",
-    lanes=lambda params: 8 if params.robots <= 8 else 16 if params.robots <= 16 else 32,
+    # One for each robot, and more where as many groups still fit a warp.
+    lanes=lambda params: 32 // (32 // min(32, max(4, params.robots))),
     agents=names(Params()),
     team=names,
     absent=True,

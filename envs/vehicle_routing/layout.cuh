@@ -92,10 +92,9 @@ FN u32 word_of(const Place& at, int item, u32 stream) {
 // The least of what the lanes of a group have.
 FN u64 least(u64 own) {
 #if LANE_WALK
-    static_assert(LANES <= 32, "a group is within a warp");
-    const u32 group = LANES == 32 ? 0xffffffffu : ((1u << (LANES % 32)) - 1) << (threadIdx.x % 32 / LANES * LANES);
+    static_assert(LANES <= 32 && (LANES & (LANES - 1)) == 0, "a group is within a warp, and halved until one lane is left");
     for (int half = LANES / 2; half; half /= 2) {
-        const u64 other = __shfl_xor_sync(group, own, half);
+        const u64 other = __shfl_xor_sync(of_group(), own, half);
         own = other < own ? other : own;
     }
 #endif

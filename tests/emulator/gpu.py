@@ -224,7 +224,9 @@ def cuda(
     def kernel(name: str, together: int = 1):
         shared = 0 if scratch is None or name == without else launch.shared_bytes(text, scratch, device)
         blocks = -(-tiles // together)
-        return functools.partial(unit.run, name, (batch, call), blocks, tile * together, shared, device)
+        return functools.partial(
+            unit.run, name, (batch, call), blocks, launch.whole_warps(tile * together), shared, device
+        )
 
     return kernel
 

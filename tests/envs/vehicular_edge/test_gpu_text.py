@@ -19,9 +19,9 @@ OPTIONS = {
     "check_actions": False,
     "trace": True,
 }
-# Lanes of a group, B and the environments of a launch. Groups, which hold one each, fill a block of 128 threads; the
-# first launch ends within its second block, and the last within its only one.
-GROUPS = [(8, 21, 18), (16, 11, 9), (32, 7, 5)]
+# Lanes of a group, B and the environments of a launch. A block has as many groups, which hold one each, as fit its two
+# warps, of 32 lanes four; the first launch ends within its second block, and the last within its only one.
+GROUPS = [(5, 17, 14), (8, 13, 10), (16, 7, 5), (32, 7, 5)]
 
 
 @pytest.fixture(autouse=True)
@@ -109,8 +109,8 @@ def test_groups_of_a_block_that_launches_leave_in_part_give_the_same_bits(lanes,
     assert equal(every_kernel(alone), every_kernel(together))
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32])
-def test_a_block_of_groups_has_128_threads_and_the_memory_of_all(lanes, monkeypatch):
+@pytest.mark.parametrize("lanes", [5, 8, 16, 32])
+def test_a_block_of_groups_has_whole_warps_and_the_memory_of_all(lanes, monkeypatch):
     launched, run = {}, gpu.Unit.run
 
     def noted(unit, name, arguments, blocks, threads, shared, device):
@@ -123,10 +123,11 @@ def test_a_block_of_groups_has_128_threads_and_the_memory_of_all(lanes, monkeypa
     played(block, steps=1)
     assert launched["step"] == (19, 128, scratch)
     played(groups, steps=1)
-    held = 128 // lanes
-    assert launched["step"] == launched["reset"] == (-(-19 // held), 128, held * scratch)
-    assert groups.memory()["scratch"] == held * scratch
-    assert launched["random_actions"] == (-(-19 // held), 128, 0)
+    warps = 4 if lanes == 32 else 2
+    held, memory = warps * (32 // lanes), groups.memory()["scratch"]
+    assert launched["step"] == launched["reset"] == (-(-19 // held), 32 * warps, memory)
+    assert held * scratch <= memory < held * (scratch + 128)  # apart by less than all banks have in a row
+    assert launched["random_actions"] == (-(-19 // held), 32 * warps, 0)
 
 
 @pytest.mark.slow
