@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep import envs
+from lockstep.envs.batch import launch
 from lockstep.envs.kernels import compile
 from lockstep.experiments.bench import machine_code
 from lockstep.experiments.bench.machine_code import MACHINES, Region
@@ -235,7 +236,8 @@ def test_the_table_is_of_the_present_machine_code(name, nvrtc, monkeypatch):
         of_block = "#define LANES" if name in SEVERAL_LANES else "#define TILE"
         declared = "STEP_BLOCK =" if kernel.startswith("step_") else of_block
         lanes = machine_code.number_in(unit, declared)
-        assert threads == (128 if name in SEVERAL_LANES and lanes <= 32 else lanes)  # groups fill a block of 128
+        groups = launch.groups_of_block(lanes) if name in SEVERAL_LANES else 1
+        assert threads == launch.whole_warps(groups * lanes)
 
 
 @pytest.mark.long
