@@ -29,8 +29,16 @@ POLICIES = {  # label, colour, marker
 
 
 def fullest(datasets: list, experiment: str) -> list:
-    """The run of an experiment that has the most rows, in a list, or none: nothing of it depends on the machine."""
-    return sorted(quantities.of(datasets, {"experiment": experiment}), key=lambda run: -len(run.frame))[:1]
+    """The run of an experiment that has the most rows, of agents one for each device that they were trained on."""
+    found = {}
+    for run in sorted(quantities.of(datasets, {"experiment": experiment}), key=lambda run: len(run.frame)):
+        found[trained_on(run)] = run
+    return [found[device] for device in sorted(found, reverse=True)]  # a GPU's first
+
+
+def trained_on(run) -> str:
+    """The device of agents, "" of policies without learning, of which nothing depends on the machine."""
+    return run.frame["device"].iloc[0] if "part" in run.frame else ""
 
 
 def look(policy: str) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.figures import figure, grid, label_outside, label_status, legend
 from lockstep.paper.marine_navigation import summaries
 from lockstep.paper.typeset import SPACE
@@ -10,15 +11,17 @@ from lockstep.paper.typeset import SPACE
 
 @figure(
     "Agents of marine navigation along their training: the share of episodes that succeed in the port, over all "
-    "settings of the published evaluation. Lines: means over seeds; shaded: the least and the most of several.",
-    "Line charts, one panel per version, preset and variant: success over environment steps, one line per agent. The "
-    "table of policies holds the shares at the end.",
+    "settings of the published evaluation. Lines: means over seeds; shaded: the least and the most of several. Axes of "
+    "steps differ: a GPU has time for the published number.",
+    "Line charts, one panel per version, preset, variant and device: success over environment steps, one line per "
+    "agent. The table of policies holds the shares at the end.",
 )
 def marine_agents(datasets: list) -> Figure:
     runs = summaries.fullest(datasets, "navigation")
     by = ["version", "preset", "variant"]
     parts = [(run, *part) for run in runs for part in summaries.curves(run).groupby(by, sort=False)]
-    titles = [f"{version}, preset {preset}, {variant} agents" for _, (version, preset, variant), _ in parts]
+    where = [DEVICES[summaries.trained_on(run)] for run, *_ in parts]
+    titles = [f"{', '.join(words)} agents, {device}" for (_, words, _), device in zip(parts, where, strict=True)]
     figure, axes = grid(titles, 2.0, sharey=True)
     for panel, (run, _, rows) in zip(axes, parts, strict=True):
         label_status(panel, run)
@@ -33,5 +36,7 @@ def marine_agents(datasets: list) -> Figure:
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.yaxis.set_major_formatter(PercentFormatter(1, symbol=f"{SPACE}%"))
     label_outside(axes)
+    for panel in axes:
+        panel.tick_params(labelbottom=True)  # steps differ by device
     legend(figure, axes)
     return figure

@@ -17,15 +17,15 @@ BY = ["version", "preset"]  # a panel
 
 @figure(
     "Episodes that succeed under policies without learning and agents trained here, by robots, cores and obstacles; "
-    "filled: in the original, hollow: in the port, with Wilson's intervals, or of several seeds the least and the "
-    "most. Bars: what has been published of these policies and of trained networks, under the preset that is like "
-    "the published code.",
+    "filled: in the original, hollow: in the port, with Wilson's intervals, or of several seeds bootstrap intervals; "
+    "of an agent that was trained on two devices the longer training. Bars: what has been published of these policies "
+    "and of trained networks, under the preset that is like the published code.",
     "Dot charts, one panel per version and preset: the share of episodes that succeed for each setting and "
     "policy, with vertical intervals and short bars for published shares. The table of policies holds the numbers.",
 )
 def marine_policies(datasets: list) -> Figure:
     runs = [run for name in ("policies", "navigation") for run in summaries.fullest(datasets, name)]
-    every = pd.concat([own(run) for run in runs], ignore_index=True) if runs else pd.DataFrame(columns=BY)
+    every = longest(pd.concat([own(run) for run in runs], ignore_index=True)) if runs else pd.DataFrame(columns=BY)
     parts = [(runs[0], *part) for part in every.groupby(BY, sort=False)]
     figure, axes = grid([f"{version}, preset {preset}" for _, (version, preset), _ in parts], 2.2, sharey=True)
     figure.set_figheight(figure.get_figheight() + (1.0 if runs else 0))  # the legend has several lines
@@ -56,6 +56,13 @@ def own(run) -> pd.DataFrame:
     faultless = rows["variant"].isna() | (rows["variant"] == summaries.CORRECTED)
     usual = faultless & (rows["risk"].isna() | rows["risk"].isin(["1", "adaptive"]))
     return rows.assign(policy=rows.apply(summaries.name, axis=1))[usual]
+
+
+def longest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows without the shorter trainings of an agent."""
+    return rows[
+        rows["env_steps"].isna() | (rows["env_steps"] == rows.groupby([*BY, "policy"])["env_steps"].transform("max"))
+    ]
 
 
 def published(version: str, settings: list) -> dict[str, list[float]]:

@@ -209,6 +209,21 @@ def test_a_long_training_on_record_is_drawn_rather_than_a_short_one_of_here(tmp_
     assert [line.get_xydata().tolist() for line in panel.lines] == [[[9000, pytest.approx(0.3)]]]
 
 
+def test_each_device_has_its_curves_and_the_longer_training_its_marks(tmp_path):
+    on_cpu = [*trained("dqn", 3, part="curve"), *trained("dqn", 3), *trained("sac", 2)]
+    long = {"device": "cuda", "env_steps": 9000}
+    on_gpu = [*trained("dqn", 8, part="curve", **long), *trained("dqn", 9, **long)]
+    handwritten.write(tmp_path, None, "navigation", on_cpu, handwritten.HERE, environment=NAME)
+    handwritten.write(tmp_path, "big", "navigation", on_gpu, handwritten.BIG, environment=NAME)
+    datasets = paper.load(tmp_path)
+    gpu, cpu = figures.draw("marine_agents", datasets).axes
+    assert [panel.get_title(loc="left").split()[-1] for panel in (gpu, cpu)] == ["GPU", "CPU"]
+    assert [line.get_xydata()[0].tolist() for panel in (gpu, cpu) for line in panel.lines] == [[9000, 0.8], [1000, 0.3]]
+    (panel,) = figures.draw("marine_policies", datasets).axes
+    shown = {line.get_label(): line.get_ydata()[0] for line in panel.lines if "port" in line.get_label()}
+    assert shown == {"DQN, port": 0.9, "SAC, port": 0.2}
+
+
 def test_nothing_measured_is_said(nothing):
     for name in ("marine_ladder", "marine_navigation_scaling", "marine_policies", "marine_agents"):
         (panel,) = figures.draw(name, nothing).axes
