@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import functools
 import itertools
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -72,10 +73,13 @@ def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[
     return joined
 
 
-def side_by_side(measure: Callable) -> Callable[[Sequence], object]:
+def side_by_side(measure: Callable, most: int | None = None) -> Callable[[Sequence], object]:
     """`Plan.measuring` of groups that take one core each, asked for in their order.
 
     While one is waited for the next ones are measured, one more than there are cores; what ends the block ends them.
+
+    Args:
+        most: groups at a time, where it is not the cores that bind.
     """
 
     @contextlib.contextmanager
@@ -83,10 +87,10 @@ def side_by_side(measure: Callable) -> Callable[[Sequence], object]:
         if min(cores(), len(left)) <= 1:
             yield measure
             return
-        waiting, started = iter(left), {}
+        waiting, started, at_once = iter(left), {}, min(most or math.inf, 1 + cores())
 
         def begin() -> None:
-            for group in itertools.islice(waiting, 1 + cores() - len(started)):
+            for group in itertools.islice(waiting, at_once - len(started)):
                 started[group] = workers().apply_async(_alone, (measure, group))
 
         def rows_of(group):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from lockstep.experiments import ROOT, UserError, command, peer_workers
+from lockstep.experiments import UserError, command, peer_workers
 from lockstep.experiments.bench import timing
 from lockstep.experiments.bench.statistics import Ratio, ratio, summarise, with_rates
 from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request
@@ -136,7 +136,7 @@ class Process:
         self.process = subprocess.Popen(
             self.program,
             cwd=self.folder.name,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | VARIABLES[self.waiting[0].group.device],
+            env=os.environ | {"PYTHONPATH": peer_workers.search_path()} | VARIABLES[self.waiting[0].group.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -208,7 +208,7 @@ def about(peer: str, task: Task) -> dict:
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with the column `device`, which older recordings, all of the CPU, lack."""
-    return frame if "device" in frame else frame.assign(device="cpu")
+    return frame if "device" in frame else frame.assign(device=frame["mode"].notna().map({True: "cpu", False: None}))
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -290,6 +290,9 @@ def plan(request: Request) -> Plan:
     if asked.peers and not asked.output:
         whole = command.output_path("peers", name)
         raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
+    if request.devices != request.present and not asked.output:
+        whole = command.output_path("peers", name)
+        raise UserError(f"--devices measures a part; say where with --output, since {whole} is for whole runs")
     from lockstep import envs  # here, because the paper reads peers.csv without torch
 
     task = Task(name, envs.port(name).gymnasium_id, seed)

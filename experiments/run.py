@@ -52,6 +52,10 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
         "--cores", type=command.count, help="to share out over what is not timed (default: all there are)"
     )
     command.add_minutes(arguments)
+    if experiment_of(name).in_pieces:
+        arguments.add_argument(
+            "--only", nargs="+", metavar="GROUP", help="these, as lines of progress name them, in turn"
+        )
     arguments.add_argument(
         "--strict-minutes",
         action="store_true",
@@ -99,7 +103,10 @@ def measure(name: str, request: Request) -> None:
         )
         journal.keep(plan.groups)
         planned = {label: asdict(group) if isinstance(group, Group) else {} for label, group in plan.groups.items()}
-        left = [label for label in plan.order or plan.groups if label not in journal]
+        order = getattr(options, "only", None) or plan.order or plan.groups
+        if unknown := [label for label in order if label not in plan.groups]:
+            raise UserError(f"--only: there is no group {unknown[0]!r}{nearest(unknown[0], list(plan.groups))}")
+        left = [label for label in order if label not in journal]
         with leaving(experiment, journal, planned, plan.method):
             measure_groups(plan, left, journal, planned, options, title)
     if not journal.groups:

@@ -148,7 +148,9 @@ def cost(datasets: list) -> str:
     whole = frame["experiment"] == "all"
     if not whole.any():
         return ABSENT
-    of = frame[~whole].groupby(["machine", "scale"], dropna=False, sort=False)["experiment"].agg(", ".join)
+    names = frame["experiment"] + frame["in_part"].eq(True).map({True: " (in part)", False: ""})
+    by = frame.assign(experiment=names)[~whole].groupby(["machine", "scale"], dropna=False, sort=False)
+    of = by["experiment"].agg(", ".join)
     sums = frame[whole].merge(of.rename("of").reset_index(), on=["machine", "scale"])
     columns = [text(name, name) for name in ("machine", "scale")] + [text("experiments", "of")]
     columns += [number(name, column, seconds) for name, column in COSTS.items()]

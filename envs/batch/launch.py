@@ -227,6 +227,7 @@ def groups_of_block(lanes: int) -> int:
 
 
 def whole_warps(threads: int) -> int:
+    """Threads of the warps that so many are in."""
     return -(-threads // WARP) * WARP
 
 

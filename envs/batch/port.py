@@ -114,7 +114,7 @@ class Port:
     shortest_episode: int = 0  # steps; with default parameters and bounds no episode is shorter
     longest_episode: int | Callable[[Any], int] | None = None  # steps, where all terminate before the horizon
     observes_state: bool = False  # an observation is the state itself, so that it can be a view of it
-    # In float32 its operations round correctly, so that all devices agree bit for bit; or the options with which.
+    # True: in float32 operations round correctly, so that all devices agree bit for bit. A mapping: with these options.
     exact: bool | Mapping = True
     running_return: bool = True  # or the return follows from length and terminal flag
     gymnasium_id: str | None = None  # of the original, where Gymnasium has it

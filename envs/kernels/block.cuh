@@ -409,11 +409,12 @@ static void steps_together(const Batch& b, const Call& call, i64 first, int n) {
 
 #ifdef __CUDACC__
 
-// Bytes from one group's memory to the next: groups of a warp that read the same of theirs find it in different banks.
+// Bytes from one group's memory to the next, so that the groups of a warp, which all read the same of theirs, share few banks.
 enum : int {
-    OWN_WORDS = sizeof(Memory) / 4, APART = IN_WARP > 1 ? padded_to(LANES, 4) : OWN_WORDS % 32,
+    OWN_WORDS = sizeof(Memory) / 4, APART = IN_WARP > 1 ? padded_to(LANES, alignof(Memory) / 4) : OWN_WORDS % 32,
     STRIDE = 4 * (OWN_WORDS + (APART + 32 - OWN_WORDS % 32) % 32),
 };
+static_assert(STRIDE % alignof(Memory) == 0, "a group's memory is aligned");
 
 extern "C" __constant__ const i64 scratch_bytes = GROUPS * STRIDE;  // of shared memory that a launch asks for
 
@@ -422,7 +423,7 @@ FN i64 environment_of(const Call& call) {
     return u32(call.first) + blockIdx.x * GROUPS + group();
 }
 
-// In float32 a multiprocessor holds at least 384 lanes, so that each may have 168 registers; in float64 registers come first.
+// In float32 a multiprocessor holds at least 384 threads, so that each may have 168 registers; in float64 registers come first.
 #define KERNEL(NAME, FUNCTION) \
     extern "C" __global__ void __launch_bounds__(BLOCK, sizeof(real) == 4 && BLOCK <= 384 ? 384 / BLOCK : 1) NAME(const Batch b, const Call call) { \
         extern __shared__ __align__(64) uint4 shared[]; \

@@ -1,11 +1,11 @@
-// The lanes that hold one environment: LANES threads of a GPU, a group of a warp's or the block itself; on the CPU the one thread
-// that has the environment to itself. Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync()
+// The lanes that hold one environment: LANES threads of a GPU, a group of a warp's threads or the whole block; on the CPU the
+// one thread that has the environment to itself. Physics is written once as `for (int i = lane(); i < n; i += LANES)` with sync()
 // wherever a lane reads what another wrote.
 #pragma once
 #include "place.cuh"
 
 enum : int {
-    BLOCK = LANES <= 16 ? 64 : LANES == 32 ? 128 : LANES,  // threads of a GPU's block; small groups need much shared memory
+    BLOCK = LANES <= 16 ? 64 : LANES == 32 ? 128 : LANES,  // threads of a GPU's block: 64, so that shared memory has room for more blocks of small groups
     IN_WARP = LANES <= 32 ? 32 / LANES : 1,                // groups of a warp, whose other threads idle
     GROUPS = LANES <= 32 ? BLOCK / 32 * IN_WARP : 1,       // environments of a block
 };
@@ -17,7 +17,7 @@ FN int lane() { return GROUPS == 1 ? int(threadIdx.x) : int(threadIdx.x % 32 % L
 FN int group() { return GROUPS == 1 ? 0 : int(threadIdx.x / 32 * IN_WARP + threadIdx.x % 32 / LANES); }
 FN bool idle() { return GROUPS > 1 && threadIdx.x % 32 >= IN_WARP * LANES; }
 FN int first_of_group() { return threadIdx.x % 32 / LANES * LANES; }  // thread of the warp
-FN u32 of_group() { return (LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1) << first_of_group(); }  // threads of the warp, a bit each
+FN u32 of_group() { return (LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1) << first_of_group(); }  // mask of the group's threads
 FN void sync() {
     if (GROUPS == 1) __syncthreads();
     else __syncwarp(of_group());

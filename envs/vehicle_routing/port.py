@@ -141,6 +141,6 @@ PORT = Port(
     longest_episode=lambda params: params.requests,
     world=world,
     builds=builds,
-    exact={"oracle": "insertion"},  # learned ones decide near ties as a device's matrix products do
+    exact={"oracle": "insertion"},  # learned oracles decide near ties as a device's matrix products do
     batched=RoutingBatch,
 )

@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from lockstep.experiments import ROOT, peer_workers
-from lockstep.experiments.peer_workers import last_error
+from lockstep.experiments import peer_workers
+from lockstep.experiments.peer_workers import last_error, search_path
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 900  # for one job, compilation included
@@ -62,7 +62,7 @@ def ask(name: str, job: Job, **environment: str) -> list[dict]:
     if python is None:
         raise NotMeasured(why_missing(name))
     threads = {variable: str(job.threads) for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    settings = {"PYTHONPATH": str(ROOT)} | threads | environment
+    settings = {"PYTHONPATH": search_path()} | threads | environment
     if job.device == "cpu":
         settings |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     text = json.dumps(asdict(job) | {"started": time.monotonic()})

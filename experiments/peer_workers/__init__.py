@@ -18,6 +18,7 @@ other's. So nothing that all of them share imports more than NumPy.
 import importlib
 import importlib.metadata
 import itertools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -159,6 +160,11 @@ def distributions(worker: str, folder: Path = FOLDER, **which) -> Iterator[impor
     own = [str(found) for found in (ENVIRONMENTS / worker).glob("lib/python*/site-packages")]
     places = {"path": own} if requirements(worker, folder) else {}
     yield from importlib.metadata.distributions(**places, **which)
+
+
+def search_path() -> str:
+    """PYTHONPATH of a worker: this repository, then what the user has there."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def last_error(text: str) -> str:

@@ -46,7 +46,7 @@ def loop(task: Task, group: Group) -> Iterator[Loop]:
             graph.replay()
             return group.num_envs
 
-        how = "one step per call as a CUDA graph, same-step reset"
+        how = "one step per call as a CUDA graph that draws the actions, same-step reset"
     else:
         actions = cycled(env.random_actions(DRAWN_BATCHES))
 

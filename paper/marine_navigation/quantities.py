@@ -1,6 +1,7 @@
 """Quantities of policies, and what the published time of a step makes of a rate here."""
 
 from lockstep import paper
+from lockstep.experiments.ledger.results import missing_groups
 from lockstep.paper import typeset
 from lockstep.paper.common.quantities.throughput import fastest
 from lockstep.paper.families import about
@@ -10,12 +11,20 @@ from lockstep.paper.quantities import matching, of, quantity, with_interval
 
 @quantity(with_interval(typeset.percent))
 def policy_success(datasets, select, against):
-    """Share of episodes in which every robot reaches its goal and none hits anything; of several settings the least."""
+    """Share of episodes in which every robot reaches its goal and none hits anything; of several settings the least.
+
+    Nothing while seeds of the agent are yet to be trained.
+    """
     for dataset in of(datasets, select):
         rows = matching(summaries.played(dataset), select)
-        if len(rows):
+        left = any(one.items() <= select.items() for one in map(without_seed, missing_groups(dataset.provenance)))
+        if len(rows) and not left:
             row = rows.loc[rows["success"].idxmin()]
             yield dataset, row["success"], row["success_low"], row["success_high"]
+
+
+def without_seed(group: dict) -> dict:
+    return {name: value for name, value in group.items() if name != "seed"}
 
 
 def spread(value: float, low: float, high: float) -> tuple[str, str]:

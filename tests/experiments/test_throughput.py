@@ -295,6 +295,19 @@ def test_a_piece_judges_no_target_of_which_something_is_missing(run, tmp_path, m
     assert [line for line in lines if "not measured" in line and "all cores, over Gymnasium's CartPole in" in line]
 
 
+def test_only_the_groups_that_are_named_are_measured_in_turn(run, tmp_path):
+    labels = [one.label for one in throughput.planned("pendulum", config.load("pendulum", "quick"), ["cpu"])]
+    output = tmp_path / "results" / "pendulum" / "throughput.csv"
+    run("pendulum", "--devices", "cpu", "--only", labels[2], labels[0])
+    assert [one[0] for one in results.read(output)[1]["groups"]] == [labels[0], labels[2]]
+    assert set(results.read(output)[1]["missing"]) == {*labels} - {labels[0], labels[2]}
+    assert [label.split()[0] for label in (labels[2], labels[0])] == run.measured
+    run("pendulum", "--devices", "cpu")
+    assert "missing" not in results.read(output)[1] and len(run.measured) == len(labels)
+    with pytest.raises(SystemExit, match="--only: there is no group 'port'; known: "):
+        run("pendulum", "--devices", "cpu", "--only", "port")
+
+
 @pytest.mark.parametrize(
     ("seconds", "options", "measured"),
     [

@@ -117,7 +117,7 @@ def rungs(datasets):
     "Snakemake's own time and that of making this page are not included.",
     text("machine", "machine", merge=True),
     text("scale", "scale", merge=True),
-    text("experiment", "experiment"),
+    Column("experiment", lambda row: f"{row['experiment']}, in part" if row["in_part"] is True else row["experiment"]),
     number("environments", "environments", count),
     number("wall time", "wall_s", seconds),
     number("CPU time", "cpu_s", seconds),
@@ -127,7 +127,7 @@ def rungs(datasets):
 def cost(datasets):
     of_all = paper.by_machine(paper.in_order(datasets))
     rows = [row for name, runs in of_all.items() for row in spent(name, [run.provenance for run in runs])]
-    columns = ["machine", "scale", "experiment", "environments", "wall_s", "cpu_s", "allowed_s", "met"]
+    columns = ["machine", "scale", "experiment", "in_part", "environments", "wall_s", "cpu_s", "allowed_s", "met"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -143,7 +143,9 @@ def spent(machine: str, runs: list[dict]) -> list[dict]:
         for experiment in sorted({run["experiment"] for run in of_scale}):
             parts = [run for run in of_scale if run["experiment"] == experiment]
             number_of = sum(run["environment"] is not None for run in parts) or None
-            rows.append(about | {"experiment": experiment, "environments": number_of} | time_of(parts))
+            in_part = any(run.get("missing") for run in parts)
+            found = {"experiment": experiment, "in_part": in_part, "environments": number_of}
+            rows.append(about | found | time_of(parts))
         total, allowed = time_of(of_scale), families.aims()["budgets"].get(scale)
         met = None if allowed is None or missing(total["wall_s"]) else total["wall_s"] <= allowed
         rows.append(about | {"experiment": "all"} | total | {"allowed_s": allowed, "met": met})

@@ -171,19 +171,21 @@ OF_GROUPS = {
     for name, fault in FAULTS.items()
     if name in ("no barrier after the state was loaded", "no barrier within a sum")
 } | {
-    "the mask of another group": ("threadIdx.x % 32 / LANES * LANES)", "threadIdx.x % 32 / LANES)"),
+    "the mask of another group": ("threadIdx.x % 32 / LANES * LANES;", "threadIdx.x % 32 / LANES;"),
     "the mask of half a group": ("(1u << (LANES % 32)) - 1", "(1u << (LANES % 32 / 2)) - 1"),
     "a mask without a group of a warp's 32 lanes": ("LANES == 32 ? 0xffffffffu :", "LANES == 32 ? 0x7fffffffu :"),
-    "lanes of a warp taken for those of a group": ("int(threadIdx.x % LANES)", "int(threadIdx.x % 32)"),
-    "memory for one group alone": ("GROUPS * sizeof(Memory)", "sizeof(Memory)"),
-    "all groups of a block in one environment": (" + (GROUPS == 1 ? 0 : threadIdx.x / LANES)", ""),
+    "lanes of a warp taken for those of a group": ("int(threadIdx.x % 32 % LANES)", "int(threadIdx.x % 32)"),
+    "memory for one group alone": ("GROUPS * STRIDE", "STRIDE"),
+    "all groups of a block in one environment": ("blockIdx.x * GROUPS + group()", "blockIdx.x * GROUPS"),
+    "groups counted as if a warp had one more": ("threadIdx.x / 32 * IN_WARP", "threadIdx.x / 32 * (IN_WARP + 1)"),
+    "memories that overlap": ("group() * STRIDE", "group() * (STRIDE / 2)"),
     "every block at the first environment": ("u32(call.first) + blockIdx.x * GROUPS", "u32(call.first) + blockIdx.x"),
     "a last group beyond the end of a launch": ("if (GROUPS == 1 || e < call.end)", "if (true)"),
     "a last group without its environment": ("e < call.end)", "e + 1 < call.end)"),
 }
 # The same of batches in which the first launch ends within a block and the last one fills its own, so that a group
 # beyond the end of a launch finds an environment that is there.
-FILLED = [(8, 36, 20), (32, 10, 6)]
+FILLED = [(5, 30, 18), (8, 20, 12), (32, 10, 6)]
 
 
 def shows(fault: tuple[str, str], forms) -> bool:
