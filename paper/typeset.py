@@ -88,9 +88,9 @@ def times(value: float) -> str:
     return f"{significant(value)}{TIMES}"
 
 
-def percent(value: float) -> str:
+def percent(value: float, digits: int = 2) -> str:
     """A share: 0.0524 -> '5.2 %'."""
-    return f"{significant(100 * value, 2)}{SPACE}%"
+    return f"{significant(100 * value, digits)}{SPACE}%"
 
 
 def gigabytes(value: float) -> str:

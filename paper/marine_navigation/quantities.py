@@ -1,5 +1,7 @@
 """Quantities of policies, and what the published time of a step makes of a rate here."""
 
+import functools
+
 from lockstep import paper
 from lockstep.experiments.ledger.results import missing_groups
 from lockstep.paper import typeset
@@ -9,7 +11,7 @@ from lockstep.paper.marine_navigation import summaries
 from lockstep.paper.quantities import matching, of, quantity, with_interval
 
 
-@quantity(with_interval(typeset.percent))
+@quantity(with_interval(functools.partial(typeset.percent, digits=3)))  # as published: 86.5 %
 def policy_success(datasets, select, against):
     """Share of episodes in which every robot reaches its goal and none hits anything; of several settings the least.
 
