@@ -1,9 +1,12 @@
 """Launches on a GPU, with stand-ins for CuPy and the device: streams, devices, grids."""
 
 import contextlib
+import ctypes
+import re
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -89,11 +92,22 @@ KERNELS = "".join(file.read_text() for file in sorted(compile.KERNELS.glob("*.cu
         f"enum {{ BLOCK = {launch.BLOCK}, STEP_BLOCK = {launch.STEP_BLOCK} }};",
         f"enum {{ FETCH_EVERY = {environment.FETCH_EVERY} }};",
         f"RETURN_UNIT = 1 << {buffers.RETURN_BITS} }}",
-        f"GROUPS = LANES <= 32 ? {launch.BLOCK_OF_GROUPS} / LANES : 1",
     ],
 )
 def test_python_and_the_kernels_have_the_same_constants(line):
     assert line in KERNELS
+
+
+def test_python_and_the_kernels_cut_blocks_of_groups_alike():
+    of_lanes = re.search(r"enum : int \{\s+BLOCK = .*?\};", KERNELS, re.DOTALL)[0]
+    every = [*range(1, 17), *range(32, 1025, 32)]
+    numbers = ", ".join(f"Of<{lanes}>::BLOCK, Of<{lanes}>::GROUPS" for lanes in every)
+    text = f"template <int LANES> struct Of {{ {of_lanes} }};\n"
+    text += f'extern "C" __attribute__((visibility("default"))) int numbers[] = {{{numbers}}};'
+    found = np.ctypeslib.as_array((ctypes.c_int * (2 * len(every))).in_dll(compile.library(text), "numbers"))
+    groups = [launch.groups_of_block(lanes) for lanes in every]
+    blocks = [launch.whole_warps(lanes * count) for lanes, count in zip(every, groups, strict=True)]
+    assert found.reshape(-1, 2).tolist() == list(map(list, zip(blocks, groups, strict=True)))
 
 
 @pytest.fixture
