@@ -11,8 +11,8 @@ from lockstep.paper.typeset import SPACE
 
 @figure(
     "Agents of marine navigation along their training: the share of episodes that succeed in the port, over all "
-    "settings of the published evaluation. Lines: means over seeds; shaded: the least and the most of several. Axes of "
-    "steps differ: a GPU has time for the published number.",
+    "settings of the published evaluation. Lines: means over seeds; shaded: the least and the most of several; axes of "
+    "steps differ, as a GPU has time for the published number.",
     "Line charts, one panel per version, preset, variant and device: success over environment steps, one line per "
     "agent. The table of policies holds the shares at the end.",
 )
