@@ -330,7 +330,9 @@ def cost(report: Report) -> str:
     sums = sums.sort_values("wall_s", ascending=False).drop_duplicates("machine").sort_index()  # the longest of each
     took = listed(
         [
-            f"{seconds(row.wall_s)} {placed(row.machine)}" + (f" at {row.scale} scale" if row.scale else "")
+            f"{seconds(row.wall_s)} {placed(row.machine)}"
+            + (f" at {row.scale} scale" if row.scale else "")
+            + (" (in part)" if row.in_part else "")
             for row in sums.dropna(subset=["wall_s"]).itertuples()
         ]
     )

@@ -117,7 +117,7 @@ def rungs(datasets):
     "Snakemake's own time and that of making this page are not included.",
     text("machine", "machine", merge=True),
     text("scale", "scale", merge=True),
-    Column("experiment", lambda row: f"{row['experiment']}, in part" if row["in_part"] is True else row["experiment"]),
+    Column("experiment", lambda row: f"{row['experiment']}, in part" if row["in_part"] else row["experiment"]),
     number("environments", "environments", count),
     number("wall time", "wall_s", seconds),
     number("CPU time", "cpu_s", seconds),
@@ -143,13 +143,18 @@ def spent(machine: str, runs: list[dict]) -> list[dict]:
         for experiment in sorted({run["experiment"] for run in of_scale}):
             parts = [run for run in of_scale if run["experiment"] == experiment]
             number_of = sum(run["environment"] is not None for run in parts) or None
-            in_part = any(run.get("missing") for run in parts)
-            found = {"experiment": experiment, "in_part": in_part, "environments": number_of}
+            found = {"experiment": experiment, "in_part": in_part(parts), "environments": number_of}
             rows.append(about | found | time_of(parts))
         total, allowed = time_of(of_scale), families.aims()["budgets"].get(scale)
         met = None if allowed is None or missing(total["wall_s"]) else total["wall_s"] <= allowed
-        rows.append(about | {"experiment": "all"} | total | {"allowed_s": allowed, "met": met})
+        every = {"experiment": "all", "in_part": in_part(of_scale)}
+        rows.append(about | every | total | {"allowed_s": allowed, "met": met})
     return rows
+
+
+def in_part(runs: list[dict]) -> bool:
+    """True where a run has groups that are yet to be measured."""
+    return any(run.get("missing") for run in runs)
 
 
 def time_of(runs: list[dict]) -> dict[str, float]:
