@@ -178,7 +178,6 @@ OF_GROUPS = {
     "memory for one group alone": ("GROUPS * STRIDE", "STRIDE"),
     "all groups of a block in one environment": ("blockIdx.x * GROUPS + group()", "blockIdx.x * GROUPS"),
     "groups counted as if a warp had one more": ("threadIdx.x / 32 * IN_WARP", "threadIdx.x / 32 * (IN_WARP + 1)"),
-    "memories that overlap": ("group() * STRIDE", "group() * (STRIDE / 2)"),
     "every block at the first environment": ("u32(call.first) + blockIdx.x * GROUPS", "u32(call.first) + blockIdx.x"),
     "a last group beyond the end of a launch": ("if (GROUPS == 1 || e < call.end)", "if (true)"),
     "a last group without its environment": ("e < call.end)", "e + 1 < call.end)"),
