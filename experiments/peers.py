@@ -43,10 +43,6 @@ BLOCKS = {"quick": 6, "full": 30}
 BLOCKS_ELSEWHERE = 10  # at the sizes that only the curves need
 AIM = 5  # times the fastest peer
 TIMEOUT_S = 300  # for one group, compilation included
-VARIABLES = {  # of a process on a device: where JAX has to run, so that it never takes the other one instead
-    "cpu": {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
-    "cuda": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-}
 
 
 class Wanted(NamedTuple):
@@ -127,6 +123,7 @@ class Process:
 
     def __init__(self, peer: str, waiting: list[Wanted], task: Task):
         self.program = [str(peer_workers.python_of(peer)), "-m", peer_workers.__name__, peer]
+        self.variables = peer_workers.variables(peer, waiting[0].group.device)
         self.waiting, self.task, self.late = waiting, task, False
 
     def __enter__(self) -> "Process":
@@ -136,7 +133,7 @@ class Process:
         self.process = subprocess.Popen(
             self.program,
             cwd=self.folder.name,
-            env=os.environ | {"PYTHONPATH": peer_workers.search_path()} | VARIABLES[self.waiting[0].group.device],
+            env=os.environ | self.variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -287,12 +284,10 @@ def options(arguments: argparse.ArgumentParser) -> None:
 
 def plan(request: Request) -> Plan:
     asked, name, seed, scale = request.options, request.environment, request.settings.seed, request.scale
-    if asked.peers and not asked.output:
-        whole = command.output_path("peers", name)
-        raise UserError(f"--peers measures a part; say where with --output, since {whole} is for whole runs")
-    if request.devices != request.present and not asked.output:
-        whole = command.output_path("peers", name)
-        raise UserError(f"--devices measures a part; say where with --output, since {whole} is for whole runs")
+    for option, part in (("--peers", asked.peers), ("--devices", request.devices != request.present)):
+        if part and not asked.output:
+            whole = command.output_path("peers", name)
+            raise UserError(f"{option} measures a part; say where with --output, since {whole} is for whole runs")
     from lockstep import envs  # here, because the paper reads peers.csv without torch
 
     task = Task(name, envs.port(name).gymnasium_id, seed)

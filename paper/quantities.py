@@ -96,7 +96,7 @@ def without_experiment(select: Mapping) -> dict:
 
 
 def unanswered(dataset, select: Mapping) -> bool:
-    """Tells of a throughput run that rows which a selector names are yet to be measured."""
+    """Tells of a run that rows which a selector names are yet to be measured."""
     missing = results.missing_groups(dataset.provenance)
     return bool(missing) and statistics.may_change(dataset.frame, without_experiment(select), missing)
 

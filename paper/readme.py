@@ -148,7 +148,7 @@ def cost(datasets: list) -> str:
     whole = frame["experiment"] == "all"
     if not whole.any():
         return ABSENT
-    names = frame["experiment"] + frame["in_part"].eq(True).map({True: " (in part)", False: ""})
+    names = frame["experiment"] + frame["in_part"].map({True: " (in part)", False: ""})
     by = frame.assign(experiment=names)[~whole].groupby(["machine", "scale"], dropna=False, sort=False)
     of = by["experiment"].agg(", ".join)
     sums = frame[whole].merge(of.rename("of").reset_index(), on=["machine", "scale"])

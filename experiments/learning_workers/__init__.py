@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lockstep.experiments import peer_workers
-from lockstep.experiments.peer_workers import last_error, search_path
+from lockstep.experiments.peer_workers import last_error
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 900  # for one job, compilation included
@@ -62,9 +62,7 @@ def ask(name: str, job: Job, **environment: str) -> list[dict]:
     if python is None:
         raise NotMeasured(why_missing(name))
     threads = {variable: str(job.threads) for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    settings = {"PYTHONPATH": search_path()} | threads | environment
-    if job.device == "cpu":
-        settings |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    settings = peer_workers.variables(name, job.device, FOLDER) | threads | environment
     text = json.dumps(asdict(job) | {"started": time.monotonic()})
     # A folder of its own, because a library may leave files where it is started.
     with tempfile.TemporaryDirectory() as folder:

@@ -34,6 +34,10 @@ from lockstep.experiments.bench import timing
 FOLDER = Path(__file__).parent
 ENVIRONMENTS = ROOT / ".venv-peers"
 DRAWN_BATCHES = 32  # of actions, drawn before the clock starts and used again and again
+JAX = {  # where it has to run, so that it never takes the other device instead
+    "cpu": {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+    "cuda": {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+}
 SEED_OF_ACTIONS = 1  # so that they are not drawn from the environment's stream
 
 
@@ -162,9 +166,10 @@ def distributions(worker: str, folder: Path = FOLDER, **which) -> Iterator[impor
     yield from importlib.metadata.distributions(**places, **which)
 
 
-def search_path() -> str:
-    """PYTHONPATH of a worker: this repository, then what the user has there."""
-    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+def variables(name: str, device: str, folder: Path = FOLDER) -> dict[str, str]:
+    """Environment variables of a worker's process on a device. What a user has on PYTHONPATH is for our own Python."""
+    own = None if requirements(name, folder) else os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), own)))} | JAX[device]
 
 
 def last_error(text: str) -> str:

@@ -180,7 +180,7 @@ def variables() -> dict[str, str]:
     """The environment variables of a process in another Python."""
     paths = [str(ROOT), str(Path.cwd()), os.environ.get("PYTHONPATH")]  # the last two have the user's own functions
     path = os.pathsep.join(filter(None, paths))
-    return os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    return os.environ | {"PYTHONPATH": path} | peer_workers.JAX["cpu"]
 
 
 def save(path: Path, words: dict, arrays: dict[int, dict[str, np.ndarray | None]]) -> None:

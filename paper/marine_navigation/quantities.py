@@ -3,12 +3,11 @@
 import functools
 
 from lockstep import paper
-from lockstep.experiments.ledger.results import missing_groups
 from lockstep.paper import typeset
 from lockstep.paper.common.quantities.throughput import fastest
 from lockstep.paper.families import about
 from lockstep.paper.marine_navigation import summaries
-from lockstep.paper.quantities import matching, of, quantity, with_interval
+from lockstep.paper.quantities import matching, of, quantity, unanswered, with_interval
 
 
 @quantity(with_interval(functools.partial(typeset.percent, digits=3)))  # as published: 86.5 %
@@ -19,14 +18,9 @@ def policy_success(datasets, select, against):
     """
     for dataset in of(datasets, select):
         rows = matching(summaries.played(dataset), select)
-        left = any(one.items() <= select.items() for one in map(without_seed, missing_groups(dataset.provenance)))
-        if len(rows) and not left:
+        if len(rows) and not unanswered(dataset, select):
             row = rows.loc[rows["success"].idxmin()]
             yield dataset, row["success"], row["success_low"], row["success_high"]
-
-
-def without_seed(group: dict) -> dict:
-    return {name: value for name, value in group.items() if name != "seed"}
 
 
 def spread(value: float, low: float, high: float) -> tuple[str, str]:

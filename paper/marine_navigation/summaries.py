@@ -30,9 +30,8 @@ POLICIES = {  # label, colour, marker
 
 def fullest(datasets: list, experiment: str) -> list:
     """The run of an experiment that has the most rows, of agents one for each device that they were trained on."""
-    found = {}
-    for run in sorted(quantities.of(datasets, {"experiment": experiment}), key=lambda run: len(run.frame)):
-        found[trained_on(run)] = run
+    runs = sorted(quantities.of(datasets, {"experiment": experiment}), key=lambda run: len(run.frame))
+    found = {trained_on(run): run for run in runs}
     return [found[device] for device in sorted(found, reverse=True)]  # a GPU's first
 
 

@@ -310,6 +310,12 @@ def test_the_port_is_measured_as_the_peers_are():
         assert all(steps % (64 * group.fused_steps) == 0 and steps > 0 for steps, *_ in answer["blocks"])
 
 
+def test_what_a_user_has_on_the_path_is_for_our_own_python(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    assert peer_workers.variables("lockstep", "cpu")["PYTHONPATH"] == f"{ROOT}{os.pathsep}mine"
+    assert peer_workers.variables("gymnax", "cpu")["PYTHONPATH"] == str(ROOT)
+
+
 ON_CUDA = [name for name in peer_workers.names() if "cuda" in peer_workers.devices(name)]
 
 

@@ -20,8 +20,10 @@ def marine_agents(datasets: list) -> Figure:
     runs = summaries.fullest(datasets, "navigation")
     by = ["version", "preset", "variant"]
     parts = [(run, *part) for run in runs for part in summaries.curves(run).groupby(by, sort=False)]
-    where = [DEVICES[summaries.trained_on(run)] for run, *_ in parts]
-    titles = [f"{', '.join(words)} agents, {device}" for (_, words, _), device in zip(parts, where, strict=True)]
+    titles = [
+        f"{version}, preset {preset}, {variant}, {DEVICES[summaries.trained_on(run)]}"
+        for run, (version, preset, variant), _ in parts
+    ]
     figure, axes = grid(titles, 2.0, sharey=True)
     for panel, (run, _, rows) in zip(axes, parts, strict=True):
         label_status(panel, run)
