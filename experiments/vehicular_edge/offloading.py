@@ -1,5 +1,6 @@
 """Policies of the vehicular edge: cost, delays against deadlines, backlogs; and agents beside them."""
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +10,7 @@ import pandas as pd
 
 from lockstep.experiments import experiment, originals
 from lockstep.experiments.config import Settings
-from lockstep.experiments.experiment import Experiment, Plan, Request, by_label, each
+from lockstep.experiments.experiment import Experiment, Plan, Request, by_label
 from lockstep.experiments.vehicular_edge.offloading_episodes import EDGE_FAMILIES, UNSEEN, Episode, Job, in_port, play
 
 COLUMNS = [
@@ -26,7 +27,8 @@ COLUMNS = [
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENTS = ("ppo", "mappo")  # sections of the settings of an agent
-MANY = 8  # episodes from which it is worth it to start processes
+LIKELIEST = "_mean"  # behind the name of one that does not draw its actions
+ON_GPU = 4  # groups at a time
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,11 @@ class Group(experiment.Group):
     device: str = "cpu"
     penalty_weight: float = 1.0
     trained_on: str | None = None  # of an agent: one | many scenarios
+    seed: int | None = None  # of an agent
 
 
 def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
-    """The groups of the settings."""
+    """The groups of the settings, all agents' first seeds before others."""
     asked, found = settings.offloading, []  # scenarios: of a simple policy, and of one that searches
     for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
         found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))
@@ -53,65 +56,50 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
         agent = asked.agent
-        for traffic, trained_on in itertools.product(asked.maps[: agent.maps], agent.trained_on):
+        every = itertools.product(range(agent.seeds), agent.trained_on, asked.maps[: agent.maps])
+        for seed, trained_on, traffic in every:
             if trained_on == "many" or traffic == asked.maps[0]:
-                given = agent.scenarios, devices[-1], 1.0, trained_on
+                given = agent.scenarios, devices[-1], 1.0, trained_on, seed
                 found += [Group("original", traffic, name, *given) for name in AGENTS if name in agent]
     return list(dict.fromkeys(found))
 
 
-def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, int, Episode]]:
-    """(policy, seed, scenario, episode) of a group."""
+def episodes(group: Group, settings: Settings) -> Iterator[tuple[str, int, Episode]]:
+    """(policy, scenario, episode) of a group."""
     if group.policy in AGENTS:
-        yield from of_agents(group, settings.offloading.agent)
+        from lockstep.experiments.vehicular_edge.offloading_agent import trained  # only here are networks needed
+
+        yield from trained(group, settings.offloading.agent)
     else:
-        for scenario, episode in of_policy(group, settings.seed):
-            yield group.policy, settings.seed, scenario, episode
+        job = Job(group.traffic, UNSEEN, group.policy, settings.seed)
+        for scenario, episode in of_policy(group, job):
+            yield group.policy, scenario, episode
 
 
-def of_agents(group: Group, asked: Settings) -> Iterator[tuple[str, int, int, Episode]]:
-    """The same of an agent of each seed; on the CPU side by side."""
-    from lockstep.experiments.vehicular_edge.offloading_agent import (  # only here are networks needed
-        Run,
-        trained,
-        trained_beside_others,
-    )
-
-    settings, same = asked.plain()[group.policy], (asked.pool, group.scenarios)
-    about = group.policy, group.traffic, group.trained_on
-    runs = [Run(*about, seed, group.device, settings, *same) for seed in range(asked.seeds)]
-    parallel = group.device == "cpu" and min(len(runs), originals.cores()) > 1
-    found = originals.workers().imap(trained_beside_others, runs) if parallel else map(trained, runs)
-    for seed, played in enumerate(found):
-        for policy, scenario, episode in played:
-            yield policy, seed, scenario, episode
-
-
-def of_policy(group: Group, seed: int) -> Iterator[tuple[int, Episode]]:
-    """(scenario, episode) of a policy that is not trained."""
+def of_policy(group: Group, job: Job) -> Iterator[tuple[int, Episode]]:
+    """(scenario, episode) of a policy that is not trained, from the job's scenario on."""
     if group.form == "port":
-        yield from in_port(Job(group.traffic, UNSEEN, group.policy, seed), group.scenarios, group.device)
+        yield from in_port(job, group.scenarios, group.device)
     else:
         params = () if group.penalty_weight == 1.0 else (("penalty_weight", group.penalty_weight),)
-        indices = range(UNSEEN, UNSEEN + group.scenarios)
-        jobs = [Job(group.traffic, index, group.policy, seed, params) for index in indices]
-        parallel = len(jobs) >= MANY and originals.cores() > 1
-        yield from zip(indices, originals.workers().imap(play, jobs) if parallel else map(play, jobs), strict=True)
+        for index in range(job.scenario, job.scenario + group.scenarios):
+            yield index, play(job._replace(scenario=index, params=params))
 
 
 def measure(name: str, group: Group, settings: Settings) -> list[dict]:
     """The rows of a group."""
     about = {key: value for key, value in asdict(group).items() if key in COLUMNS}
-    same = dict.fromkeys(COLUMNS) | {"environment": name, **about}
+    seed = settings.seed if group.seed is None else group.seed
+    same = dict.fromkeys(COLUMNS) | {"environment": name, **about, "seed": seed}
     rows, delays = [], {}
-    for policy, seed, scenario, episode in episodes(group, settings):
+    for policy, scenario, episode in episodes(group, settings):
         seen, first = int(scenario < UNSEEN), policy not in delays  # seen by an agent
-        here = same | {"policy": policy, "seed": seed, "scenario": scenario, "seen": seen}
+        here = same | {"policy": policy, "scenario": scenario, "seen": seen}
         rows.append(here | {"level": "episode"} | episode.totals)
         rows += [here | {"level": "route"} | route for route in episode.routes if route["tasks"]]
         delays[policy] = delays.get(policy, 0) + (1 - seen) * episode.delays
         usual = group.form == "original" and group.penalty_weight == 1.0 and group.trained_on != "one"
-        if first and usual:
+        if first and usual and not group.seed:
             rows += [here | {"level": "little"} | point for point in episode.little]
             if group.traffic == settings.offloading.maps[0]:
                 rows += [here | {"level": "backlog"} | cell for cell in cells(episode.backlogs)]
@@ -148,7 +136,9 @@ def plan(request: Request) -> Plan:
     name, settings = request.environment, request.settings
     originals.allot(request.options.cores)
     todo = by_label(groups(settings, request.devices))
-    return Plan(todo, each(lambda group: measure(name, group, settings)), config=request.asked())
+    of_group = functools.partial(measure, name, settings=settings)
+    at_once = None if request.devices[-1] == "cpu" else ON_GPU
+    return Plan(todo, originals.side_by_side(of_group, at_once), config=request.asked())
 
 
-EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False)
+EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, in_pieces=True)

@@ -4,9 +4,6 @@
 agents that the environment has, with a network each, which choose all numbers of a slot at once, by the recipe.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
@@ -16,47 +13,38 @@ from lockstep.envs.vehicular_edge.policies import view_of_original
 from lockstep.envs.vehicular_edge.slot.tables import tables
 from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
 from lockstep.envs.vehicular_edge.turns import Turns
+from lockstep.experiments import originals
+from lockstep.experiments.config import Settings
+from lockstep.experiments.vehicular_edge.offloading import LIKELIEST, Group
 from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 
-class Run(NamedTuple):
-    """One agent."""
-
-    policy: str  # ppo | mappo
-    traffic: str
-    trained_on: str  # one | many scenarios
-    seed: int
-    device: str
-    settings: Mapping  # of training: of ppo, whose steps are turns, beside those of CleanRL; of mappo, the recipe's
-    pool: int  # scenarios that "many" are
-    scenarios: int  # to play on, of those it has seen and of others
-
-
-def trained(run_of: Run) -> list[tuple[str, int, Episode]]:
+def trained(group: Group, asked: Settings) -> list[tuple[str, int, Episode]]:
     """(policy, scenario, episode) of one agent: on unseen scenarios and then on those it was trained on.
 
     Each is played twice: "<policy>" draws actions as in training, "<policy>_mean" takes the likeliest.
+
+    Args:
+        group: of an agent; its scenarios are the number to play on, of those it has seen and of others.
+        asked: settings of all agents; those of "ppo", whose steps are turns, stand beside CleanRL's, those of "mappo"
+            beside the recipe's.
     """
-    by_turns = run_of.policy == "ppo"
-    pool = [drawn(run_of.traffic, index) for index in range(run_of.pool if run_of.trained_on == "many" else 1)]
+    by_turns, threads = group.policy == "ppo", originals.cores()
+    torch.set_num_threads(threads)
+    pool = [drawn(group.traffic, index) for index in range(asked.pool if group.trained_on == "many" else 1)]
     recipe, own = ("cleanrl", {}) if by_turns else (None, {"actors": "each"})
-    chosen = ppo.config_of("vehicular_edge", recipe, seed=run_of.seed, **own | dict(run_of.settings))
-    options = {"device": run_of.device, "scenarios": pool, "seed": run_of.seed, "check_actions": False}
-    env = envs.make("vehicular_edge", chosen.num_envs, **options)
-    agent = ppo.train(TurnByTurn(env) if by_turns else env, chosen, run_of.device)
-    unseen = range(UNSEEN, UNSEEN + run_of.scenarios)
+    settings = own | asked.plain()[group.policy]
+    chosen = ppo.config_of("vehicular_edge", recipe, seed=group.seed, threads=threads, **settings)
+    options = {"device": group.device, "scenarios": pool, "seed": group.seed, "check_actions": False}
+    env = envs.make("vehicular_edge", chosen.num_envs, threads=threads, **options)
+    agent = ppo.train(TurnByTurn(env) if by_turns else env, chosen, group.device)
+    unseen = range(UNSEEN, UNSEEN + group.scenarios)
     play = played_by_turns if by_turns else played_at_once
     return [
-        (run_of.policy + "_mean" * greedy, index, play(agent, run_of.traffic, index, greedy))
-        for index in (*unseen, *range(min(run_of.scenarios, len(pool))))
+        (group.policy + LIKELIEST * greedy, index, play(agent, group.traffic, index, greedy))
+        for index in (*unseen, *range(min(group.scenarios, len(pool))))
         for greedy in (False, True)
     ]
-
-
-def trained_beside_others(run_of: Run) -> list[tuple[str, int, Episode]]:
-    """The same on one thread, for a process that is one of as many as there are cores."""
-    torch.set_num_threads(1)
-    return trained(run_of)
 
 
 def played_at_once(agents: ppo.PPO, traffic: str, index: int, greedy: bool) -> Episode:
