@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from lockstep.experiments.bench.statistics import resampled
+from lockstep.experiments.ledger import results
+from lockstep.experiments.vehicular_edge.offloading import AGENTS, LIKELIEST
 from lockstep.paper import typeset
-from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, with_interval
+from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, unanswered, with_interval
 from lockstep.paper.vehicular_edge import policies, summaries
 
 COMPARED = ["return", "on_time", "cost"]
@@ -78,10 +80,13 @@ def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.DataFram
     """Means of each seed of the agent that a selector names, and of each policy without learning, map by map.
 
     They are the original's, over the unseen scenarios that all of them have played; a map that lacks either is left
-    out.
+    out. Nothing while seeds of the agent, or policies without learning, are yet to be measured.
 
     weights: search under other prices of cost than the reward's counts among them.
     """
+    named, missing = select["policy"].removesuffix(LIKELIEST), results.missing_groups(dataset.provenance)
+    if unanswered(dataset, {**select, "policy": named}) or any(one["policy"] not in AGENTS for one in missing):
+        return
     frame = dataset.frame.assign(environment=dataset.provenance["environment"])
     frame = frame[(frame["level"] == "episode") & (frame["form"] == "original") & (frame["seen"] == 0)]
     unlearned = frame[frame["trained_on"].isna() & (weights | (frame["penalty_weight"] == 1.0))]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lockstep import paper
-from lockstep.experiments.vehicular_edge.offloading import COLUMNS
+from lockstep.experiments.vehicular_edge.offloading import COLUMNS, Group
 from lockstep.paper import figures, quantities, tables
 from lockstep.paper.typeset import DASH
 from lockstep.paper.vehicular_edge import policies
@@ -98,10 +98,11 @@ def test_an_agent_leads_on_those_scenarios_that_all_have_played(tmp_path):
     assert on_time.shown == "+30.0 points"
 
 
-def leads(root, found):
-    """Findings of both leads of PPO, trained on many scenarios."""
+def leads(root, found, missing=()):
+    """Findings of both leads of PPO, trained on many scenarios. missing: groups that are yet to be measured."""
     root.mkdir()
-    handwritten.write(root, None, "offloading", found, handwritten.HERE, environment=NAME)
+    about = {"environment": NAME, "missing_groups": [vars(group) for group in missing]}
+    handwritten.write(root, None, "offloading", found, handwritten.HERE, **about)
     select = {"experiment": "offloading", "environment": NAME, "policy": "ppo", "trained_on": "many"}
     asked = ("lead_in_return", "lead_on_time")
     return [quantities.find(paper.load(root), {"select": select, "quantity": name}) for name in asked]
@@ -122,6 +123,20 @@ def test_an_agent_leads_nobody_where_nobody_else_has_played(tmp_path):
     agent = episode("ppo", 0.1, 0.6, trained_on="many")
     assert leads(tmp_path / "alone", agent) == [[], []]
     assert leads(tmp_path / "apart", agent + episode("greedy", 0.2, 0.7, 1001)) == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (Group("original", "dense", "ppo", 8, trained_on="many", seed=1), False),
+        (Group("original", "sparse", "greedy", 16), False),
+        (Group("original", "city", "mappo", 8, trained_on="many", seed=0), True),
+        (Group("original", "city", "ppo", 8, trained_on="one", seed=0), True),
+    ],
+)
+def test_an_agent_leads_once_its_seeds_and_all_that_it_is_held_against_are_there(tmp_path, missing, told):
+    found = episode("greedy", 0.2, 0.3) + episode("ppo", 0.2, 0.5, trained_on="many")
+    assert [len(lead) for lead in leads(tmp_path / "some", found, [missing])] == [int(told)] * 2
 
 
 def test_targets_name_both_kinds_of_agents_that_settings_train(played, tmp_path):
