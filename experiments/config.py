@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lockstep.experiments import SCALES, UserError
+from lockstep.experiments.bench.parameters import params_of
 from lockstep.extras import extra
 from lockstep.reading import nearest, read_yaml
 
@@ -129,12 +130,6 @@ def check_policy(environment: str, settings: Settings, outputs: int, inputs: int
         raise ConfigError(f"{where}.weights: {outputs} rows of {inputs} numbers are needed, found rows of {rows}")
     if len(policy.bias) != outputs:
         raise ConfigError(f"{where}.bias: {outputs} numbers are needed, found {len(policy.bias)}")
-
-
-def params_of(port, options: Mapping):
-    """The parameters of a port (`envs.Port`) under options: a preset, its own, its parameters; ValueError as its."""
-    parameters = {name: value for name, value in options.items() if name not in ("preset", *port.own_options)}
-    return port.make_params(options.get("preset"), parameters)
 
 
 def check_options(place: str, options: Mapping, port) -> None:

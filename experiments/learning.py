@@ -364,7 +364,7 @@ def plan(request: Request) -> Plan:
         todo,
         each(lambda group: measure(group, bench)),
         config=request.asked() | {"settings": resolved, "agents": peers},
-        conditions={"agents": peers},
+        conditions={"agents": peers, "threads": torch.get_num_threads()},
         method={"min_block_s": timing.MIN_BLOCK_S, "order": "one after the other; scores when clocks stand still"},
     )
 

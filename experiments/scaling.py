@@ -11,6 +11,7 @@ from lockstep import envs
 from lockstep.experiments import config, experiment
 from lockstep.experiments.bench import ladder, rungs, timing
 from lockstep.experiments.bench.ladder import Group
+from lockstep.experiments.bench.parameters import params_of
 from lockstep.experiments.config import ConfigError, Settings
 from lockstep.experiments.experiment import MEASURED, MISSING, Experiment, Plan, Request, by_label, each
 from lockstep.experiments.ledger import provenance
@@ -58,7 +59,7 @@ def columns_of(scaling: Settings) -> list[str]:
 def told(name: str, options: Mapping, column: str) -> object:
     """The value of a column under options: a parameter, an option, or the horizon; ValueError if it is none."""
     port = envs.port(name)
-    params = config.params_of(port, options)
+    params = params_of(port, options)
     if hasattr(params, column):
         return getattr(params, column)
     known = {option: inspect.signature(port.world).parameters[option].default for option in port.own_options}

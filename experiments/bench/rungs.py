@@ -21,7 +21,8 @@ import torch
 from lockstep import envs
 from lockstep.envs.batch.port import TILES, bounds
 from lockstep.experiments.bench.ladder import ON_CPU, ON_CUDA, SET_UP_S, Group, Loop, Rung, all_cores
-from lockstep.experiments.config import Settings, params_of
+from lockstep.experiments.bench.parameters import params_of
+from lockstep.experiments.config import Settings
 
 LARGE_BATCH = 1024  # from here on a group is checked against the memory first
 DRAWN_STEPS = 128  # one Philox block holds the bits of 128 two-valued actions

@@ -1,12 +1,15 @@
-"""A fingerprint of what determines measured rows: the code that makes them, without comments, docstrings and imports.
+"""A fingerprint of what determines measured rows: the code that makes them, without what cannot change a number.
 
-Kernels count as the compiler sees them. A file that is moved, renamed or reformatted leaves the fingerprint as it is.
+Comments, docstrings, imports, annotations of functions and messages of errors do not count, nor do parts of kernels for
+a GPU on a machine without one. A file that is moved, renamed or reformatted leaves the fingerprint as it is.
 """
 
 import ast
 import functools
 import hashlib
+import itertools
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lockstep.experiments import ROOT, catalogue, config
@@ -14,10 +17,16 @@ from lockstep.experiments.ledger import sources
 from lockstep.reading import read_yaml
 
 # Code that writes down, asks, and finds, and code that only shows: no row depends on it.
-ASIDE = ("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py")
+ASIDE = (
+    *("experiments/ledger/", "experiments/command.py", "experiments/config.py", "experiments/experiment.py"),
+    *("lockstep/files.py", "lockstep/interrupt.py", "lockstep/extras.py"),
+)
 DRAWING = "render.py"
 OF_A_GPU = "_cuda.cuh"  # files of kernels that only a GPU's form has
 C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
+CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|else|endif)\b\s*(.*?)\s*$")
+ASSIGNMENT = ast.Assign | ast.AnnAssign | ast.AugAssign
+GPU = "__CUDACC__"  # defined where a kernel is compiled for a GPU
 
 
 def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: bool = True) -> str:
@@ -32,7 +41,7 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
     counts = gpu or catalogue.experiments()[experiment].compiles
     aside = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
     counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith(aside)]
-    digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text()) for path in counted]
+    digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text(), counts) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
     digests += [digest_of_content(root / path) for path in read]
     return digest("".join(sorted(digests)))
@@ -50,18 +59,39 @@ def digest_of_content(file: Path) -> str:
 
 
 @functools.cache  # experiments share most files
-def digest_of_meaning(suffix: str, text: str) -> str:
-    return digest(meaning(suffix, text))
+def digest_of_meaning(suffix: str, text: str, gpu: bool = True) -> str:
+    return digest(meaning(suffix, text, gpu))
 
 
-def meaning(suffix: str, text: str) -> str:
-    """The text of a file but for what may change without changing what it does."""
+def meaning(suffix: str, text: str, gpu: bool = True) -> str:
+    """The text of a file but for what may change without changing what it does, without a GPU on a CPU."""
     if suffix == ".py":
         bare = map(Bare().visit, on_the_timed_path(ast.parse(text).body))
         return "\n".join(ast.dump(node) for node in bare if node)
     if suffix in (".cuh", ".cpp"):
-        return " ".join(C_TEXT.sub(lambda found: found[1] or " ", text).split())
+        text = C_TEXT.sub(lambda found: found[1] or " ", text)
+        return " ".join((text if gpu else "\n".join(for_a_cpu(text.splitlines()))).split())
     return text
+
+
+def for_a_cpu(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that are compiled where GPU is not defined, as far as conditions on it alone tell."""
+    taken = []  # of each condition around a line: whether that side of it is compiled, None of a condition on others
+    for line in lines:
+        directive, condition = found.groups() if (found := CONDITION.match(line)) else (None, "")
+        if directive in ("if", "ifdef", "ifndef"):
+            of_gpu = {f"ifdef {GPU}": False, f"ifndef {GPU}": True}.get(f"{directive} {condition}")
+            taken.append(of_gpu)
+        elif directive and taken and taken[-1] is not None:
+            of_gpu = taken.pop()
+            if directive == "else":
+                taken.append(not of_gpu)
+        else:
+            of_gpu = None
+            if directive == "endif" and taken:
+                taken.pop()
+        if of_gpu is None and False not in taken:
+            yield line
 
 
 def on_the_timed_path(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -69,28 +99,32 @@ def on_the_timed_path(body: list[ast.stmt]) -> list[ast.stmt]:
 
     What plans, options and reports do besides is left out.
     """
-    named = {name: node for node in body for name in names_of(node)}
-    if not {"EXPERIMENT", "measure"} <= named.keys():
+    named = {id(node): names_of(node) for node in body}
+    if not {"EXPERIMENT", "measure"} <= set(itertools.chain(*named.values())):
         return body
-    reached, waiting = set(), ["measure"]
+    reached, waiting = set(), ["measure", *(name for node in body if not named[id(node)] for name in read_in(node))]
     while waiting:
         name = waiting.pop()
-        if name in named and name not in reached:
+        if name not in reached:
             reached.add(name)
-            waiting += [node.id for node in ast.walk(named[name]) if isinstance(node, ast.Name)]
-    return [node for node in body if reached.intersection(names_of(node))]
+            waiting += [used for node in body if name in named[id(node)] for used in read_in(node)]
+    return [node for node in body if not named[id(node)] or reached.intersection(named[id(node)])]
 
 
 def names_of(node: ast.stmt) -> list[str]:
-    """Names that a statement of a module defines."""
+    """Names that a statement of a module defines or changes."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = getattr(node, "targets", []) or [node.target] if isinstance(node, ASSIGNMENT) else []
     return [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
+def read_in(node: ast.stmt) -> list[str]:
+    return [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
+
+
 class Bare(ast.NodeTransformer):
-    """Drops imports, whose files count themselves, and statements that are nothing but a text."""
+    """Drops what changes no number: imports, whose files count themselves, texts, annotations, errors' messages."""
 
     def visit_Import(self, node: ast.Import) -> None:
         return None
@@ -100,6 +134,19 @@ class Bare(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if text else self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc, node.cause = node.exc.func, None
+        return node
 
 
 def section_of(experiment: str, environment: str | None, scale: str) -> dict:

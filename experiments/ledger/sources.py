@@ -13,7 +13,7 @@ from lockstep.experiments import ROOT
 
 BY_FOLDER = ("experiments/peer_workers", "paper")  # packages that find their modules by folder, and import none
 DATA = (".yaml", ".json", ".npz")  # files that code may read
-PACKAGE = "lockstep"  # whose modules are the folders of the repository
+PACKAGE = "lockstep"  # whose modules are the folders of the repository, and what lies in the folder of that name
 RECIPES = "agents/recipes"  # a package that reads one file per environment
 
 
@@ -189,11 +189,12 @@ def file_of(module: str, root: Path) -> Path | None:
     package, *inside = module.split(".")
     if package != PACKAGE or not inside:  # the front door imports whatever is asked for
         return None
-    path = root.joinpath(*inside)
-    candidates = (path / "__init__.py", path.with_suffix(".py"))
+    path, own = root.joinpath(*inside), root.joinpath(PACKAGE, *inside)
+    candidates = (path / "__init__.py", path.with_suffix(".py"), own.with_suffix(".py"))
     return next((file for file in candidates if file.is_file()), None)
 
 
 def name_of(file: Path, root: Path) -> str:
     parts = file.relative_to(root).with_suffix("").parts
+    parts = parts[1:] if parts[0] == PACKAGE else parts
     return ".".join([PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)])

@@ -17,6 +17,7 @@ from lockstep.envs.vehicle_routing.oracles.attention.problems import Nodes
 from lockstep.envs.vehicle_routing.params import make_params
 from lockstep.envs.vehicle_routing.scenario import city
 from lockstep.experiments import config, walk
+from lockstep.experiments.bench.parameters import params_of
 from lockstep.experiments.config import Settings
 from lockstep.experiments.originals import Game
 from lockstep.experiments.vehicle_routing.oracles import days, stacked
@@ -77,7 +78,7 @@ class Days(walk.Walk):
 
     @functools.cached_property
     def declared(self) -> Mapping:
-        return self.port.fields(config.params_of(self.port, self.options))
+        return self.port.fields(params_of(self.port, self.options))
 
     @functools.cached_property
     def game(self) -> Game:

@@ -15,7 +15,7 @@ OURS = ("throughput", "cartpole")
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     copy = tmp_path_factory.mktemp("root")
-    for folder in ("envs", "experiments", "agents"):
+    for folder in ("envs", "experiments", "agents", "lockstep"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("*.pyc"))
     return copy
 
@@ -45,6 +45,8 @@ def edited(root):
         (TIMING, "MIN_BLOCK_S = 0.2", "MIN_BLOCK_S = 0.3"),
         ("experiments/throughput.py", '"block": number', '"block": number + 1'),
         ("experiments/throughput.py", '"bytes_per_step", "block"', '"block", "bytes_per_step"'),
+        ("experiments/bench/parameters.py", '"preset"', '"setting"'),
+        ("lockstep/reading.py", "yaml.", "another."),
     ],
 )
 def test_what_changes_what_is_done_changes_it(edited, path, old, new):
@@ -58,6 +60,9 @@ def test_what_only_a_gpu_runs_tells_nothing_of_a_machine_without_one_unless_it_i
     cuda = "envs/kernels/tile_cuda.cuh"
     assert edited(cuda, "STEP_BLOCK = 128", "STEP_BLOCK = 64", (experiment, "cartpole"))
     assert edited(cuda, "STEP_BLOCK = 128", "STEP_BLOCK = 64", (experiment, "cartpole"), gpu) == told
+    within = "envs/kernels/batch.cuh", "#ifdef __CUDACC__\n", "#ifdef __CUDACC__\nstruct Unused;\n"
+    assert edited(*within, (experiment, "cartpole"))
+    assert edited(*within, (experiment, "cartpole"), gpu) == told
 
 
 @pytest.mark.parametrize(
@@ -68,6 +73,8 @@ def test_what_only_a_gpu_runs_tells_nothing_of_a_machine_without_one_unless_it_i
         (TIMING, "def nothing", '"""Another text."""\n\n\ndef nothing'),
         (TIMING, "AGREEING_BLOCKS = 3\n", "AGREEING_BLOCKS = 3  # of them\n\n"),
         (TIMING, "import math\n", "import math as math\n"),
+        ("envs/batch/launch.py", "def tile(self) -> int", "def tile(self) -> float"),
+        ("envs/batch/environment.py", "raise ValueError(", "raise ValueError('No: ' "),
         ("experiments/ledger/results.py", "def say", "def tell"),
         ("experiments/throughput.py", "million steps per second", "steps per second"),  # of its report
         ("experiments/throughput.py", "leave --rungs out", "not both"),
@@ -142,6 +149,32 @@ def test_comments_of_a_kernel_are_told_from_its_texts(text, meant):
     assert fingerprint.meaning(".cuh", text) == meant
 
 
+def test_of_a_kernel_a_cpu_takes_the_sides_that_are_its_own():
+    text = """
+        a
+        #ifdef __CUDACC__
+        b
+        #if X
+        c
+        #endif
+        #else
+        d
+        #endif
+        #ifndef __CUDACC__  // a word
+        e
+        #else
+        f
+        #endif
+        #if Y
+        g
+        #else
+        h
+        #endif
+    """
+    assert fingerprint.meaning(".cuh", text, gpu=False) == "a d e #if Y g #else h #endif"
+    assert fingerprint.meaning(".cuh", text).count("__CUDACC__") == 2
+
+
 def test_a_function_of_nothing_but_a_text_still_parses():
     bare = fingerprint.meaning(".py", 'def f():\n    """Words."""\n\nx = "kept"\n')
     assert "Words" not in bare and "kept" in bare
@@ -152,6 +185,14 @@ def test_of_an_experiment_what_measure_names_counts():
     meant = fingerprint.meaning(".py", text + "EXPERIMENT = measure\n")
     assert "'one'" in meant and "'B'" in meant and "'two'" not in meant and "'C'" not in meant
     assert "'two'" in fingerprint.meaning(".py", text)
+
+
+def test_constants_of_an_experiment_count_however_they_are_written():
+    text = (
+        "A: int = 1\nB = [2]\nB += [A]\nif True:\n    C = 3\nD: int = 4\ndef measure():\n    return B\nEXPERIMENT = 1\n"
+    )
+    meant = fingerprint.meaning(".py", text)
+    assert "'A'" in meant and meant.count("id='B'") == 3 and "'C'" in meant and "'D'" not in meant
 
 
 def test_settings_are_those_that_every_group_depends_on(monkeypatch):
