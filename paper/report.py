@@ -110,6 +110,10 @@ class Report:
     def machines(self) -> list[str]:
         return paper.machines(self.datasets)
 
+    def recorded(self) -> set[str]:
+        """The experiments that some machine has on record."""
+        return {run.provenance["experiment"] for run in self.datasets if run.origin != "here"}
+
     def hardware(self, machine: str) -> str:
         """The description of a machine."""
         label = next(d.provenance["machine"]["label"] for d in self.datasets if paper.machine(d) == machine)

@@ -75,26 +75,39 @@ def measured(report: Report, machine: str) -> str:
 
 
 def brief(report: Report) -> str:
-    """The main numbers in one sentence: of this machine, or of the first on record that has any."""
-    for machine in report.machines():
+    """The main numbers, of this machine, or of those on record that have measured most environments."""
+    sentences, ways = [], {"port-cpu": "", "port-cuda-graph": " on a GPU"}
+    first = {rung: most(report, rung, ["here"]) or most(report, rung, report.machines()) for rung in ways}
+    for machine in dict.fromkeys(filter(None, first.values())) or report.machines():
+        parts, rungs = [], [rung for rung in ways if first[rung] == machine]
         item = {"quantity": "checks_held", "select": {"experiment": "correctness"}}
         checks = [finding for finding in quantities.find(report.datasets, item) if finding.machine == machine]
-        held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
-        parts = [f"{held:,.0f} of {asked:,.0f} comparisons hold"] if checks else []
-        ways = {"port-cpu": "", "port-cuda-graph": " on a GPU"}
-        found = {way: span for rung, way in ways.items() if (span := ratios(report, machine, rung))}
-        if found:
-            steps = listed([f"{span} as fast as their originals{way}" for way, span in found.items()])
-            parts.append(f"the ports step {steps}")
+        if checks and not sentences:
+            held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
+            parts.append(f"{held:,.0f} of {asked:,.0f} comparisons hold")
+        for rung in rungs:
+            ports = f"the ports of {len(of_rung(report, machine, rung))} environments"
+            parts.append(f"{ports} step {ratios(report, machine, rung)} as fast as their originals{ways[rung]}")
         if parts:
-            place = f"{placed(machine).capitalize()} ({report.hardware(machine)}), "
-            return f"{place}{listed(parts)}.{seconds_to_solve(report)}"
-    return "Nothing has been measured yet, neither here nor on record."
+            sentences.append(f"{placed(machine).capitalize()} ({report.hardware(machine)}), {listed(parts)}.")
+    if not sentences:
+        return "Nothing has been measured yet, neither here nor on record."
+    return " ".join(sentences) + seconds_to_solve(report)
+
+
+def most(report: Report, rung: str, machines: Collection[str]) -> str | None:
+    """The machine among some that has measured a rung of most environments; None if none has of several."""
+    numbers = {machine: len(of_rung(report, machine, rung)) for machine in machines}
+    return max((machine for machine, number in numbers.items() if number > 1), key=numbers.get, default=None)
 
 
 def listed(parts: list[str]) -> str:
     """Phrases with "and" before the last; none are an empty text."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def named(experiments: Collection[str]) -> str:
+    return listed([f"`{one}`" for one in experiments])
 
 
 def seconds_to_solve(report: Report) -> str:
@@ -121,30 +134,36 @@ WAYS = {"port-cpu": "with one call per step", "port-cpu-fused": "fused", "port-c
 
 
 def spans(report: Report, machine: str, rungs: Collection[str] = tuple(WAYS)) -> list[str]:
-    """The least and the greatest ratio to the original over all environments, for each way of stepping."""
+    """The least and the greatest ratio to the original over several environments, for each way of stepping."""
     found = {rung: span for rung in rungs if (span := ratios(report, machine, rung))}
     return [
-        f"{span}{'' if place else ' the rate of their originals'} {WAYS[rung]}"
+        f"{span}{'' if place else ' the rate of their originals'} {WAYS[rung]} "
+        f"({len(of_rung(report, machine, rung))} environments)"
         for place, (rung, span) in enumerate(found.items())
     ]
 
 
+def of_rung(report: Report, machine: str, rung: str) -> list[float]:
+    """The ratios of a rung to the original, of every environment for which a machine has measured both."""
+    rows = report.frame("family").query("machine == @machine")
+    return rows[f"{rung}_ratio"].dropna().tolist() if len(rows) else []
+
+
 def ratios(report: Report, machine: str, rung: str) -> str:
     """The least and the greatest ratio of a rung to the original over several environments; else nothing."""
-    rows = report.frame("family").query("machine == @machine")
-    found = rows[f"{rung}_ratio"].dropna() if len(rows) else ()
+    found = of_rung(report, machine, rung)
     return f"{times(min(found))} to {times(max(found))}" if len(found) > 1 else ""
 
 
 def over_all(report: Report) -> str:
-    """The ports' rates over those of the originals, on this machine and on one on record, in one sentence."""
-
-    def say(report: Report, machine: str) -> str:
-        found = listed(spans(report, machine))
-        return found and f"{placed(machine)} at {found}"
-
-    said = told(report, say, between="; ")
-    return f"Over all environments, the ports run {said}." if said else ""
+    """The ports' rates over those of the originals, in one sentence: on this machine, and as brief has it on record."""
+    places = {}
+    for rung in WAYS:
+        for machines in (["here"], [machine for machine in report.machines() if machine != "here"]):
+            if machine := most(report, rung, machines):
+                places.setdefault(machine, []).append(rung)
+    said = [f"{placed(machine)} at {listed(spans(report, machine, rungs))}" for machine, rungs in places.items()]
+    return f"The ports run {'; '.join(said)}." if said else ""
 
 
 def of_family(report: Report, machine: str, family: str) -> str:
@@ -168,7 +187,7 @@ def of_family(report: Report, machine: str, family: str) -> str:
     if "original-indexed" in about["headline"]["rungs"]:
         factors += f", {over('original-indexed', 'port-cpu')} the indexed one"
     port = f"the port of {envs.port(about['headline']['environment']).title} on the CPU"
-    found = f"{where}, {port} runs at {steps('port-cpu')} at its best batch size ({factors})"
+    found = f"{where}, {port} runs at {steps('port-cpu')} on {on('threads', rung='port-cpu')} ({factors})"
     if steps("port-cuda-graph") != NOT_MEASURED:
         graph = "port-cuda-graph"
         found += f", and on the GPU at {steps(graph)} ({over('original', graph)}) in a CUDA graph"
@@ -191,11 +210,14 @@ def trained(report: Report, machine: str) -> str:
         slowest = on("nine_in_ten_solved", variant="warm", device=device)
         reached = slowest not in (NOT_MEASURED, short_time(float("inf")))
         parts = [
-            f"training runs at {rate}, all parts included" if rate != NOT_MEASURED else "",
+            f"training by the recipe {same['recipe']} runs at {rate}, all parts included"
+            if rate != NOT_MEASURED
+            else "",
             f"at least {ratio} the rate of Stable-Baselines3 at matched network, batch and epochs, in whatever setting"
             if ratio != NOT_MEASURED
             else "",
-            f"{envs.port(environment).title} is solved in {solved} seeds{f', nine in ten within {slowest}' * reached}"
+            f"by a recipe of small batches {envs.port(environment).title} is solved in {solved} seeds"
+            f"{f', nine in ten within {slowest}' * reached}"
             if solved != NOT_MEASURED
             else "",
         ]
@@ -337,9 +359,10 @@ def cost(report: Report) -> str:
         ]
     )
     allowed = f"At quick scale {seconds(families.aims()['budgets']['quick'])} are allowed on a quiet machine"
-    left = listed([f"`{one.name}`" for one in catalogue.experiments().values() if not one.quick])
+    left, recorded = [one.name for one in catalogue.experiments().values() if not one.quick], report.recorded()
     words = f"{allowed}, and the packages take about {disk / 1e9:.0f} GB of disk without a GPU."
-    words += f" A quick run leaves {left} to `make report SCALE=full`; here they are what is on record."
+    words += f" A quick run leaves {named(left)} to `make report SCALE=full`"
+    words += f"; of these {named(shown)} are on record." if (shown := [one for one in left if one in recorded]) else "."
     summed = "summed over experiments, some of which run side by side"
     return f"The measurements took {took}, {summed}. {words}" if took else words
 

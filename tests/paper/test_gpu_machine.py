@@ -194,7 +194,7 @@ def test_the_prose_tells_of_the_machine_with_a_gpu(report):
     abstract = [sentences.told(report, say) for say in (sentences.measured, sentences.trained)]
     abstract.append(sentences.told(report, sentences.of_family, "vehicular_edge"))
     assert all(MACHINE in said and BARE not in said and paper.NOT_MEASURED not in said for said in abstract)
-    assert "in a CUDA graph" in abstract[0] and "on the GPU, training runs at" in abstract[1]
+    assert "in a CUDA graph" in abstract[0] and "on the GPU, training by the recipe" in abstract[1]
     assert "on a GPU in a CUDA graph" in sentences.over_all(report)
 
 
