@@ -355,12 +355,15 @@ class OffPolicy(ABC):
         replay: whether the replay is in it; None: as the config says.
         """
         state = {"iteration": self.iteration, "generator": self.generator.get_state(), "empty_at": self._empty_at}
+        state |= {"device": self.device.type}  # which decides what a generator's state is
         state |= {"transitions": self.transitions.state()} | ({"owed": float(self._owed)} if self.due % 1 else {})
         state |= {"replay": self.replay.state()} if (self.config.save_replay if replay is None else replay) else {}
         return state | ({"environment": self.env.state()} if hasattr(self.env, "state") else {})
 
     def load_gathered(self, state: Mapping) -> None:
         """Goes on from a `gathered()`; where that has no replay, from an empty one.
+
+        The generator of a run on another kind of device has no meaning here: this run's own, of its seed, stays.
 
         Raises:
             ValueError: the environment has no state, or refuses it.
@@ -369,7 +372,9 @@ class OffPolicy(ABC):
             raise ValueError(f"{type(self.env).__name__} has no state() and set_state(), so a run cannot be continued")
         self.env.set_state(state["environment"])
         self.transitions.load_state(state["transitions"])
-        self.generator.set_state(state["generator"])
+        drawn, kind = state["generator"], state.get("device")
+        if kind == self.device.type or (kind is None and drawn.shape == self.generator.get_state().shape):  # older ones
+            self.generator.set_state(drawn)
         if self.normaliser is not None:
             self.normaliser.load_state(state["normaliser"])
         self.iteration, self._empty_at, self._owed = state["iteration"], state["empty_at"], state.get("owed", 0.0)

@@ -24,7 +24,8 @@ from .ranks import Ranks
 
 A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every", "save_replay")  # between a checkpoint and the run that continues it
-MAY_LACK = ("replay",)  # parts of a state that a run goes on without
+MAY_LACK = ("replay", "device")  # parts of a state that a run goes on without
+OF_DEVICE = ("generator",)  # parts that a device of another kind has in another shape, and does not take
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -238,7 +239,10 @@ def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -
 def restore(run: Algorithm, state: Mapping, path: Path) -> None:
     """Continues from a checkpoint's state; ValueError names the file and what does not fit."""
     try:
-        own = {key: part for key, part in run.state().items() if key in state or key not in MAY_LACK}
+        own = run.state()
+        elsewhere = state.get("device") != own.get("device")  # or of before that was told
+        free = {key for key in MAY_LACK if key not in state} | {key for key in OF_DEVICE if elsewhere and key in state}
+        own = {key: part for key, part in own.items() if key not in free}
         checkpoint.require_like(state, own | {"environment": {}} if "environment" in own else own)
         checkpoint.require_finite(state, run.weights())
         checkpoint.require_countable(state, {key: part for key, part in own.items() if key != "environment"})

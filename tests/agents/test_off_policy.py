@@ -110,6 +110,38 @@ def test_a_checkpoint_with_or_without_its_replay_is_continued_with_the_other_set
     assert ("replay" in checkpoint.load(tmp_path / "checkpoint.pt")["states"][0]) == (not kept)
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_checkpoint_of_another_device_is_loaded_and_continued_with_random_numbers_of_this_one(kind, older, tmp_path):
+    """A generator's state has 16 bytes on CUDA, 5,056 on the CPU; of before it was told, the size says which it is."""
+    environment, config = played(kind, num_envs=16, total_steps=16 * 40, learning_starts=64, eval_every=320)
+    half = training.train(kind, environment, config, output=tmp_path, check=lambda run: True)
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    (state,) = content["states"]
+    assert state["device"] == "cpu" and len(state["generator"]) == 5056
+    if older:
+        del state["device"]
+        checkpoint.save(tmp_path / "same.pt", content)
+        assert same(training.load(kind, tmp_path / "same.pt").state(), half.state())
+    state |= {"generator": torch.arange(16, dtype=torch.uint8)} | ({} if older else {"device": "cuda"})
+    checkpoint.save(tmp_path / "other.pt", content)
+    loaded, seeded = training.load(kind, tmp_path / "other.pt"), kind(environment, config).generator.get_state()
+    assert same(loaded.state(), half.state() | {"generator": seeded})
+    obs = lockstep.make(environment, 50).reset(seed=1)[0]
+    assert torch.equal(loaded.act(obs), half.act(obs))
+    whole = training.train(kind, environment, config, resume=tmp_path / "other.pt")
+    assert whole.env_steps == 640 and not same(whole.weights(), half.weights())
+
+
+def test_a_generator_of_another_size_on_the_same_device_is_refused(kind, tmp_path):
+    environment, config = played(kind, total_steps=8)
+    training.train(kind, environment, config, output=tmp_path)
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    content["states"][0]["generator"] = torch.arange(16, dtype=torch.uint8)
+    checkpoint.save(tmp_path / "checkpoint.pt", content)
+    with pytest.raises(ValueError, match=r"state\['generator'\] must have the shape \[5056\], has \[16\]"):
+        training.load(kind, tmp_path)
+
+
 @pytest.mark.parametrize(("field", "value"), [("raw_obs", True), ("norm_obs", True), ("squash", "sin")])
 def test_weights_that_mean_something_else_are_refused(kind, field, value, tmp_path):
     environment, config = played(kind, total_steps=8)
