@@ -26,6 +26,7 @@ A = TypeVar("A", bound=Algorithm)
 MAY_DIFFER = ("eval_every", "save_every", "save_replay")  # between a checkpoint and the run that continues it
 MAY_LACK = ("replay", "device")  # parts of a state that a run goes on without
 OF_DEVICE = ("generator",)  # parts that a device of another kind has in another shape, and does not take
+HOW = ("precision", "graph", "rollout", "gradient")  # settings that say how a device does its work, where it can
 CHECKPOINT, PROGRESS, CONFIG = "checkpoint.pt", "progress.csv", "config.yaml"
 PATIENCE_S = 1.0  # within which a second signal is not meant as one
 
@@ -205,12 +206,15 @@ def train(
 def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -> A:
     """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
 
+    Where the device lacks what the settings ask for (`HOW`), those of `to_act` take their place, and the run has the
+    checkpoint's weights and normaliser alone; so does that of an `environment` that is given.
+
     Args:
         algorithm: a class, as `agents.algorithm` finds it by name.
-        path: a checkpoint of one process, or its folder.
+        path: a checkpoint, or its folder.
         device: where the run is to be, whichever it was trained on.
-        environment: as the algorithm takes it, which then begins anew with the checkpoint's weights and normaliser;
-            None: the one whose name the checkpoint has, in the state it was in.
+        environment: as the algorithm takes it, which begins anew; None: the one whose name the checkpoint has, in the
+            state it was in.
 
     Raises:
         ValueError: names the file and what does not fit.
@@ -224,16 +228,27 @@ def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -
     if environment is None and name not in envs.names():
         raise ValueError(f"checkpoint {path}: {name!r} is no environment of envs; give yours as environment=...")
     try:
-        run = algorithm(
-            name if environment is None else environment, config.replaced(algorithm.Config(), given), device
-        )
+        asked = config.replaced(algorithm.Config(), given)
+        run = _to_act(algorithm, name if environment is None else environment, asked, device)
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit: {error}") from error
-    if environment is None:
+    if environment is None and run.config == asked:
         restore(run, kept["states"][0], path)
     else:
         initialise(run, path)
     return run
+
+
+def _to_act(algorithm: type[A], environment, settings: Settings, device) -> A:
+    """A run with these settings or, where they cannot be, with others of `HOW`."""
+    try:
+        return algorithm(environment, settings, device)
+    except ValueError:
+        small = algorithm.to_act(settings)
+        plain = dataclasses.replace(settings, **{name: getattr(small, name) for name in HOW if hasattr(small, name)})
+        if plain == settings:
+            raise
+    return algorithm(environment, plain, device)
 
 
 def restore(run: Algorithm, state: Mapping, path: Path) -> None:

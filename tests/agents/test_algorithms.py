@@ -203,6 +203,19 @@ def test_observations_of_another_shape_are_named(algorithm, environment, obs, me
         run.act(obs(n))
 
 
+@pytest.mark.parametrize("insists", [{"precision": "tf32"}, {"graph": "on"}])
+def test_what_was_trained_with_what_a_gpu_alone_has_acts_on_the_cpu(algorithm, environment, insists, tmp_path):
+    if not hasattr(algorithm.Config(), *insists):
+        pytest.skip("has no such setting")
+    run = training.train(algorithm, environment, of_iterations(algorithm, 2), output=tmp_path)
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    content["config"] |= insists
+    checkpoint.save(tmp_path / "checkpoint.pt", content)
+    obs = lockstep.make(environment, 50).reset(seed=1)[0]
+    loaded = training.load(algorithm, tmp_path)
+    assert torch.equal(loaded.act(obs), run.act(obs)) and same(loaded.weights(), run.weights())
+
+
 @pytest.mark.parametrize("iteration", [-5, 10**9])
 def test_a_checkpoint_of_an_iteration_that_no_run_reaches_is_refused(algorithm, environment, iteration, tmp_path):
     run = training.train(algorithm, environment, of_iterations(algorithm, 2), output=tmp_path, quiet=True)

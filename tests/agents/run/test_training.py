@@ -143,6 +143,24 @@ def test_a_run_loaded_for_another_environment_begins_anew_with_what_was_learnt(t
     assert torch.equal(loaded.act(obs), run.act(obs))
 
 
+@pytest.mark.parametrize("insists", [{"precision": "tf32"}, {"graph": "on"}, {"rollout": "kernel"}])
+def test_what_a_device_lacks_is_not_needed_to_act(trained, tmp_path, insists):
+    """TF32 and graphs need a GPU; no kernel rolls out with `norm_obs`."""
+    run, folder = trained
+    content = checkpoint.load(folder / "checkpoint.pt")
+    content["config"] |= insists
+    checkpoint.save(tmp_path / "other.pt", content)
+    environment, config = RUNS["normalised"]
+    with pytest.raises(ValueError, match=f"{next(iter(insists))}='{next(iter(insists.values()))}'"):
+        ppo.train(environment, replaced(config, insists), resume=tmp_path / "other.pt")
+    for given in (None, environment):
+        loaded = ppo.load(tmp_path / "other.pt", environment=given)
+        obs = torch.rand(5, 3, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(loaded.act(obs), run.act(obs)) and loaded.iteration == 0
+        differ = {field for field, value in vars(loaded.config).items() if value != getattr(config, field)}
+        assert differ <= {"rollout", "gradient"} and loaded.config.precision == "fp32"
+
+
 def test_a_run_goes_on_from_a_checkpoint_of_before_a_setting(trained, tmp_path):
     run, folder = trained
     content = checkpoint.load(folder / "checkpoint.pt")
