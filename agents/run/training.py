@@ -207,22 +207,21 @@ def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -
     """A run as a checkpoint left it, to be used: nothing is trained and nothing written.
 
     Where the device lacks what the settings ask for (`HOW`), those of `to_act` take their place, and the run has the
-    checkpoint's weights and normaliser alone; so does that of an `environment` that is given.
+    checkpoint's weights and normaliser alone; so it has them of several processes, in which they are equal, and for an
+    `environment` that is given.
 
     Args:
         algorithm: a class, as `agents.algorithm` finds it by name.
         path: a checkpoint, or its folder.
         device: where the run is to be, whichever it was trained on.
-        environment: as the algorithm takes it, which begins anew; None: the one whose name the checkpoint has, in the
-            state it was in.
+        environment: as the algorithm takes it, which begins anew; None: the one whose name the checkpoint has, of one
+            process in the state it was in.
 
     Raises:
         ValueError: names the file and what does not fit.
     """
     path = file_of(path)
     kept = checkpoint.of_run(path, algorithm.name)
-    if len(kept["states"]) != 1:
-        raise ValueError(f"checkpoint {path} is of {len(kept['states'])} processes; only one of one process is loaded")
     given = dict(kept["config"])
     name = given.pop("environment")
     if environment is None and name not in envs.names():
@@ -232,7 +231,7 @@ def load(algorithm: type[A], path: str | Path, device="cpu", environment=None) -
         run = _to_act(algorithm, name if environment is None else environment, asked, device)
     except ValueError as error:
         raise ValueError(f"checkpoint {path} does not fit: {error}") from error
-    if environment is None and run.config == asked:
+    if environment is None and run.config == asked and len(kept["states"]) == 1:
         restore(run, kept["states"][0], path)
     else:
         initialise(run, path)

@@ -15,7 +15,7 @@ import torch
 from lockstep import agents, envs
 from lockstep.agents import ppo
 from lockstep.agents.parts.adam import Adam
-from lockstep.agents.run import checkpoint, ranks
+from lockstep.agents.run import checkpoint, ranks, training
 from lockstep.agents.run.config import replaced
 from tests.agents import served, training_worker
 from tests.agents.test_algorithms import same
@@ -94,6 +94,20 @@ def test_two_processes_with_a_replay_each_have_one_network(two_processes, name):
         stored, (found, _) = torch.cat([part["obs"][:160] for part in rows]).double(), states
         torch.testing.assert_close(found["normaliser"]["mean"][0], stored.mean(dim=0))
         torch.testing.assert_close(found["normaliser"]["count"], torch.tensor([320.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", [*training_worker.RUNS, *training_worker.OFF_POLICY])
+def test_what_two_processes_have_trained_acts_in_one(two_processes, name):
+    """A policy that is normalised in any way needs the statistics, which are equal too."""
+    algorithm, environment, _ = training_worker.OFF_POLICY.get(name, ("ppo", *training_worker.RUNS.get(name, ())))
+    kind, states = agents.algorithm(algorithm), checkpoint.load(two_processes / name / "checkpoint.pt")["states"]
+    loaded = training.load(kind, two_processes / name)
+    assert loaded.env.num_envs == loaded.config.num_envs and loaded.iteration == 0
+    assert all(same(part, states[1][key]) for key, part in loaded.weights().items())
+    twin = kind(environment, kind.to_act(loaded.config))
+    twin.load_weights(states[1])
+    obs = envs.make(environment, 50).reset(seed=1)[0]
+    assert torch.equal(loaded.act(obs), twin.act(obs))
 
 
 def test_a_step_of_two_processes_is_one_along_the_mean_of_their_gradients(two_processes):
