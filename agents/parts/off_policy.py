@@ -124,7 +124,7 @@ class OffPolicy(ABC):
         options |= {"named": config.options, "whole": config.num_envs}
         self.env = of_run(environment, config.num_envs // size, self.device, **options)
         contract.require_all_used(self.env)
-        shaped = config.limit_ends, config.reward_scale
+        shaped = config.limit_ends, config.reward_scale, options["first_index"]
         self.transitions = Transitions(self.env, config.seed, self.device, *shaped)
         n = self.env.single_observation_space.shape[-1]
         self.normaliser = Normaliser(n, device=self.device) if config.norm_obs else None

@@ -10,6 +10,7 @@ import torch
 
 from lockstep import envs
 from lockstep.agents.run import contract
+from lockstep.agents.run.environment import seed_of
 from lockstep.envs.checks import require_memory
 
 from .actor_critic import ActorCritic
@@ -46,7 +47,7 @@ class RolloutBuffer:
         normaliser: of observations, or None.
         by_component: keep log p of each component of an action, not of the whole.
         bootstrap: keep values of the last observations of truncated episodes; otherwise 0.
-        first_index: noise index of environment 0.
+        first_index: noise index of environment 0: how many environments the processes before this one have.
 
     Attributes:
         rows: [T, N, ...] obs (raw), action, log_prob [T, N(, components)], reward, terminated, truncated, value
@@ -85,7 +86,7 @@ class RolloutBuffer:
             self._episodes = torch.zeros(3, dtype=torch.float64, device=self.device)
             self._unfinished = torch.zeros(2, self.N, dtype=torch.float64, device=self.device)  # return and length
         self._own = not isinstance(env, envs.BatchedEnv)  # which has to show that it keeps the contract
-        answer = self._reset()
+        answer = self._reset(first_index)
         if self._own:
             contract.require_reset(env, answer, distribution.masks, self.device)
         obs, first = answer
@@ -100,8 +101,9 @@ class RolloutBuffer:
             self.noise = Noise(seeds, self.B, first_index, self.A, blocks, self.T, self.device, threads)
             self._keep(self.T, obs, first)
 
-    def _reset(self):
-        return self.env.reset(seed=list(self.seeds) if len(self.seeds) > 1 else self.seeds[0])
+    def _reset(self, first_index: int):
+        several = len(self.seeds) > 1
+        return self.env.reset(seed=list(self.seeds) if several else seed_of(self.env, self.seeds[0], first_index))
 
     def _index(self):
         """The rows of a step, and of the batch, by learner and shard, of which at most one are several."""

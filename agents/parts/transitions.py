@@ -6,6 +6,7 @@ import torch
 
 from lockstep import envs
 from lockstep.agents.run import contract
+from lockstep.agents.run.environment import seed_of
 
 
 class Transitions:
@@ -22,6 +23,7 @@ class Transitions:
         device: of the rows, the environment's.
         limit_ends: whether a truncated episode's last row is terminated too.
         reward_scale: factor on every reward, of rows alone: episodes are counted without it.
+        first_index: how many environments the processes before this one have.
 
     Attributes:
         obs: float32 [N, n], what is to be acted on.
@@ -32,13 +34,22 @@ class Transitions:
         ValueError: the environment breaks its contract, here or at the first step.
     """
 
-    def __init__(self, env, seed: int, device: torch.device, limit_ends: bool = False, reward_scale: float = 1.0):
+    def __init__(
+        self,
+        env,
+        seed: int,
+        device: torch.device,
+        limit_ends: bool = False,
+        reward_scale: float = 1.0,
+        first_index: int = 0,
+    ):
         self.env, self.device, self.limit_ends = env, device, limit_ends
         self.reward_scale = reward_scale
         agents = contract.agents_of(env)
         self.shape = (env.num_envs,) if agents is None else (env.num_envs, agents)  # of the environment's tensors
         self.N = env.num_envs * (agents or 1)
-        answer, self._first = env.reset(seed=seed), None  # names of the first infos, until a step was looked at
+        answer = env.reset(seed=seed_of(env, seed, first_index))
+        self._first = None  # names of the first infos, until a step was looked at
         if not isinstance(env, envs.BatchedEnv):
             contract.require_reset(env, answer, 0, device)
             self._first = frozenset(answer[1])

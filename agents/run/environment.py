@@ -1,5 +1,6 @@
 """The environment of a run, made by its name or taken as it was given."""
 
+import numpy as np
 import torch
 import yaml
 from gymnasium.vector import AutoresetMode
@@ -30,6 +31,18 @@ def options_of(named: str) -> dict[str, object]:
     return found
 
 
+def seed_of(env, seed: int, first_index: int) -> int:
+    """The seed of an environment's reset: the run's in the first process, and another one in each other.
+
+    An environment with this `first_index`, such as a port, has other episodes by the run's seed as well.
+
+    first_index: how many environments the processes before this one have.
+    """
+    if first_index in (0, getattr(env, "first_index", 0)):
+        return seed
+    return int(np.random.SeedSequence((seed, first_index)).generate_state(1)[0] >> 1)  # 31 bits, which any code takes
+
+
 def of_run(
     environment,
     num_envs: int,
@@ -48,7 +61,8 @@ def of_run(
         named: options of `envs.make`, for a name, as `options_of` reads them.
         whole: B of all processes, for an environment that counts all their steps: one with an option `batch`; None:
             this process is the only one.
-        **options: likewise, the run's own.
+        **options: likewise, the run's own; of several processes with `first_index`, which a batch that was made before
+            must have.
 
     Raises:
         ValueError: what does not fit, and what would.
@@ -70,6 +84,13 @@ def of_run(
         raise ValueError(f"autoreset_mode={mode.value!r}: training needs 'SameStep'")
     if environment.num_envs != num_envs:
         raise ValueError(f"the environment has num_envs={environment.num_envs}; this run needs {num_envs}")
+    first, several = options.get("first_index", 0), (whole or num_envs) > num_envs
+    if several and isinstance(environment, envs.BatchedEnv) and environment.first_index != first:
+        raise ValueError(
+            f"the environment has first_index={environment.first_index}, so that it would play episodes of another "
+            f"process; in this one make it with lockstep.make({environment.name!r}, {num_envs}, first_index={first}), "
+            "the process's RANK times num_envs"
+        )
     if torch.device(environment.device).type != device.type:
         raise ValueError(f"the environment is on {environment.device}, the run on {device}")
     return environment

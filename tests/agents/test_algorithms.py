@@ -5,16 +5,21 @@ import csv
 import dataclasses
 import functools
 import sys
+import types
 
 import pytest
 import torch
 
 import lockstep
 from lockstep import agents, envs
+from lockstep.agents import a2c
+from lockstep.agents.parts import off_policy
+from lockstep.agents.ppo import algorithm as ppo_algorithm
 from lockstep.agents.run import checkpoint, config, log, training
 from lockstep.agents.run.algorithm import Algorithm
 from tests.agents.exports import exported, in_onnx, program
 from tests.agents.run.test_log import scalars
+from tests.agents.worlds import World
 
 
 @pytest.fixture(params=agents.names())
@@ -185,6 +190,46 @@ def test_who_does_not_act_has_an_action_of_0(algorithm, environment):
     assert not found[~active].any() and action[~active].any()
     with pytest.raises(ValueError, match=r"active must be bool \[50\], as the observations are, not bool \[49\]"):
         run.act(obs, active=active[1:])
+
+
+def of_process(algorithm, rank: int, monkeypatch, environment):
+    """A run of 16 environments as the process of this rank, of three, makes it; or skips what trains in one."""
+    three = types.SimpleNamespace(size=3, rank=rank, device=torch.device("cpu"), reduce=None, average=None)
+    for module in (a2c, off_policy, ppo_algorithm):
+        monkeypatch.setattr(module, "Ranks", lambda device: three)
+    settings = config.replaced(algorithm.Config(), {"num_envs": 48, "total_steps": 10_000})
+    if hasattr(settings, "batch_size"):
+        settings = dataclasses.replace(settings, batch_size=48)
+    if algorithm is a2c.A2C:
+        pytest.skip("trains in one process")
+    return algorithm(environment, settings)
+
+
+def test_processes_with_an_environment_of_one_s_own_play_different_episodes(algorithm, environment, monkeypatch):
+    """Such an environment knows nothing of processes but the seed of its reset, which has 31 bits."""
+    space, seeds = envs.port(environment).of("action"), []
+
+    class Seeded(World):
+        def reset(self, seed=None):
+            seeds.append(seed)
+            return super().reset(seed)
+
+    for rank in range(3):
+        of_process(algorithm, rank, monkeypatch, Seeded(16, space))
+    assert seeds[0] == 0 and len(set(seeds)) == 3 and all(0 <= seed < 2**31 for seed in seeds)
+    placed, found = Seeded(16, space), list(seeds)
+    placed.first_index = 32  # which says that its episodes are those of the third process
+    of_process(algorithm, 2, monkeypatch, placed)
+    assert seeds == [*found, 0]
+
+
+def test_a_port_of_several_processes_must_be_a_part_of_its_own(algorithm, environment, monkeypatch):
+    said = f"first_index=0, .* make it with lockstep.make\\('{environment}', 16, first_index=32\\)"
+    with pytest.raises(ValueError, match=said):
+        of_process(algorithm, 2, monkeypatch, lockstep.make(environment, 16))
+    run = of_process(algorithm, 2, monkeypatch, lockstep.make(environment, 16, first_index=32))
+    assert run.env.first_index == 32
+    of_process(algorithm, 0, monkeypatch, lockstep.make(environment, 16))
 
 
 @pytest.mark.parametrize(
