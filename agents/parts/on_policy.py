@@ -84,14 +84,15 @@ class OnPolicy:
 
         Args:
             greedy: the likeliest action; otherwise a sample, by torch's generator. The normaliser is only read.
-            active: bool [B] or [B, A], who acts; the others' actions are 0. None: all.
+            active: bool [B] or [B, A], who acts; the others' actions are 0, and a team sees 0 of them. None: all.
 
         Raises:
             ValueError: observations, or flags, of another shape.
         """
         seen = obs
         if self.team is not None:
-            obs, mask = self.team.observe(obs), None if mask is None else self.team.mask(mask)
+            contract.require_flags(active, obs)
+            obs, mask = self.team.observe(obs, active), None if mask is None else self.team.mask(mask)
         obs = contract.observed(self.env, obs).to(self.device, torch.float32)
         networks, x = self.networks.one(member), obs.reshape(-1, obs.shape[-1])
         x = x if self.normaliser is None else self.normaliser.of(member)(x)

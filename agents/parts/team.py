@@ -104,11 +104,12 @@ class Team:
             contract.require_step(self.env, answer, self._first, self._masks_of_an_agent(), self.device)
             self._looked = True
         obs, reward, terminated, truncated, infos = answer
-        flags = self._ended(terminated, truncated)
+        flags, goes_on = self._ended(terminated, truncated), None  # [B, A], who would act if the episode went on
         if self._acting is not None:
             reward = torch.where(self._acting, reward, 0.0)
+            goes_on = self._acting & ~terminated.view(len(terminated), -1)
+        final = {"final_obs": self.observe(infos["final_obs"], goes_on)}
         self._keep(infos)
-        final = {"final_obs": self.observe(infos["final_obs"])}
         return self.observe(obs, infos.get("active")), reward.mean(dim=1), *flags, self._infos(infos) | final
 
     def _keep(self, infos):
@@ -142,7 +143,7 @@ class Team:
         if self.joint:
             return obs[:, 0]
         if active is not None and active.dim() == 2:
-            obs = torch.where(active.unsqueeze(2), obs, 0.0)
+            obs = torch.where(active.to(obs.device).unsqueeze(2), obs, 0.0)
         return obs.flatten(1)
 
     def split(self, action: torch.Tensor) -> torch.Tensor:

@@ -60,10 +60,17 @@ def of_active(action: torch.Tensor, active: torch.Tensor | None, obs: torch.Tens
     """
     if active is None:
         return action
-    if not isinstance(active, torch.Tensor) or active.dtype != torch.bool or active.shape != obs.shape[:-1]:
-        raise ValueError(f"active must be bool {list(obs.shape[:-1])}, as the observations are, not {_words(active)}")
+    require_flags(active, obs)
     flags = active.to(action.device).view(*active.shape, *[1] * (action.dim() - active.dim()))
     return torch.where(flags, action, 0)
+
+
+def require_flags(active: torch.Tensor | None, obs: torch.Tensor) -> None:
+    """Raises ValueError unless flags are bool, one for each row of observations [B, n] or [B, A, n]; None: all act."""
+    if active is None:
+        return
+    if not isinstance(active, torch.Tensor) or active.dtype != torch.bool or active.shape != obs.shape[:-1]:
+        raise ValueError(f"active must be bool {list(obs.shape[:-1])}, as the observations are, not {_words(active)}")
 
 
 def require_all_used(env) -> None:

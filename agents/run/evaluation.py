@@ -141,7 +141,8 @@ class Parallel:
         return self._rows(obs), sum(map(float, rewards.values())) / self._players, not self.original.agents
 
     def _rows(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.stack([obs.get(agent, self._nothing) for agent in self.agents])
+        left = self.original.agents  # who ends with a step may have an observation after it
+        return np.stack([obs[agent] if agent in left else self._nothing for agent in self.agents])
 
 
 def _actions(actions: torch.Tensor, game: Single | Parallel, episodes: Sequence[int]) -> list | np.ndarray:
@@ -214,12 +215,15 @@ class PortEpisodes:
         Args:
             policy: an `envs.MLP` (its critic is left out), `envs.Linear` or "random", which run inside the port's
                 kernel; or a function as `in_original` takes it, here on the port's device and for all environments at
-                every step. What it does after an environment's first episode does not count.
+                every step; one with a parameter `active` is given the infos' flags, of several agents. What it does
+                after an environment's first episode does not count.
 
         Raises:
             ValueError: a policy that does not fit; on the CPU, an action outside the space.
         """
-        self._obs, _ = self._env.reset(seed=self._seed)
+        self._obs, infos = self._env.reset(seed=self._seed)
+        heeds = callable(policy) and "active" in infos and "active" in inspect.signature(policy).parameters
+        self._flags = {"active": infos["active"]} if heeds else {}
         episodes, device = self._env.num_envs, self._env.device
         returns = torch.zeros(episodes, dtype=torch.float64, device=device)
         lengths = torch.zeros(episodes, dtype=torch.int64, device=device)
@@ -244,6 +248,7 @@ class PortEpisodes:
             yield rows["reward"], rows["terminated"] | rows["truncated"]
             return
         for _ in range(self._chunk):
-            self._obs, reward, _, _, info = self._env.step(policy(self._obs))
+            self._obs, reward, _, _, info = self._env.step(policy(self._obs, **self._flags))
+            self._flags = {name: info[name] for name in self._flags}
             reward = reward if reward.dim() == 1 else reward.mean(dim=1)  # of several agents, as in the original
             yield reward[None], info["_final_obs"][None]

@@ -82,6 +82,57 @@ def test_who_is_not_active_is_seen_as_nothing_and_a_team_counts_while_one_acts()
     assert (obs[:, 3:] == 0).all() and torch.equal(obs[:, :3], world.table[2, :, 0]) and infos["active"].all()
 
 
+def of_two_where_one_finishes(num_envs: int = 8) -> World:
+    """Episodes of five steps, cut off then; the second agent has finished after two, and holds NaN from there on."""
+
+    def active(step: int) -> torch.Tensor:
+        return torch.tensor([[True, step < 2]]).repeat(num_envs, 1)
+
+    return World(num_envs, BOX, near_first, agents=2, active=active)
+
+
+def test_who_has_finished_is_seen_as_nothing_in_the_last_observation_as_well():
+    world = of_two_where_one_finishes(4)
+    team = Team(world)
+    team.reset()
+    for _ in range(5):
+        *_, truncated, infos = team.step(torch.zeros(4, 4))
+    assert truncated.all() and infos["final_obs"].tolist() == [[*row, 0, 0, 0] for row in world.table[5, :, 0].tolist()]
+
+
+def test_who_finishes_with_the_last_step_is_seen_as_nothing_in_its_observation():
+    """One agent's limit of time cuts the episode off in which the other has just finished."""
+
+    class Parting(World):
+        def step(self, action):
+            obs, reward, _, _, infos = super().step(action)
+            first, second = torch.tensor([[True, False]]).repeat(4, 1), torch.tensor([[False, True]]).repeat(4, 1)
+            ended = self.time == self.limit
+            return obs, reward, first & ended, second & ended, infos
+
+    world = Parting(4, BOX, near_first, agents=2, active=lambda step: torch.ones(4, 2, dtype=torch.bool))
+    team = Team(world)
+    team.reset()
+    for _ in range(5):
+        _, _, terminated, truncated, infos = team.step(torch.zeros(4, 4))
+    assert truncated.all() and not terminated.any()
+    assert infos["final_obs"].tolist() == [[0, 0, 0, *row] for row in world.table[5, :, 1].tolist()]
+
+
+def test_a_team_learns_and_acts_though_who_has_finished_holds_nan():
+    run = trained(of_two_where_one_finishes(), 3)
+    assert run.rollout.rows["bootstrap"].isfinite().all() and run.rollout.rows["bootstrap"].any()
+    assert np.isfinite(run.statistics()["policy_loss"]) and run.networks.parameters.isfinite().all()
+    obs, active = normal(5, 2, 3), torch.tensor([True, False]).repeat(5, 1)
+    nothing, nan = (obs.where(active.unsqueeze(2), torch.tensor(number)) for number in (0.0, float("nan")))
+    action = run.act(nan, active=active)
+    assert torch.equal(action[:, 0], run.act(nothing)[:, 0]) and not action[:, 1].any() and action[:, 0].all()
+    with pytest.raises(
+        ValueError, match=re.escape("active must be bool [5, 2], as the observations are, not bool [5]")
+    ):
+        run.act(nan, active=active[:, 0])
+
+
 def test_a_group_s_number_moves_all_of_the_group():
     world = Crew(1, (2, 3), grouped=True)
     team = Team(world, grouped=True)

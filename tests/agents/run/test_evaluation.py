@@ -217,6 +217,25 @@ def test_a_reward_of_several_agents_is_their_mean_wherever_it_is_counted(courier
         np.testing.assert_allclose(found, sums.mean(axis=1), atol=1e-5)
 
 
+def test_a_policy_of_all_agents_is_scored_in_the_port_as_in_the_original(couriers):  # noqa: F811
+    """Who has ended is seen as zeros in both, and in training; the port's own rows of it hold something else."""
+    settings = {"num_envs": 12, "horizon": 6, "total_steps": 480, "minibatches": 2, "hidden": (16, 16), "threads": 1}
+    run = ppo.PPO(couriers, replaced(ppo.CLEANRL, settings | {"joint": True}))
+    run.networks.parameters.normal_(generator=torch.Generator().manual_seed(0))
+    asked = []
+
+    def act(obs, active):
+        asked.append(active.clone())
+        assert obs[~active].any(dim=1).all()
+        return run.act(obs, active=active)
+
+    module = envs.original(couriers)
+    alone = [evaluation.play([module.make(seed=5, index=i)], run.act, 5).returns[0] for i in range(12)]
+    for play in (run.act, act):
+        np.testing.assert_allclose(in_port(couriers, play, 12, 5).returns, alone, atol=1e-5)
+    assert not torch.stack(asked).all()
+
+
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_run_over_agents_that_end_apart_goes_on_bit_for_bit(couriers, joint):  # noqa: F811
     settings = {"num_envs": 8, "horizon": 6, "total_steps": 480, "minibatches": 2, "hidden": (16, 16), "threads": 1}
