@@ -2,9 +2,10 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -137,7 +138,18 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
                 parser.add_argument(option, type=float, nargs="+", metavar="X", action=_OneOrSeveral, **shown)
             else:
                 kind = next(kind for kind in (int, float, str) if kind in kinds)
-                parser.add_argument(option, type=kind, metavar=kind.__name__, **shown)
+                read = _or_none(kind) if types.NoneType in kinds else kind
+                parser.add_argument(option, type=read, metavar=kind.__name__, **shown)
+
+
+def _or_none(kind: type) -> Callable[[str], Any]:
+    """A reader of words that are of a kind, or "none"; argparse calls it by the kind's name where it refuses one."""
+
+    @functools.wraps(kind, updated=())
+    def read(word: str):
+        return None if word == "none" else kind(word)
+
+    return read
 
 
 def _as_given(value) -> str:

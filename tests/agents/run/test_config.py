@@ -179,6 +179,18 @@ def test_every_field_is_an_option_and_reaches_the_configuration():
         assert "--" + field.name.replace("_", "-") in told
 
 
+@pytest.mark.parametrize("field", ["target_kl", "critic_lr", "threads", "shards"])
+def test_what_may_be_none_is_given_as_none_and_refused_by_its_kind(field, capsys):
+    option, kind = "--" + field.replace("_", "-"), "int" if field in ("threads", "shards") else "float"
+    assert parsed(option, "none") == {field: None} and parsed(option, "2") == {field: 2}
+    assert ppo.config_of("cartpole", "solve", **{field: 2} | parsed(option, "none")) == RECIPES["solve"]
+    with pytest.raises(SystemExit):
+        parsed(option, "nothing")
+    assert f"argument {option}: invalid {kind} value: 'nothing'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parsed("--epochs", "none")
+
+
 def test_a_number_may_be_given_for_each_member():
     assert parsed("--lr", "1e-3", "1e-4") == {"lr": (1e-3, 1e-4)}
     assert parsed("--lr", "1e-3") == {"lr": 1e-3}
