@@ -6,6 +6,7 @@ code runs eagerly, with roll-out and gradient in C++ where a kernel carries the 
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping
 
 import torch
@@ -207,6 +208,7 @@ class PPO(OnPolicy):
             self.optimizer = compiled.CompiledUpdate(*given, rows=rows, threads=self.threads, **options)
         else:
             self.optimizer = Autograd(*given, **options, critic_rate=self.critic_rate)
+            self.torch_threads = operator.attrgetter("threads")  # torch finds the gradient, with gradient="auto" too
 
     def _capture(self) -> None:
         super()._capture()

@@ -110,5 +110,8 @@ class Algorithm(Protocol):
 
     @staticmethod
     def torch_threads(config: Any) -> int:
-        """As many of `config.threads` as torch itself has work for; those that wait for it spin."""
+        """As many of `config.threads` as torch itself has work for; those that wait for it spin.
+
+        By the configuration alone; a run may answer by what its environment decides as well.
+        """
         ...

@@ -170,6 +170,7 @@ def train(
             tensorboard=tensorboard,
         ) as written,
         interruption() as received,
+        of_torch(run.torch_threads(settings) if settings.threads else None),
     ):
         if writes:
             plain = dataclasses.asdict(settings)
@@ -327,6 +328,19 @@ def over_ranks(row: dict, ranks: Ranks) -> dict:
     ranks.reduce(total)
     count, *sums = total.tolist()
     return row | {episodes: count, **dict(zip(means, (s / count if count else math.nan for s in sums), strict=True))}
+
+
+@contextlib.contextmanager
+def of_torch(threads: int | None) -> Iterator[None]:
+    """Within it torch uses so many threads of the CPU; None: as many as it does."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

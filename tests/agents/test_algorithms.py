@@ -91,6 +91,29 @@ def test_a_run_tells_of_every_column_and_goes_on_from_its_state(algorithm, envir
     assert checkpoint.of_run(tmp_path / "checkpoint.pt", algorithm.name)["states"][0].keys() == run.state().keys()
 
 
+@pytest.mark.parametrize("threads", [2, None])
+def test_torch_has_the_threads_of_a_run_while_it_trains_and_its_own_again_after(
+    algorithm, environment, threads, monkeypatch
+):
+    settings, seen = dataclasses.replace(of_iterations(algorithm, 2), threads=threads, eval_every=1), []
+    iterate = algorithm.iterate
+    monkeypatch.setattr(algorithm, "iterate", lambda run: (seen.append(torch.get_num_threads()), iterate(run))[1])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        run = training.train(algorithm, environment, settings)
+        assert set(seen) == {run.torch_threads(settings) if threads else 3} and torch.get_num_threads() == 3
+
+        def fails(run):
+            raise RuntimeError("out of order")
+
+        with pytest.raises(RuntimeError, match="out of order"):
+            training.train(algorithm, environment, settings, check=fails)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_run_made_in_inference_mode_learns_outside(algorithm, environment):
     settings = of_iterations(algorithm, 1000)
     expected = algorithm(environment, settings)

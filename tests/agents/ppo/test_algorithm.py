@@ -255,6 +255,14 @@ def test_any_number_of_threads_gives_the_same(gradient):
     assert_near(found[2], found[0], 1e-6)
 
 
+def test_torch_has_the_threads_of_a_run_where_it_finds_the_gradient():
+    """Which the environment decides too: the kernel knows no masks."""
+    masked = World(8, THREE_TWO, each_is_right, mask=torch.ones(5, dtype=torch.bool))
+    found = {env: run(env, 0, threads=5) for env in ("cartpole", masked)}
+    assert [type(one.optimizer) for one in found.values()] == [CompiledUpdate, Autograd]
+    assert [one.torch_threads(one.config) for one in found.values()] == [1, 5]
+
+
 @pytest.mark.parametrize("population", [1, 2])
 def test_a_critic_s_learning_rate_is_its_own(population):
     """Of Adam's first step, which is the rate along each number: the actor's stays, the critic's is three times it."""
