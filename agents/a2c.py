@@ -101,7 +101,8 @@ class A2C(OnPolicy):
         if self.ranks.size > 1:
             raise ValueError(f"A2C trains in one process, not in {self.ranks.size}")
         threads = config.threads or torch.get_num_threads()
-        self.env = of_run(environment, config.num_envs, self.device, threads=threads, seed=config.seed)
+        options = {"threads": threads, "seed": config.seed, "named": config.options}
+        self.env = of_run(environment, config.num_envs, self.device, **options)
         space, n = self.env.single_action_space, self.env.single_observation_space.shape[-1]
         contract.require_all_used(self.env)
         self.distribution = distributions.of(space, config.squash)

@@ -60,7 +60,6 @@ class OffPolicySettings(Settings):
         False, "numbers that are encoded are not divided by their scales, as in some published code"
     )
     norm_obs: bool = setting(False, "normalise observations by their running mean and variance")
-    options: str = setting("", "of an environment that is made by its name: name=value, with commas between several")
     epsilon_start: float = setting(1.0, "share of random actions at first", least=0, most=1)
     epsilon_end: float = setting(0.0, "share of random actions at last", least=0, most=1)
     epsilon_steps: int = setting(2_048, "environment steps over which it falls linearly", least=0)

@@ -68,7 +68,8 @@ class PPO(OnPolicy):
         self.seeds = [config.seed + member for member in range(config.population)]
         B = config.num_envs // self.ranks.size
         options = {"seed": config.seed} if config.population == 1 else {"seed": self.seeds, "groups": config.population}
-        options |= {"first_index": self.ranks.rank * B, "threads": self.threads, "whole": config.num_envs}
+        options |= {"first_index": self.ranks.rank * B, "threads": self.threads}
+        options |= {"named": config.options, "whole": config.num_envs}
         self.env = of_run(environment, B, self.device, **options)
         self.team = None
         if config.joint and (contract.agents_of(self.env) or 1) > 1:

@@ -110,7 +110,7 @@ def main(name: str) -> None:
         output = training.file_of(resume).parent if resume is not None and output is None else output
         if output is not None:
             training.require_free(output, resume)
-        named = options_of(getattr(chosen, "options", ""))
+        named = options_of(chosen.options)
         check = training.Checks(environment, stop_at, device, **named) if stop_at is not None else None
         files = {"output": output, "resume": resume, "init_from": init_from, "tensorboard": tensorboard}
         run = training.train(algorithm, environment, chosen, device, **files, check=check, quiet=quiet)

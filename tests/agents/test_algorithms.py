@@ -114,6 +114,25 @@ def test_torch_has_the_threads_of_a_run_while_it_trains_and_its_own_again_after(
         torch.set_num_threads(before)
 
 
+def test_options_are_the_environment_s_and_a_checkpoint_of_before_there_were_any_has_none(
+    algorithm, environment, tmp_path
+):
+    name = {"pendulum": "g", "cartpole": "gravity"}[environment]
+    settings = dataclasses.replace(of_iterations(algorithm, 2), options=f"{name}=9.0")
+    assert getattr(algorithm(environment, settings).env.params, name) == 9.0
+    with pytest.raises(ValueError, match="options='seed=1': seed is not to be chosen there; the run has it"):
+        algorithm(environment, dataclasses.replace(settings, options="seed=1"))
+    plain = dataclasses.replace(settings, options="")
+    run = training.train(algorithm, environment, plain, output=tmp_path)
+    content = checkpoint.load(tmp_path / "checkpoint.pt")
+    assert content["config"].pop("options") == ""
+    checkpoint.save(tmp_path / "checkpoint.pt", content)
+    assert same(training.load(algorithm, tmp_path).state(), run.state())
+    assert same(training.train(algorithm, environment, plain, resume=tmp_path).state(), run.state())
+    with pytest.raises(ValueError, match=f"options is '' in the checkpoint and '{name}=9.0' here"):
+        training.train(algorithm, environment, settings, resume=tmp_path)
+
+
 def test_a_run_made_in_inference_mode_learns_outside(algorithm, environment):
     settings = of_iterations(algorithm, 1000)
     expected = algorithm(environment, settings)

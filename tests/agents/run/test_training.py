@@ -400,6 +400,7 @@ def test_an_interrupted_run_without_a_folder_says_that_nothing_was_kept():
         (["cartpole", "--resume", "nowhere/checkpoint.pt"], "checkpoint nowhere/checkpoint.pt: there is no such file"),
         (["cartpole", "--output", "README.md"], "output='README.md' is a file; it must be a folder"),
         (["cartpole", "--recipe", ""], "recipe='' must be one of"),
+        (["cartpole", "--options", "gravity=0.1,robots=3"], "has no parameter or option 'robots'"),
         (["cartpole", "--precision", "tf32"], "precision='tf32' needs device='cuda'"),
         (["cartpole", "--tensorboard"], "tensorboard=True writes into the output folder, so it needs output="),
     ],

@@ -56,7 +56,8 @@ class CEM:
         self.device = self.ranks.device
         if self.ranks.size > 1:
             raise ValueError(f"CEM trains in one process, not in {self.ranks.size}")
-        self.env = of_run(environment, config.num_envs, self.device, threads=config.threads, seed=config.seed)
+        options = {"threads": config.threads, "seed": config.seed, "named": config.options}
+        self.env = of_run(environment, config.num_envs, self.device, **options)
         self.env.reset(seed=config.seed)
         self.space = self.env.single_action_space
         m = int(self.space.n) if isinstance(self.space, Discrete) else self.space.shape[0]
