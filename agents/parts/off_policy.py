@@ -63,7 +63,7 @@ class OffPolicySettings(Settings):
     epsilon_start: float = setting(1.0, "share of random actions at first", least=0, most=1)
     epsilon_end: float = setting(0.0, "share of random actions at last", least=0, most=1)
     epsilon_steps: int = setting(2_048, "environment steps over which it falls linearly", least=0)
-    eval_every: int = setting(4096, "environment steps between checks", least=1)
+    eval_every: int = setting(4096, "environment steps between checks, which --stop-at asks for", least=1)
     precision: str = setting("fp32", "of the networks' matrix products", choices=precision.PRECISIONS)
     graph: str = setting("auto", "CUDA graphs", choices=graphs.CHOICES)
 

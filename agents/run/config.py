@@ -60,7 +60,7 @@ class Settings:
     threads: int | None = setting(None, "of the CPU, at most; None: as many as torch uses", least=1, most=1024)
     seed: int = setting(0, "of everything", least=0, most=2**63 - 1)
     options: str = setting("", "of an environment that is made by its name: name=value, with commas between several")
-    eval_every: int = setting(8192, "environment steps between checks", least=1)
+    eval_every: int = setting(8192, "environment steps between checks, which --stop-at asks for", least=1)
     save_every: int = setting(0, "environment steps between checkpoints; 0: only the last", least=0)
 
     def __post_init__(self):

@@ -439,6 +439,7 @@ def test_help_names_environments_recipes_and_every_setting(monkeypatch, capsys):
         assert word in out, word
     for said in ("equal parts of each pass [4]", "[off]", "[on]", "[64 64]", "[none]", "[0.00025]"):
         assert said in out, said
+    assert "environment steps between checks, which --stop-at asks for [8192]" in " ".join(out.split())
 
 
 def test_a_run_ends_with_scores_in_the_original(monkeypatch, capsys, tmp_path):
