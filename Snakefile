@@ -11,7 +11,7 @@ from snakemake.logging import logger
 
 from lockstep.experiments import SCALES, catalogue, cluster, left
 from lockstep.experiments import config as settings
-from lockstep.experiments.ledger import fingerprint, sources
+from lockstep.experiments.ledger import fingerprint, provenance, sources
 
 # ---- Configuration and discovery ---------------------------------------------------------------------------
 
@@ -43,7 +43,9 @@ SHARE = 2 if CLUSTER else max(1, CORES // max(1, len(ENVIRONMENTS)))
 side_by_side = lambda wildcards: (CLUSTER or not GPUS) and not catalogue.timed(wildcards.place)
 # Jobs take the Python that runs Snakemake, activated or not; with --sdm conda their environment goes first.
 os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()]))
-fingerprint_of = functools.cache(fingerprint.of)  # Snakemake asks several times for every job
+# Snakemake asks several times for every job. A cluster may have GPUs where this machine has none.
+fingerprint_of = functools.cache(functools.partial(fingerprint.of, gpu=CLUSTER or provenance.has_gpu()))
+settings_of = lambda *asked: str([part(*asked, SCALE) for part in (fingerprint.section_of, fingerprint.settings_of)])
 left.Left(logger, lambda: workflow.dag, SCALE, CORES)
 
 
@@ -100,7 +102,7 @@ rule experiment:
         asked=lambda wildcards: [word for word in catalogue.asked(wildcards.place) if word],
         scale=SCALE,
         code=lambda wildcards: fingerprint_of(*catalogue.asked(wildcards.place)),
-        settings=lambda wildcards: str(fingerprint.section_of(*catalogue.asked(wildcards.place), SCALE)),
+        settings=lambda wildcards: settings_of(*catalogue.asked(wildcards.place)),
     message:
         "results/{wildcards.place}.csv"
     shell:

@@ -172,6 +172,12 @@ def graphics() -> dict:
     }
 
 
+def has_gpu() -> bool:
+    """Tells whether `machine` has a GPU; torch, which takes seconds to import, is asked only where a driver is."""
+    driver = shutil.which("nvidia-smi") or Path("/proc/driver/nvidia/version").exists()
+    return bool(driver) and machine()["gpu"] is not None
+
+
 def operating_system() -> str:
     """Distribution and kernel, for example "Debian GNU/Linux 12 (bookworm), Linux 6.1"."""
     kernel = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"

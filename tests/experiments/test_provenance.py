@@ -86,6 +86,19 @@ def test_label_of_one_core_and_a_gpu(monkeypatch):
     assert machine["driver"] == "580.159"
 
 
+@pytest.mark.parametrize(
+    ("driver", "found", "has_gpu"), [(False, "a GPU", False), (True, None, False), (True, "a GPU", True)]
+)
+def test_torch_is_asked_for_a_gpu_only_where_there_is_a_driver(monkeypatch, tmp_path, driver, found, has_gpu):
+    asked = []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(provenance, "machine", lambda: asked.append(found) or {"gpu": found})
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    if driver:
+        (tmp_path / "nvidia-smi").touch(0o755)
+    assert (provenance.has_gpu(), bool(asked)) == (has_gpu, driver)
+
+
 def test_nothing_but_python_is_needed(monkeypatch):
     """Neither git nor nvidia-smi nor a compiler on the path: their entries are None."""
     monkeypatch.setenv("PATH", "")

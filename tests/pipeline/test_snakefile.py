@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lockstep.experiments.ledger import sources
+from lockstep.experiments.ledger import provenance, sources
 from tests.pipeline.copies import (
     ROOT,
     copy_of_the_code,
@@ -55,7 +55,7 @@ def everything_in(copy: Path) -> list[Path]:
 
 def test_the_snakefile_is_short_and_runs_commands_only():
     text = (ROOT / "Snakefile").read_text()
-    assert text.count("\n") <= 140
+    assert text.count("\n") <= 142
     assert not re.search(r"^\s+(run|script|notebook):", text, re.MULTILINE)
     shells = re.findall(r"shell:\s+\"(\S+ -m \w+\.\w+)", text)
     assert len(re.findall(r"^\s+log:", text, re.MULTILINE)) == text.count("benchmark:") == 2
@@ -182,6 +182,28 @@ def test_an_edited_setting_runs_exactly_its_experiment(copy):
     file = copy / "experiments" / "classic_control" / "twin.yaml"
     file.write_text(file.read_text().replace("threshold_band: 1.0e-6", "threshold_band: 1.1e-6"))
     assert planned(copy) == {PAPER, *of("twin", "correctness")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("seed: 0\n", "seed: 1\n"), ("    bias: [0, 0]\n", "    bias: [0, 1]\n")],
+    ids=["seed", "fixed policy"],
+)
+def test_an_edited_setting_of_all_runs_every_experiment_of_its_environment(copy, before, after):
+    file = copy / "experiments" / "classic_control" / "twin.yaml"
+    text = file.read_text()
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, after))
+    assert planned(copy) == {PAPER, *of_twin()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(provenance.has_gpu(), reason="needs a machine without a GPU")
+def test_an_edited_kernel_of_gpus_runs_nothing_without_a_gpu(copy):
+    """At quick scale nothing compiles for one."""
+    append(copy / "envs" / "kernels" / "tile_cuda.cuh", "struct Edited;\n")
+    assert planned(copy) <= {PAPER}
 
 
 @pytest.mark.slow
