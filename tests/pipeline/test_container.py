@@ -57,6 +57,21 @@ def test_the_container_sets_up_and_reports():
     assert CONTAINER == [["make", ".venv/ready"], ["make", "report"]]
 
 
+@pytest.mark.parametrize("python", ["exit 1", "exit 0", "echo gone"], ids=["fails", "names none", "names one"])
+def test_ci_fails_where_tables_cannot_be_named_or_are_missing(tmp_path, python):
+    """With programs that do nothing in the place of make and of Debian's."""
+    programs = {"bin/make": "exit 0", "bin/dpkg": "exit 0", ".venv/bin/python": python}
+    for place, text in programs.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / place).chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    done = subprocess.run(["bash", tmp_path / ".ci" / "run"], env={"PATH": path}, capture_output=True, text=True)
+    assert done.returncode == 1 and "holds every table" not in done.stdout
+
+
 def test_the_workflow_runs_what_ci_runs():
     (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
     owned, script = [step["run"] for step in job["steps"] if "run" in step]
