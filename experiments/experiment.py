@@ -87,7 +87,7 @@ class Experiment:
     columns: of the CSV.
     plan: Plan of a Request.
     report: lines to print of the rows, given the settings and the fields of every group that is missing.
-    verdict: tells of all rows whether they pass; such a result is written when all of it is there.
+    verdict: tells of all rows but those of a busy machine whether they pass; written when all groups are there.
     failure: what the command line ends with where they do not, as an error.
     in_pieces: what is measured when the time is over is a result, with groups missing.
     options: adds options of its own to a parser.

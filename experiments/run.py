@@ -111,12 +111,11 @@ def measure(name: str, request: Request) -> None:
             measure_groups(plan, left, journal, planned, options, title)
     if not journal.groups:
         raise UserError("nothing was measured: none of what was asked for can run here")
-    frame = journal.frame()
-    passed = experiment.verdict(frame) if experiment.verdict else None
     busy = journal.busy(planned)
+    quiet = results.undisturbed(journal.frame(), {"busy": busy})
+    passed = experiment.verdict(quiet) if experiment.verdict and len(quiet) else None
     journal.finish(plan.method, passed, planned)
     missing = [fields for label, fields in planned.items() if label not in journal]
-    quiet = results.undisturbed(frame, {"busy": busy})
     if len(quiet):
         print(f"{title}: {output}")
         print(experiment.report(quiet, request.settings, missing + [one["fields"] for one in busy]))

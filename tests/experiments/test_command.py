@@ -7,6 +7,8 @@ import pytest
 
 from lockstep import envs
 from lockstep.experiments import command, run
+from lockstep.experiments.experiment import Experiment, Plan, each
+from lockstep.experiments.ledger import results
 
 
 def test_a_log_gets_one_plain_line_per_item(capsys):
@@ -104,3 +106,43 @@ def test_the_defaults_are_quick_and_the_results_folder(capsys):
         run.parser("throughput").parse_args(["throughput", "--help"])
     assert ended.value.code == 0
     assert "results/<environment>/throughput.csv" in capsys.readouterr().out
+
+
+@pytest.fixture
+def ended(monkeypatch, tmp_path):
+    """The provenance of a run of groups, each with the share of a core it had and whether it passes."""
+    output = tmp_path / "ceilings.csv"
+
+    def ended(groups, *arguments, **options):
+        measured = []
+
+        def rows(group):
+            had, passes = groups[group]
+            measured.append(group)
+            return [{"group": group, "passes": passes, "had": had}]
+
+        experiment = Experiment(
+            ["group", "passes"],
+            lambda request: Plan({group: group for group in groups}, each(rows), {}),
+            lambda frame, *_: f"{len(frame)} rows",
+            lambda frame: bool(frame["passes"].all()),
+            **options,
+        )
+        monkeypatch.setattr(run, "experiment_of", lambda name: experiment)
+        monkeypatch.setattr(sys, "argv", ["run", "ceilings", "--output", str(output), *arguments])
+        command.run(run.main)
+        return results.read(output)[1] | {"measured": measured}
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("groups", "passed"),
+    [
+        ({"a": (1.0, True), "b": (0.3, False)}, True),
+        ({"a": (1.0, False), "b": (0.3, True)}, False),
+        ({"a": (0.3, False)}, None),
+    ],
+)
+def test_a_verdict_is_of_what_was_not_disturbed(ended, groups, passed):
+    assert ended(groups).get("passed") is passed
