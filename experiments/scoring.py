@@ -1,4 +1,4 @@
-"""Returns of a policy in the original: whole episodes of Gymnasium's own classes, spread over processes.
+"""Returns of a policy in the original, whole episodes of it, spread over processes.
 
 Scoring is not timed. Its processes are started before anything is, and wait while something is timed.
 """

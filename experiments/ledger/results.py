@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pandas as pd
 from lockstep import files
 from lockstep.experiments import ROOT, UserError
 from lockstep.experiments.bench.timing import ENOUGH, cpu_seconds
-from lockstep.experiments.command import OutOfTime, writing
+from lockstep.experiments.command import writing
 from lockstep.experiments.ledger import fingerprint, provenance, sources
 from lockstep.experiments.ledger.checksums import verify
 
@@ -155,16 +155,6 @@ class Journal:
     def _text(self) -> str:
         rows = [row[len(BOOKKEEPING) :] for group in self.groups.values() for row in group]
         return csv_text([self.columns, *rows])
-
-    @contextlib.contextmanager
-    def leaving(self, planned: Sequence[str] | Mapping[str, Mapping], timing: Mapping | None = None) -> Iterator[None]:
-        """Finish what there is where the time given is over in here, the other planned groups missing."""
-        try:
-            yield
-        except OutOfTime:
-            if self.groups:
-                self.finish(timing, planned=planned)
-            raise
 
     def finish(
         self,

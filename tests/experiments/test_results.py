@@ -7,13 +7,14 @@ import signal
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.experiments import UserError, command
+from lockstep.experiments import UserError, command, run
 from lockstep.experiments.ledger import checksums, fingerprint, provenance, results
 
 COLUMNS = ["name", "value", "note"]
@@ -197,18 +198,26 @@ def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, chang
     assert "a" not in journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
 
 
+def out_of_time(made, in_pieces=True):
+    """The journal's run ends because its time is over."""
+    experiment = SimpleNamespace(in_pieces=in_pieces)
+    with pytest.raises(command.OutOfTime), run.leaving(experiment, made, {"a": {}, "b": {}}, {"blocks": 3}):
+        raise command.OutOfTime("the next one is left")
+
+
 def test_what_is_measured_when_the_time_is_over_is_left_whole(path):
     made = journal(path)
     made.add("a", rows("a"))
-    with pytest.raises(command.OutOfTime), made.leaving(["a", "b"], {"blocks": 3}):
-        raise command.OutOfTime("b is next")
+    out_of_time(made)
     assert results.read(path)[1]["missing"] == ["b"]
 
 
-def test_nothing_is_left_where_nothing_is_measured(path):
+@pytest.mark.parametrize("groups", ["", "a"])
+def test_nothing_is_left_where_nothing_is_measured_or_pieces_are_none(path, groups):
     made = journal(path)
-    with pytest.raises(command.OutOfTime), made.leaving(["a", "b"]):
-        raise command.OutOfTime("a is next")
+    for group in groups:
+        made.add(group, rows(group))
+    out_of_time(made, in_pieces=not groups)
     assert not path.exists()
 
 
