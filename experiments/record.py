@@ -1,8 +1,9 @@
 """Record this machine: run every experiment into results/recorded/<machine>/ and sign it with SHA256SUMS.
 
 Needs no git, Snakemake or PettingZoo; what needs one is left out where it is missing. Killed runs go on
-where they were; finished ones whose code and configuration are unchanged are kept. Where a command may take ten minutes
-only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
+where they were; finished ones whose code and configuration are unchanged are kept. Rows that fail by the verdict of
+their experiment go to <experiment>.failed.csv, and are measured again after all others. Where a command may take ten
+minutes only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
 """
 
 import argparse
@@ -45,10 +46,20 @@ def main() -> None:
     if options.dry_run:
         print("\n".join(listing(steps, options.scale, present, options.minutes)))
         return
-    begun = False
-    for step in steps:
-        begun |= run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline, begun)
+    begun, failures = False, []
+    for step in sorted(steps, key=lambda step: has_failed(place_of(step, folder))):
+        try:
+            begun |= run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline, begun)
+        except Failed as failure:
+            begun = True
+            failures.append(str(failure))
     print(f"recorded in {folder}, signed in {folder / SUMS}")
+    if failures:
+        raise UserError(f"{'; '.join(failures)}; what is signed stays")
+
+
+class Failed(Exception):
+    """An experiment has failed by its verdict, and all others can go on; the message says which."""
 
 
 class Step(NamedTuple):
@@ -163,9 +174,12 @@ def run(
     Raises:
         OutOfTime: the deadline (see `command.add_minutes`) has passed before it was done. What it has measured by then
             is signed, where the experiment leaves it.
+        Failed: it has failed by its verdict, now or, where the deadline has passed, when it was measured last.
     """
     step = Step(experiment, environment, headline)
-    output = folder / (environment or "") / f"{experiment}.csv"
+    output = place_of(step, folder)
+    failed = output.with_suffix(results.FAILED)
+    failure = Failed(f"{name_of(step)} has failed: {failed}")
     files = [output, output.with_suffix(".json")]
     from lockstep.experiments.bench.rungs import no_library  # here, because whoever verifies a folder needs no torch
 
@@ -190,9 +204,9 @@ def run(
     keep_larger_scale(output, described, scale)
     left_s = deadline - time.monotonic()
     if left_s <= 0:
-        raise command.OutOfTime(f"{name_of(step)} is next")
+        raise failure if has_failed(output) else command.OutOfTime(f"{name_of(step)} is next")
     program = [sys.executable, "-m", "lockstep.experiments.run", experiment, *([environment] if environment else [])]
-    program += ["--scale", scale, "--output", str(output.resolve())]
+    program += ["--scale", scale, "--output", str(output.resolve()), "--aside"]
     program += ["--headline", "--devices", headline] if headline else []
     program += ["--commit", commit] if commit else []
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
@@ -200,7 +214,10 @@ def run(
     print(name_of(step), flush=True)
     if not ((current and missing) or signed):  # such a piece is gone on from
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
+    failed.with_suffix(".json").unlink(missing_ok=True)  # so that one that is there afterwards is new
     status = status_of(program)
+    if status == 1 and has_failed(output):
+        raise failure
     if status not in (0, command.NOT_FINISHED):
         raise UserError(f"{experiment} ended with status {status} (see above); the same command goes on from there")
     if all(file.exists() for file in files):
@@ -208,6 +225,16 @@ def run(
     if status == command.NOT_FINISHED:
         raise command.OutOfTime(f"{name_of(step)} has begun")
     return True
+
+
+def place_of(step: Step, folder: Path) -> Path:
+    """The CSV of a step in the folder of a machine."""
+    return folder / (step.environment or "") / f"{step.experiment}.csv"
+
+
+def has_failed(output: Path) -> bool:
+    """Tells of a result that it was measured since, and failed by its verdict."""
+    return output.with_suffix(results.FAILED).with_suffix(".json").exists()
 
 
 def status_of(program: Sequence[str]) -> int:

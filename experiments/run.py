@@ -61,6 +61,11 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
         action="store_true",
         help=f"do not begin the first group either if it is predicted to end {command.GRACE_S:.0f} s after --minutes",
     )
+    arguments.add_argument(
+        "--aside",
+        action="store_true",
+        help=f"rows that fail go to <experiment>{results.FAILED}: where that is an error, or a good result is there",
+    )
     if add := experiment_of(name).options:
         add(arguments)
     return arguments
@@ -114,15 +119,22 @@ def measure(name: str, request: Request) -> None:
     busy = journal.busy(planned)
     quiet = results.undisturbed(journal.frame(), {"busy": busy})
     passed = experiment.verdict(quiet) if experiment.verdict and len(quiet) else None
-    journal.finish(plan.method, passed, planned)
+    aside = passed is False and options.aside and (experiment.failure is not None or is_good(output))
+    output = journal.finish(plan.method, passed, planned, aside)
     missing = [fields for label, fields in planned.items() if label not in journal]
     if len(quiet):
         print(f"{title}: {output}")
         print(experiment.report(quiet, request.settings, missing + [one["fields"] for one in busy]))
     for one in busy:
         print(f"{one['group']}: left out, the machine was busy: it had {one['had']:.0%} of the cores it could use")
-    if passed is False and experiment.failure:
-        sys.exit(f"{name}: {experiment.failure}")
+    if passed is False and (experiment.failure or aside):
+        sys.exit(f"{name}: {experiment.failure or 'it fails, and what was there before does not'}")
+
+
+def is_good(output: Path) -> bool:
+    """Tells that there is a result whose verdict, if it has one, is that it passes."""
+    described = results.read_json(output.with_suffix(".json"))
+    return described is not None and described.get("passed") is not False
 
 
 def measure_groups(

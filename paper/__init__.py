@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lockstep.experiments import ROOT, UserError, catalogue, config
 from lockstep.experiments.experiment import MISSING
-from lockstep.experiments.ledger import results
+from lockstep.experiments.ledger import checksums, results
 from lockstep.experiments.ledger.results import Dataset
 
 HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
@@ -132,9 +132,9 @@ def load(root: Path = ROOT) -> list[Dataset]:
     """
     known = {(None, experiment) for experiment in catalogue.of_the_machine()}
     for folder in [root / "results", *(root / "results" / "recorded").glob("*/")]:
-        # Runs also leave tables without provenance there, and the partial files of a run that goes on.
+        # Runs also leave tables without provenance there, the partial files of a run that goes on, and what has failed.
         results_of = (path for path in folder.glob("*/*.csv") if path.with_suffix(".json").exists())
-        known |= {(path.parent.name, path.stem) for path in results_of if not path.stem.endswith(".partial")}
+        known |= {(path.parent.name, path.stem) for path in results_of if not checksums.unfinished(path)}
     found = []
     for environment, experiment in sorted(known, key=lambda key: (key[0] or "", key[1])):
         found += results.datasets(environment, experiment, root)

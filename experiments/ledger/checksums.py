@@ -15,11 +15,12 @@ class ChecksumError(UserError):
 
 
 def unfinished(file: Path) -> bool:
-    return ".partial" in file.suffixes or file.suffix == ".lock"
+    """Tells of a file that it is no result: still being made, held, or what a verdict has put aside."""
+    return bool({".partial", ".failed"}.intersection(file.suffixes)) or file.suffix == ".lock"
 
 
 def signed_files(folder: Path) -> list[str]:
-    """Every file of a recorded folder, relative to it, but the sums and what is still being made."""
+    """Every file of a recorded folder, relative to it, but the sums and what is `unfinished`."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and not unfinished(file))
     return [file.relative_to(folder).as_posix() for file in files if file != folder / SUMS]
 

@@ -25,6 +25,7 @@ from lockstep.experiments.ledger.checksums import verify
 
 HERE, RECORDED = "measured here", "recorded"
 CHANGED = "recorded, code changed since"
+FAILED = ".failed.csv"  # rows that are not to take a result's place
 BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s", "_had"]  # columns of the partial file before the rows' own
 
 
@@ -161,12 +162,14 @@ class Journal:
         timing: Mapping | None = None,
         passed: bool | None = None,
         planned: Sequence[str] | Mapping[str, Mapping] | None = None,
-    ) -> None:
-        """Write the CSV and its provenance, each by rename, and remove the partial file.
+        aside: bool = False,
+    ) -> Path:
+        """Write the CSV and its provenance, each by rename, and remove the partial file; gives the CSV's place.
 
         passed: the verdict of an experiment that has one; a failed result is never kept as current.
         planned: all groups that there should be, in the order of their rows, perhaps with the fields of each, which
             the provenance then has of those that are missing; None is the groups that there are.
+        aside: write X.failed.csv and X.failed.json, and leave the result that is there; else such files go.
         """
         planned = self.groups if planned is None else planned
         missing = [group for group in planned if group not in self.groups]
@@ -189,15 +192,18 @@ class Journal:
         if busy := self.busy(planned):
             collected["busy"] = busy
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
-        described_by = self.path.with_suffix(".json")
+        failed = self.path.with_suffix(FAILED)
+        path = failed if aside else self.path
         with self._writing():
-            described_by.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance
-            write_whole(self.path, self._text())
-            write_whole(described_by, json.dumps(collected, indent=1) + "\n")
+            for old in {path.with_suffix(".json"), failed.with_suffix(".json"), failed} - {path}:
+                old.unlink(missing_ok=True)  # first: old rows must never stand beside new provenance
+            write_whole(path, self._text())
+            write_whole(path.with_suffix(".json"), json.dumps(collected, indent=1) + "\n")
             # The rows first: a key without rows starts afresh, rows without a key would look foreign.
             self.partial.unlink()
             self.partial_key.unlink()
         self.close()
+        return path
 
     def busy(self, planned: Sequence[str] | Mapping[str, Mapping]) -> list[dict]:
         """Groups whose threads had less of the cores than ENOUGH, with the places of their rows and their fields."""

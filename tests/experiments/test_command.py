@@ -1,3 +1,4 @@
+import contextlib
 import math
 import os
 import signal
@@ -146,3 +147,34 @@ def ended(monkeypatch, tmp_path):
 )
 def test_a_verdict_is_of_what_was_not_disturbed(ended, groups, passed):
     assert ended(groups).get("passed") is passed
+
+
+def files_beside(output):
+    return {file.name for file in output.parent.iterdir()} - {"ceilings.lock"}
+
+
+def test_rows_that_fail_are_put_beside_a_good_result_until_some_pass(ended, tmp_path, capsys):
+    output, both = tmp_path / "ceilings.csv", {"ceilings.csv", "ceilings.json"}
+    good, bad = {"a": (1.0, True)}, {"a": (1.0, False)}
+    ended(good, "--aside")
+    before = [(tmp_path / name).read_bytes() for name in sorted(both)]
+    for options in ({}, {"failure": "they differ"}):
+        with pytest.raises(SystemExit) as left:
+            ended(bad, "--aside", **options)
+        assert left.value.code == f"ceilings: {options.get('failure', 'it fails, and what was there before does not')}"
+        assert [(tmp_path / name).read_bytes() for name in sorted(both)] == before
+        assert files_beside(output) == both | {"ceilings.failed.csv", "ceilings.failed.json"}
+        assert results.read(tmp_path / "ceilings.failed.csv")[1]["passed"] is False
+    assert ended(good, "--aside")["passed"] and files_beside(output) == both
+
+
+@pytest.mark.parametrize(
+    ("arguments", "failure", "place"),
+    [(["--aside"], "they differ", "ceilings.failed"), (["--aside"], None, "ceilings"), ([], "they differ", "ceilings")],
+)
+def test_where_nothing_good_is_there_rows_are_put_aside_that_end_in_an_error(
+    ended, tmp_path, arguments, failure, place
+):
+    with contextlib.suppress(SystemExit):
+        ended({"a": (1.0, False)}, *arguments, failure=failure)
+    assert files_beside(tmp_path / "ceilings.csv") == {f"{place}.csv", f"{place}.json"}

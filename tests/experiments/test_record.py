@@ -44,11 +44,12 @@ def test_signing_again_signs_the_same(folder):
     assert (folder / "SHA256SUMS").read_text() == before
 
 
-def test_what_is_still_being_made_is_not_signed(folder):
-    (folder / "cartpole" / "correctness.partial.csv").write_text("half")
+@pytest.mark.parametrize("kind", ["partial", "failed"])
+def test_what_is_still_being_made_or_has_failed_is_not_signed(folder, kind):
+    (folder / "cartpole" / f"correctness.{kind}.csv").write_text("half")
     checksums.verify(folder)
     sign_all(folder)
-    assert "partial" not in (folder / "SHA256SUMS").read_text()
+    assert kind not in (folder / "SHA256SUMS").read_text()
 
 
 def edit(folder):
@@ -189,10 +190,14 @@ def test_each_experiment_is_its_own_command_line(started, tmp_path):
             "full",
             "--output",
             output,
+            "--aside",
             "--commit",
             "0123abc",
         ],
-        ["-m", "lockstep.experiments.run", "ceilings", "--scale", "full", "--output", str(tmp_path / "ceilings.csv")],
+        [
+            *("-m", "lockstep.experiments.run", "ceilings", "--scale", "full"),
+            *("--output", str(tmp_path / "ceilings.csv"), "--aside"),
+        ],
     ]
 
 
@@ -341,6 +346,32 @@ def test_a_piece_takes_the_place_of_a_recording_of_another_machine(tmp_path, mon
     assert measures(8.0, "a") == ["8.0"]
     assert measures(8.1, "a", killed=True) == ["8.0"]
     assert measures(8.1, "b") == ["8.1", "8.1"]
+
+
+def test_what_fails_leaves_what_is_signed_and_the_other_steps_go_on(started, tmp_path, monkeypatch):
+    """It is tried again as the last one; without time for that it has failed, and no further call would help."""
+    started.described = current("ceilings", None) | {"fingerprint": "of before"}
+    record.run("ceilings", None, "quick", tmp_path, None)
+    signed, measures, asked = (tmp_path / "SHA256SUMS").read_text(), record.status_of, []
+
+    def status_of(program):
+        asked.append(program[3])
+        if program[3] != "ceilings":
+            return measures(program)
+        for ending in ("csv", "json"):
+            (tmp_path / f"ceilings.failed.{ending}").write_text("{}")
+        return 1
+
+    monkeypatch.setattr(record, "status_of", status_of)
+    wanted = ["--experiments", "ceilings", "throughput", "--environments", "cartpole"]
+    message = rf"^ceilings has failed: {tmp_path}/ceilings\.failed\.csv; what is signed stays$"
+    described = current("throughput", "cartpole")
+    for started.described, limit in ((described | {"fingerprint": "other"}, []), (described, []), ({}, ["1e-9"])):
+        with pytest.raises(UserError, match=message):
+            recorded(monkeypatch, tmp_path, *wanted, *(["--minutes", *limit] if limit else []))
+        checksums.verify(tmp_path)
+    assert asked == ["ceilings", "throughput", "throughput", "ceilings"]
+    assert set(signed.splitlines()) < set((tmp_path / "SHA256SUMS").read_text().splitlines())
 
 
 def recorded(monkeypatch, folder, *arguments):

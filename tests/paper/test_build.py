@@ -375,11 +375,12 @@ def test_the_command_line_says_what_it_does(monkeypatch, capsys):
     assert "results/report.html" in capsys.readouterr().out
 
 
-def test_partial_files_and_tables_are_no_results(tmp_path):
+@pytest.mark.parametrize("kind", ["partial", "failed"])
+def test_partial_files_failures_and_tables_are_no_results(tmp_path, kind):
     folder = tmp_path / "results" / "cartpole"
     folder.mkdir(parents=True)
-    (folder / "throughput.partial.csv").write_text("a\n")
-    (folder / "throughput.partial.json").write_text("{}")
+    (folder / f"throughput.{kind}.csv").write_text("a\n")
+    (folder / f"throughput.{kind}.json").write_text("{}")
     (tmp_path / "results" / "tables").mkdir()
     (tmp_path / "results" / "tables" / "claims.csv").write_text("a\n")
     assert paper.load(tmp_path) == []
