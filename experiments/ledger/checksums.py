@@ -1,11 +1,13 @@
 """SHA256SUMS of a recorded folder: written once, checked before use."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep.experiments import UserError, command
 from lockstep.experiments.ledger import provenance
-from lockstep.files import replacing
+from lockstep.files import hold, replacing
 
 SUMS = "SHA256SUMS"
 
@@ -38,22 +40,33 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 def sign(folder: Path, files: list[Path]) -> None:
     """Put files of a folder into its SHA256SUMS; `sha256sum -c SHA256SUMS` checks it too."""
-    paths = [file.relative_to(folder).as_posix() for file in files]
-    write_sums(folder, read_sums(folder) | provenance.hashes(paths, folder))
+    signed = provenance.hashes([file.relative_to(folder).as_posix() for file in files], folder)
+    with changing(folder) as sums:
+        sums |= signed
 
 
-def write_sums(folder: Path, sums: dict[str, str]) -> None:
-    """Put these in the place of the sums, in one step; UserError where that cannot be written."""
+@contextlib.contextmanager
+def changing(folder: Path) -> Iterator[dict[str, str]]:
+    """The sums, to change: they are written at the end of the block, in one step, and nobody else does it meanwhile.
+
+    Raises:
+        UserError: they cannot be written.
+    """
     kept = "; the same command continues from there"
-    with command.writing(folder / SUMS, lambda: kept), replacing(folder / SUMS) as file:
-        file.writelines(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
+    with command.writing(folder / SUMS, lambda: kept), hold(folder / f"{SUMS}.lock", wait=True):
+        sums = read_sums(folder)
+        yield sums
+        with replacing(folder / SUMS) as file:
+            file.writelines(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
 
 
 def discard(folder: Path, files: list[Path]) -> None:
     """Remove files of a folder, and from its SHA256SUMS."""
     gone = [file.relative_to(folder).as_posix() for file in files]
     if (folder / SUMS).is_file():
-        write_sums(folder, {path: digest for path, digest in read_sums(folder).items() if path not in gone})
+        with changing(folder) as sums:
+            for path in gone:
+                sums.pop(path, None)
     for path in gone:
         (folder / path).unlink(missing_ok=True)
 

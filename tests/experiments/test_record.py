@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -50,6 +51,33 @@ def test_what_is_still_being_made_or_has_failed_is_not_signed(folder, kind):
     checksums.verify(folder)
     sign_all(folder)
     assert kind not in (folder / "SHA256SUMS").read_text()
+
+
+def test_two_recordings_that_sign_in_one_folder_lose_no_signature(folder, monkeypatch):
+    """One is between reading the sums and writing them when the other begins."""
+    read, began = checksums.read_sums, threading.Event()
+    files = [folder / f"{name}.csv" for name in ("one", "other")]
+    for file in files:
+        file.write_text(file.stem)
+
+    def slowly(folder):
+        sums = read(folder)
+        if began.is_set():
+            return sums
+        began.set()
+        time.sleep(0.5)
+        return sums
+
+    monkeypatch.setattr(checksums, "read_sums", slowly)
+    first = threading.Thread(target=checksums.sign, args=(folder, files[:1]))
+    first.start()
+    assert began.wait(30)
+    checksums.discard(folder, [folder / "ceilings.csv"])
+    checksums.sign(folder, files[1:])
+    first.join()
+    assert set(read(folder)) == {"cartpole/throughput.csv", "one.csv", "other.csv"}
+    checksums.verify(folder)
+    assert not list(folder.glob("*.lock"))
 
 
 def edit(folder):
