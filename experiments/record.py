@@ -1,7 +1,7 @@
 """Record this machine: run every experiment into results/recorded/<machine>/ and sign it with SHA256SUMS.
 
-Needs no git, Snakemake or PettingZoo; what needs one is left out where it is missing. Killed runs go on
-where they were; finished ones whose code and configuration are unchanged are kept. Rows that fail by the verdict of
+Needs no git, Snakemake or PettingZoo; what needs one is left out where it is missing. Killed runs go on where they
+were; finished ones whose code, configuration and libraries are unchanged are kept. Rows that fail by the verdict of
 their experiment go to <experiment>.failed.csv, and are measured again after all others. Where a command may take ten
 minutes only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
 """
@@ -280,13 +280,14 @@ def keep_larger_scale(output: Path, described: dict, scale: str) -> None:
 
 
 def is_current(described: dict, experiment: str, environment: str | None, scale: str) -> bool:
-    """Tells of a result that it is of this scale, this machine, and the code and settings as they are now."""
+    """Tells of a result that it is of this scale, machine, libraries, and the code and settings as they are now."""
     return (
         described.get("scale") in (scale, None)
         and "sources" in described
         and results.is_of_the_present_code(described | {"scale": scale})
         and described.get("section") in (fingerprint.section_of(experiment, environment, scale), None)
         and described.get("machine") == provenance.machine()
+        and results.libraries_of(described) == provenance.libraries()
         and described.get("passed") is not False
     )
 

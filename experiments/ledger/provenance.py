@@ -18,8 +18,9 @@ from pathlib import Path
 from lockstep.experiments import ROOT
 
 FORMAT = 1
-PACKAGES = ("torch", "numpy", "pandas", "scipy", "gymnasium", "snakemake", "matplotlib", "nbconvert")
-PACKAGE_PREFIXES = ("cupy", "nvidia-cuda-nvrtc")  # cupy-cuda12x, cupy-cuda13x, ...: the one found is named
+LIBRARIES = ("torch", "numpy", "gymnasium", "pettingzoo")  # that rows depend on
+LIBRARY_PREFIXES = ("cupy", "nvidia-cuda-nvrtc")  # cupy-cuda12x, cupy-cuda13x, ...: the one found is named
+PACKAGES = (*LIBRARIES, "pandas", "scipy", "snakemake", "matplotlib", "nbconvert")
 LOCK = "requirements.lock"  # of all packages that the paper needs; whether they are installed, `packages` tells
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -201,9 +202,17 @@ def packages() -> dict[str, str]:
     found = {}
     for distribution in importlib.metadata.distributions():
         name = (distribution.name or "").lower()
-        if name in PACKAGES or name.startswith(PACKAGE_PREFIXES):
+        if name in PACKAGES or name.startswith(LIBRARY_PREFIXES):
             found[name] = distribution.version
     return {"python": platform.python_version()} | dict(sorted(found.items()))
+
+
+def libraries(versions: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Those of some packages, by default of those that are installed, that rows depend on."""
+    versions = packages() if versions is None else versions
+    return {
+        name: version for name, version in versions.items() if name in LIBRARIES or name.startswith(LIBRARY_PREFIXES)
+    }
 
 
 def threads() -> dict:

@@ -91,7 +91,7 @@ class Journal:
                 if self.groups:
                     say(f"{self.path}: continuing after {len(self.groups)} finished groups")
             else:
-                say(f"{self.partial} is of another code, other settings or another machine: discarded")
+                say(f"{self.partial} is of another code, other settings, other libraries or another machine: discarded")
                 self.partial.unlink()  # at once: a kill must not leave it beside the new key
         if not self.groups:
             self._take_over_piece()
@@ -104,7 +104,8 @@ class Journal:
     def _take_over_piece(self) -> None:
         """Load the groups of the same run where it ended with groups missing."""
         described = read_json(self.path.with_suffix(".json")) or {}
-        if not described.get("missing") or {name: described.get(name) for name in self.key} != self.key:
+        about = described | {"libraries": libraries_of(described)}
+        if not described.get("missing") or {name: about.get(name) for name in self.key} != self.key:
             return
         try:
             content = self.path.read_bytes()
@@ -224,12 +225,20 @@ class Journal:
 def current_key(experiment: str, environment: str | None, scale: str, conditions: Mapping) -> dict:
     """The key of a run's rows: those of runs with equal keys may stand together.
 
-    conditions: what the groups depend on beside code, machine and settings.
+    conditions: what the groups depend on beside code, settings, machine and its libraries.
     """
     machine = provenance.machine()
     key = meaning(experiment, environment, scale, gpu=machine["gpu"] is not None)
-    key |= {"conditions": conditions, "machine": machine}
+    key |= {"conditions": conditions, "machine": machine, "libraries": provenance.libraries()}
     return json.loads(json.dumps(key))  # so that it compares equal to one that was read from a file
+
+
+def libraries_of(described: Mapping) -> dict[str, str]:
+    """The versions of libraries that a result's rows depend on.
+
+    Of one that was written before they were in the key: those among its packages, and of others the present ones.
+    """
+    return described.get("libraries", provenance.libraries() | provenance.libraries(described.get("packages", {})))
 
 
 def meaning(experiment: str, environment: str | None, scale: str, root: Path = ROOT, *, gpu: bool) -> dict:

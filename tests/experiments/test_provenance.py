@@ -1,4 +1,5 @@
 import getpass
+import importlib.metadata
 import json
 import os
 import platform
@@ -171,6 +172,13 @@ def test_the_cupy_distribution_found_is_named(monkeypatch):
         "cupy-cuda13x": "14.2.0",
         "torch": "2.11.0",
     }
+
+
+def test_rows_depend_on_libraries_and_on_no_other_package():
+    names = {"torch", "numpy", "gymnasium", "pettingzoo", "cupy-cuda13x", "nvidia-cuda-nvrtc"}
+    versions = dict.fromkeys([*names, "python", "snakemake", "pandas"], "1")
+    assert set(provenance.libraries(versions)) == names
+    assert provenance.libraries()["torch"] == importlib.metadata.version("torch")
 
 
 def test_the_compiler_is_that_of_cxx(monkeypatch, tmp_path):

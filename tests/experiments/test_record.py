@@ -296,7 +296,8 @@ def current(experiment, environment):
     """The provenance of a result of the present code."""
     section = fingerprint.section_of(experiment, environment, "quick")
     meaning = results.meaning(experiment, environment, "quick", gpu=False)
-    return meaning | {"section": section, "sources": {}, "machine": {"label": "this one", "gpu": None}}
+    described = {"section": section, "sources": {}, "machine": {"label": "this one", "gpu": None}}
+    return meaning | described | {"libraries": provenance.libraries()}
 
 
 def test_what_an_experiment_leaves_when_its_time_is_over_is_signed_and_gone_on_from(started, tmp_path, monkeypatch):
@@ -510,7 +511,8 @@ def test_out_of_time_nothing_is_begun_and_what_is_there_stays(started, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "change", [None, "scale", "fingerprint", "section", "machine", "csv", "edited", "unsigned", "passed"]
+    "change",
+    [None, "scale", "fingerprint", "section", "machine", "libraries", "csv", "edited", "unsigned", "passed"],
 )
 def test_a_result_is_kept_only_while_nothing_it_depends_on_changed(started, tmp_path, change, capsys):
     described = current("ceilings", None)

@@ -76,17 +76,18 @@ def test_time_spent_before_a_kill_counts(path):
     assert results.read(path)[1]["wall_s"] >= 0.3
 
 
-@pytest.mark.parametrize("change", ["settings", "conditions", "machine"])
+@pytest.mark.parametrize("change", ["settings", "conditions", "machine", "libraries"])
 def test_rows_of_another_run_are_discarded_with_a_sentence(path, capsys, change, monkeypatch):
     journal(path).add("a", rows("a"))
     if change == "machine":
         monkeypatch.setattr(provenance, "machine", lambda: {"label": "another", "gpu": None})
     if change == "settings":
         monkeypatch.setattr(fingerprint, "settings_of", lambda *of: {"blocks": 7})
+    if change == "libraries":
+        monkeypatch.setattr(provenance, "libraries", lambda *of: {"torch": "another"})
     second = journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
-    assert (
-        "speed.partial.csv is of another code, other settings or another machine: discarded" in capsys.readouterr().err
-    )
+    told = "speed.partial.csv is of another code, other settings, other libraries or another machine: discarded"
+    assert told in capsys.readouterr().err
     assert "a" not in second
     second.add("b", rows("b"))
     second.finish()
@@ -184,7 +185,7 @@ def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
     assert "a" not in journal(path)
 
 
-@pytest.mark.parametrize("change", ["settings", "conditions", "machine", "code", "rows"])
+@pytest.mark.parametrize("change", ["settings", "conditions", "machine", "libraries", "code", "rows"])
 def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, change, monkeypatch):
     piece_of(path)
     if change == "machine":
@@ -193,9 +194,29 @@ def test_a_piece_of_another_run_or_an_edited_one_is_not_gone_on_from(path, chang
         monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
     elif change == "settings":
         monkeypatch.setattr(fingerprint, "settings_of", lambda *of: {"blocks": 7})
+    elif change == "libraries":
+        monkeypatch.setattr(provenance, "libraries", lambda *of: {"torch": "another"})
     elif change == "rows":
         path.write_text(path.read_text().replace("a,0.0", "a,9.9"))
     assert "a" not in journal(path, conditions={"gymnax": "2"} if change == "conditions" else None)
+
+
+@pytest.mark.parametrize(
+    ("packages", "goes_on"), [({}, True), ({"numpy": "0.1"}, False), ({"pandas": "0.1", "snakemake": "1"}, True)]
+)
+def test_a_piece_of_before_libraries_were_in_the_key_is_of_those_that_it_names(path, packages, goes_on):
+    piece_of(path)
+    file = path.with_suffix(".json")
+    described = json.loads(file.read_text())
+    del described["libraries"]
+    file.write_text(json.dumps(described | {"packages": packages}))
+    assert ("a" in journal(path)) == goes_on
+
+
+def test_whether_a_result_is_of_the_present_code_does_not_depend_on_libraries(path, monkeypatch):
+    described = results.read(piece_of(path).path)[1]
+    monkeypatch.setattr(provenance, "libraries", lambda *of: {"torch": "another"})
+    assert results.is_of_the_present_code(described)
 
 
 def out_of_time(made, in_pieces=True):
