@@ -2,8 +2,9 @@
 
 Needs no git, Snakemake or PettingZoo; what needs one is left out where it is missing. Killed runs go on where they
 were; finished ones whose code, configuration and libraries are unchanged are kept. Rows that fail by the verdict of
-their experiment go to <experiment>.failed.csv, and are measured again after all others. Where a command may take ten
-minutes only, `--minutes 8` stops before, and the same command, again and again while its status is 75, does the rest.
+their experiment go to <experiment>.failed.csv, and are measured again after all others, as are groups that were
+measured on a busy machine. Where a command may take ten minutes only, `--minutes 8` stops before, and the same command,
+again and again while its status is 75, does the rest.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def main() -> None:
         print("\n".join(listing(steps, options.scale, present, options.minutes)))
         return
     begun, failures = False, []
-    for step in sorted(steps, key=lambda step: has_failed(place_of(step, folder))):
+    for step in sorted(steps, key=lambda step: is_again(place_of(step, folder))):
         try:
             begun |= run(*step[:2], options.scale, folder, options.commit, options.deadline, step.headline, begun)
         except Failed as failure:
@@ -192,17 +193,22 @@ def run(
         return False
     described = described_in(output)
     current = is_current(described, experiment, environment, scale)
-    missing = described.get("missing", []) if wanted is None else set(described.get("missing", [])) & set(wanted)
-    signed = is_signed(folder, files)
-    if current and not missing and (signed or is_whole(output, described)):
-        if not signed:  # a run was killed after measuring
-            sign(folder, files)
-            for ending in (".partial.csv", ".partial.json"):
-                output.with_suffix(ending).unlink(missing_ok=True)
-        print(f"{output}: kept, its code and configuration are unchanged", flush=True)
+    missing, busy = (
+        [group for group in groups if wanted is None or group in wanted]
+        for groups in (described.get("missing", []), results.disturbed_groups(described))
+    )
+    signed, left_s = is_signed(folder, files), deadline - time.monotonic()
+    done = current and not missing and (signed or is_whole(output, described))
+    if done and not signed:  # a run was killed after measuring
+        sign(folder, files)
+        for ending in () if busy else (".partial.csv", ".partial.json"):
+            output.with_suffix(ending).unlink(missing_ok=True)
+    if done and (not busy or left_s <= 0):
+        disturbed = len(described.get("busy", ()))
+        told = f"; {disturbed} of its groups were measured on a busy machine" if disturbed else ""
+        print(f"{output}: kept, its code and configuration are unchanged{told}", flush=True)
         return False
     keep_larger_scale(output, described, scale)
-    left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise failure if has_failed(output) else command.OutOfTime(f"{name_of(step)} is next")
     program = [sys.executable, "-m", "lockstep.experiments.run", experiment, *([environment] if environment else [])]
@@ -212,7 +218,7 @@ def run(
     program += ["--minutes", f"{max(left_s / 60, 0.001):.3f}"] if left_s < math.inf else []  # 0 would be refused
     program += ["--strict-minutes"] if begun and left_s < math.inf else []
     print(name_of(step), flush=True)
-    if not ((current and missing) or signed):  # such a piece is gone on from
+    if not (done or (current and missing) or signed):  # such a piece is gone on from
         discard(folder, files)  # what is signed stays until something takes its place, whatever it is of
     failed.with_suffix(".json").unlink(missing_ok=True)  # so that one that is there afterwards is new
     status = status_of(program)
@@ -235,6 +241,15 @@ def place_of(step: Step, folder: Path) -> Path:
 def has_failed(output: Path) -> bool:
     """Tells of a result that it was measured since, and failed by its verdict."""
     return output.with_suffix(results.FAILED).with_suffix(".json").exists()
+
+
+def is_again(output: Path) -> bool:
+    """Tells of a result that it was measured before, to no good: it failed, or a part of it was disturbed.
+
+    What was never measured goes first: on a machine that stays busy, minutes given again and again come to an end.
+    """
+    described = results.read_json(output.with_suffix(".json")) or {}
+    return has_failed(output) or bool(results.disturbed_groups(described) and not described.get("missing"))
 
 
 def status_of(program: Sequence[str]) -> int:

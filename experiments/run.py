@@ -112,6 +112,7 @@ def measure(name: str, request: Request) -> None:
         if unknown := [label for label in order if label not in plan.groups]:
             raise UserError(f"--only: there is no group {unknown[0]!r}{nearest(unknown[0], list(plan.groups))}")
         left = [label for label in order if label not in journal]
+        left.sort(key=journal.groups.__contains__)  # what was disturbed is measured again after all else
         with leaving(experiment, journal, planned, plan.method):
             measure_groups(plan, left, journal, planned, options, title)
     if not journal.groups:
@@ -158,14 +159,21 @@ def measure_groups(
             except LeftOut as reason:
                 print(f"{label}: left out, {reason}")
                 del planned[label]
+                journal.keep(planned)
 
 
 @contextmanager
 def leaving(experiment: Experiment, journal: Journal, planned: Mapping, method: Mapping | None) -> Iterator[None]:
-    """Finish what there is where the time given is over in here, if that is a result."""
+    """Finish what there is where the time given is over in here, if that is a result.
+
+    Where all is there, only not measured again that was measured on a busy machine, the run goes on to its end.
+    """
     try:
         yield
-    except command.OutOfTime:
+    except command.OutOfTime as rest:
+        if all(label in journal.groups for label in planned):
+            print(f"disturbed before, and no time to measure again: {rest}", file=sys.stderr)
+            return
         if experiment.in_pieces and journal.groups:
             journal.finish(method, planned=planned)
         raise

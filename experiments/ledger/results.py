@@ -42,7 +42,8 @@ class Journal:
         journal.finish()
 
     A run that ends on purpose before all is measured says so in `finish`, and what it leaves is a whole result whose
-    provenance names the groups that are missing; the next such run goes on from there.
+    provenance names the groups that are missing; the next such run goes on from there. Groups that were measured on a
+    busy machine by an earlier run are not `in` the journal, and stay until they are measured again.
 
     columns: of the CSV, in order. config: what provenance shows, a mapping that JSON can hold. conditions: see
     `current_key`.
@@ -95,9 +96,9 @@ class Journal:
                 self.partial.unlink()  # at once: a kill must not leave it beside the new key
         if not self.groups:
             self._take_over_piece()
+        self.again = {name for name, rows in self.groups.items() if is_busy(rows)}
         write_whole(self.partial_key, json.dumps({"key": self.key, "started": self.started}))
-        rows = [row for group in self.groups.values() for row in group]
-        write_whole(self.partial, csv_text([BOOKKEEPING + self.columns, *rows]))
+        self._write_partial(self.groups)
         spent = [(float(group[0][2]), float(group[0][3])) for group in self.groups.values()]
         self._earlier = [sum(seconds) for seconds in zip(*spent, strict=True)] or [0.0, 0.0]  # wall, CPU
 
@@ -105,7 +106,7 @@ class Journal:
         """Load the groups of the same run where it ended with groups missing."""
         described = read_json(self.path.with_suffix(".json")) or {}
         about = described | {"libraries": libraries_of(described)}
-        if not described.get("missing") or {name: about.get(name) for name in self.key} != self.key:
+        if "groups" not in described or {name: about.get(name) for name in self.key} != self.key:
             return
         try:
             content = self.path.read_bytes()
@@ -119,14 +120,18 @@ class Journal:
             self.groups[name] = [[*head, *row] for row in rows[:count]]
             rows = rows[count:]
         self.started = described["started"]
-        say(f"{self.path}: continuing after {len(self.groups)} groups, {len(described['missing'])} are missing")
+        left = len(described.get("missing", ())), len(described.get("busy", ()))
+        words = [
+            f"{number} {what}" for number, what in zip(left, ("are missing", "were disturbed"), strict=True) if number
+        ]
+        say(f"{self.path}: continuing after {len(self.groups)} groups, {' and '.join(words)}")
 
     def keep(self, planned: Collection[str]) -> None:
         """Forget groups that are no longer asked for."""
         self.groups = {name: rows for name, rows in self.groups.items() if name in planned}
 
     def __contains__(self, group: str) -> bool:
-        return group in self.groups
+        return group in self.groups and group not in self.again
 
     def add(self, group: str, rows: Sequence[Mapping]) -> None:
         """Put a finished group on disk; its rows have the journal's columns, None is an empty cell.
@@ -136,7 +141,7 @@ class Journal:
         for row in rows:
             if set(row) - {"had"} != set(self.columns):
                 raise ValueError(f"group {group}: columns {sorted(row)}, expected {sorted(self.columns)}")
-        if not rows or group in self.groups:
+        if not rows or group in self:
             raise ValueError(f"group {group} has no rows or is there already")
         now = clocks()
         spent = [f"{end - start:.3f}" for start, end in zip(self._group_start, now, strict=True)]
@@ -144,11 +149,20 @@ class Journal:
         shares = [row["had"] for row in rows if not math.isnan(row.get("had", math.nan))]
         spent.append(f"{sum(shares) / len(shares):.3f}" if shares else "")
         lines = [[group, str(len(rows)), *spent, *(cell(row[column]) for column in self.columns)] for row in rows]
-        with self._writing(), open(self.partial, "a", newline="") as file:
-            file.write(csv_text(lines))
-            file.flush()
-            os.fsync(file.fileno())
+        with self._writing():
+            if group in self.again:  # in one step, so that a kill leaves the earlier rows or these
+                self._write_partial(self.groups | {group: lines})
+            else:
+                with open(self.partial, "a", newline="") as file:
+                    file.write(csv_text(lines))
+                    file.flush()
+                    os.fsync(file.fileno())
         self.groups[group] = lines
+        self.again.discard(group)
+
+    def _write_partial(self, groups: Mapping[str, list[list[str]]]) -> None:
+        rows = [row for group in groups.values() for row in group]
+        write_whole(self.partial, csv_text([BOOKKEEPING + self.columns, *rows]))
 
     def frame(self) -> pd.DataFrame:
         """The rows so far."""
@@ -189,9 +203,10 @@ class Journal:
             collected["missing"] = missing
             if isinstance(planned, Mapping):
                 collected["missing_groups"] = [planned[name] for name in missing]
-            collected["groups"] = [[name, len(rows), *rows[0][2:5]] for name, rows in self.groups.items()]
         if busy := self.busy(planned):
             collected["busy"] = busy
+        if missing or busy:
+            collected["groups"] = [[name, len(rows), *rows[0][2:5]] for name, rows in self.groups.items()]
         collected["rows_sha256"] = hashlib.sha256(self._text().encode()).hexdigest()
         failed = self.path.with_suffix(FAILED)
         path = failed if aside else self.path
@@ -210,8 +225,8 @@ class Journal:
         """Groups whose threads had less of the cores than ENOUGH, with the places of their rows and their fields."""
         found, first = [], 0
         for name, rows in self.groups.items():
-            had = rows[0][BOOKKEEPING.index("_had")]
-            if had and float(had) < ENOUGH:
+            if is_busy(rows):
+                had = rows[0][BOOKKEEPING.index("_had")]
                 fields = planned[name] if isinstance(planned, Mapping) else {}
                 found.append({"group": name, "had": float(had), "first": first, "rows": len(rows), "fields": fields})
             first += len(rows)
@@ -220,6 +235,17 @@ class Journal:
     def close(self) -> None:
         """Let another run write here; what is on disk stays for it to go on from."""
         self._hold.close()
+
+
+def is_busy(group: list[list[str]]) -> bool:
+    """Tells of a group's rows that its threads had less of the cores than ENOUGH."""
+    had = group[0][BOOKKEEPING.index("_had")]
+    return bool(had) and float(had) < ENOUGH
+
+
+def disturbed_groups(described: Mapping) -> list[str]:
+    """Names of groups that a provenance says were measured on a busy machine, where a run can go on from the others."""
+    return [group["group"] for group in described.get("busy", ())] if "groups" in described else []
 
 
 def current_key(experiment: str, environment: str | None, scale: str, conditions: Mapping) -> dict:

@@ -111,13 +111,18 @@ def test_the_defaults_are_quick_and_the_results_folder(capsys):
 
 @pytest.fixture
 def ended(monkeypatch, tmp_path):
-    """The provenance of a run of groups, each with the share of a core it had and whether it passes."""
+    """The provenance of a run of groups: of each the share of a core it had and whether it passes, or None.
+
+    At None the time is over.
+    """
     output = tmp_path / "ceilings.csv"
 
     def ended(groups, *arguments, **options):
         measured = []
 
         def rows(group):
+            if groups[group] is None:
+                raise command.OutOfTime
             had, passes = groups[group]
             measured.append(group)
             return [{"group": group, "passes": passes, "had": had}]
@@ -147,6 +152,29 @@ def ended(monkeypatch, tmp_path):
 )
 def test_a_verdict_is_of_what_was_not_disturbed(ended, groups, passed):
     assert ended(groups).get("passed") is passed
+
+
+def test_what_was_disturbed_is_measured_again_once_in_each_run(ended):
+    busy, quiet = (0.3, True), (1.0, True)
+    assert ended({"a": busy, "b": quiet})["measured"] == ["a", "b"]
+    found = ended({"a": busy, "b": quiet})
+    assert found["measured"] == ["a"] and [one["group"] for one in found["busy"]] == ["a"]
+    found = ended({"a": quiet, "b": quiet})
+    assert found["measured"] == ["a"] and "busy" not in found
+
+
+def test_without_time_to_measure_again_a_result_is_whole(ended, capsys):
+    groups = {"a": (0.3, True), "b": (1.0, True)}
+    ended(groups)
+    found = ended(groups, "--minutes", "1e-9")
+    assert found["measured"] == [] and [one["group"] for one in found["busy"]] == ["a"] and found["passed"]
+    assert "disturbed before, and no time to measure again: ceilings: a is next" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_measured_before_what_was_disturbed(ended):
+    with pytest.raises(SystemExit):
+        ended({"a": (0.3, True), "b": None}, in_pieces=True)
+    assert ended({"a": (1.0, True), "b": (1.0, True)}, in_pieces=True)["measured"] == ["b", "a"]
 
 
 def files_beside(output):

@@ -377,6 +377,25 @@ def test_a_piece_takes_the_place_of_a_recording_of_another_machine(tmp_path, mon
     assert measures(8.1, "b") == ["8.1", "8.1"]
 
 
+def test_what_a_busy_machine_disturbed_is_measured_again_after_all_else(started, tmp_path, monkeypatch, capsys):
+    """Without time for it the recording is whole: on a machine that stays busy it comes to an end."""
+    busy = current("ceilings", None) | {"busy": [{"group": "fp32", "fields": {}}]}
+    wanted = ["--experiments", "ceilings", "throughput", "--environments", "cartpole"]
+    started.described = busy | {"groups": [["fp32", 1]]}
+    record.run("ceilings", None, "quick", tmp_path, None)
+    started.described = current("throughput", "cartpole") | {"busy": busy["busy"]}  # of before groups were named
+    recorded(monkeypatch, tmp_path, *wanted)
+    assert [program[3] for program in started] == ["ceilings", "throughput", "ceilings"]
+    started.described = busy | {"groups": [["fp32", 1]]}
+    for more in ([], ["--minutes", "1e-9"]):
+        record.run("ceilings", None, "quick", tmp_path, None)
+        before = len(started)
+        recorded(monkeypatch, tmp_path, *wanted, *more)
+        assert len(started) == before + (not more)
+        assert "throughput.csv: kept, its code and configuration are unchanged; 1 of its" in capsys.readouterr().out
+    checksums.verify(tmp_path)
+
+
 def test_what_fails_leaves_what_is_signed_and_the_other_steps_go_on(started, tmp_path, monkeypatch):
     """It is tried again as the last one; without time for that it has failed, and no further call would help."""
     started.described = current("ceilings", None) | {"fingerprint": "of before"}

@@ -164,7 +164,27 @@ def test_a_run_that_goes_on_remembers_what_was_disturbed(disturbed, path):
     again = journal(path)
     assert [one["group"] for one in again.busy(["a", "b", "c"])] == ["b"]
     again.finish(planned=["a", "b", "c", "d"])
+    described = results.read(path)[1]
+    assert described["missing"] == ["d"] and [one["group"] for one in described["busy"]] == ["b"]
     assert [one["group"] for one in journal(path).busy(["a", "b", "c", "d"])] == ["b"]
+
+
+@pytest.mark.parametrize("killed", ["at first", "later", "never"])
+def test_what_was_disturbed_is_measured_again_and_nothing_else(disturbed, path, killed, capsys):
+    disturbed.close() if killed == "at first" else disturbed.finish(planned=["a", "b", "c"])
+    again = journal(path)
+    assert [group in again for group in "abc"] == [True, False, True]
+    if killed != "at first":
+        assert "continuing after 3 groups, 1 were disturbed" in capsys.readouterr().err
+    again.add("b", [row | {"had": 0.95} for row in rows("b", 4)])
+    if killed == "later":
+        again.close()
+        again = journal(path)
+    assert all(group in again for group in "abc")
+    again.finish(planned=["a", "b", "c"])
+    frame, described = results.read(path)
+    assert list(frame["name"]) == ["a"] * 2 + ["b"] * 4 + ["c"] * 2
+    assert not {"busy", "missing", "groups"} & set(described)
 
 
 def test_the_next_run_goes_on_from_a_piece_and_loses_nothing(path, capsys):
