@@ -60,12 +60,14 @@ def collect(
     wall_s: float | None = None,
     cpu_s: float | None = None,
     timing: Mapping | None = None,
+    checkout: tuple[str | None, bool | None] | None = None,
 ) -> dict:
     """The provenance of a result, as written beside its CSV.
 
-    sources: sha256 by path, taken before the run. commit: what to note down in place of what git says.
+    sources, checkout: sha256 by path, and `git_commit`, both taken before the run; git is asked now if it was not then.
+    commit: what to note down in place of what git says.
     """
-    found, dirty = git_commit(sources)
+    found, dirty = checkout or git_commit(sources)
     return {
         "format": FORMAT,
         "experiment": experiment,

@@ -63,9 +63,13 @@ class Journal:
         self.path, self.columns, self.commit, self.config = Path(path), list(columns), commit, config
         self.partial = self.path.with_suffix(".partial.csv")
         self.partial_key = self.path.with_suffix(".partial.json")
+        paths = sources.of_experiment(experiment, environment)
+        self._stamps = {path: stamp(ROOT / path) for path in paths}  # first: what is edited from now on is seen
         self.key = current_key(experiment, environment, scale, conditions or {})
         self.section = fingerprint.section_of(experiment, environment, scale)
-        self.sources = provenance.hashes(sources.of_experiment(experiment, environment))
+        self.sources = provenance.hashes(paths)
+        self._meanings = {path: meaning_of(ROOT / path) for path in paths}
+        self._checkout = provenance.git_commit(paths)
         self.started = provenance.now()
         self.groups: dict[str, list[list[str]]] = {}
         self._hold = contextlib.ExitStack()
@@ -143,6 +147,7 @@ class Journal:
                 raise ValueError(f"group {group}: columns {sorted(row)}, expected {sorted(self.columns)}")
         if not rows or group in self:
             raise ValueError(f"group {group} has no rows or is there already")
+        self._require_same_code()
         now = clocks()
         spent = [f"{end - start:.3f}" for start, end in zip(self._group_start, now, strict=True)]
         self._group_start = now
@@ -163,6 +168,27 @@ class Journal:
     def _write_partial(self, groups: Mapping[str, list[list[str]]]) -> None:
         rows = [row for group in groups.values() for row in group]
         write_whole(self.partial, csv_text([BOOKKEEPING + self.columns, *rows]))
+
+    def _require_same_code(self) -> None:
+        """UserError where the code that measures has been edited since the journal was opened; names the first file."""
+        now = {path: stamp(ROOT / path) for path in self._stamps}
+        if now == self._stamps:
+            return
+        about = self.key["experiment"], self.key["environment"]
+        try:
+            same = fingerprint.of(*about, ROOT, self.key["machine"]["gpu"] is not None) == self.key["fingerprint"]
+        except (SyntaxError, OSError, ValueError):  # it is being edited, or gone
+            same = False
+        if not same:
+            touched = [
+                path for path in now if now[path] != self._stamps[path] and not path.startswith(fingerprint.ASIDE)
+            ]
+            edited = (path for path in touched if meaning_of(ROOT / path) != self._meanings[path])
+            raise UserError(
+                f"{next(edited, 'what is measured')} was edited since this run began, which would give rows of two "
+                "versions; finished groups are kept, and the same command goes on from them while the file is as it was"
+            )
+        self._stamps = now
 
     def frame(self) -> pd.DataFrame:
         """The rows so far."""
@@ -186,6 +212,7 @@ class Journal:
             the provenance then has of those that are missing; None is the groups that there are.
         aside: write X.failed.csv and X.failed.json, and leave the result that is there; else such files go.
         """
+        self._require_same_code()
         planned = self.groups if planned is None else planned
         missing = [group for group in planned if group not in self.groups]
         self.groups = {group: self.groups[group] for group in planned if group in self.groups} | self.groups
@@ -195,7 +222,7 @@ class Journal:
         )
         about = {name: self.key[name] for name in ("experiment", "environment", "scale")}
         about |= {"config": self.config, "sources": self.sources, "commit": self.commit, "started": self.started}
-        described = provenance.collect(**about, wall_s=wall_s, cpu_s=cpu_s, timing=timing)
+        described = provenance.collect(**about, wall_s=wall_s, cpu_s=cpu_s, timing=timing, checkout=self._checkout)
         collected = self.key | {"section": self.section} | described
         if passed is not None:
             collected["passed"] = passed
@@ -235,6 +262,25 @@ class Journal:
     def close(self) -> None:
         """Let another run write here; what is on disk stays for it to go on from."""
         self._hold.close()
+
+
+def stamp(file: Path) -> tuple[int, int] | None:
+    """A number that changes where a file is written, and its size; None where it is gone."""
+    try:
+        about = file.stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
+
+
+def meaning_of(file: Path) -> str | None:
+    """The digest of what a source means, None where it cannot be read."""
+    try:
+        if file.suffix in sources.DATA:
+            return fingerprint.digest_of_content(file)
+        return fingerprint.digest_of_meaning(file.suffix, file.read_text())
+    except (SyntaxError, OSError, ValueError):
+        return None
 
 
 def is_busy(group: list[list[str]]) -> bool:

@@ -239,6 +239,67 @@ def test_whether_a_result_is_of_the_present_code_does_not_depend_on_libraries(pa
     assert results.is_of_the_present_code(described)
 
 
+@pytest.fixture
+def edited(monkeypatch):
+    """Pretends that files are written, with a new meaning or the old one."""
+
+    def edited(*paths, meaning=True):
+        files, stamps, meanings = [results.ROOT / path for path in paths], results.stamp, results.meaning_of
+        monkeypatch.setattr(results, "stamp", lambda file: (0, 0) if file in files else stamps(file))
+        if meaning:
+            monkeypatch.setattr(results, "meaning_of", lambda file: "new" if file in files else meanings(file))
+            monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
+
+    return edited
+
+
+def test_code_that_is_edited_meanwhile_ends_a_run_and_keeps_its_groups(path, edited, monkeypatch):
+    made = journal(path)
+    made.add("a", rows("a"))
+    edited("experiments/ledger/results.py", "experiments/ceilings.py")
+    message = r"^experiments/ceilings\.py was edited since this run began, .*; finished groups are kept"
+    for act in (lambda: made.add("b", rows("b")), made.finish):
+        with pytest.raises(UserError, match=message):
+            act()
+    made.close()
+    monkeypatch.undo()
+    assert not path.exists()
+    again = journal(path)
+    assert "a" in again and "b" not in again
+
+
+def test_a_comment_that_is_edited_meanwhile_ends_nothing(path, edited):
+    made = journal(path)
+    edited("experiments/ceilings.py", meaning=False)
+    made.add("a", rows("a"))
+    made.finish()
+    assert path.exists()
+
+
+def test_the_commit_of_a_result_is_that_of_its_begin(path, monkeypatch):
+    monkeypatch.setattr(provenance, "git_commit", lambda *of: ("before", False))
+    made = journal(path)
+    monkeypatch.setattr(provenance, "git_commit", lambda *of: ("later", True))
+    made.add("a", rows("a"))
+    made.finish()
+    described = results.read(path)[1]
+    assert (described["commit"], described["dirty"]) == ("before", False)
+
+
+def test_a_file_is_stamped_by_when_it_was_written_and_its_size(tmp_path):
+    file = tmp_path / "code.py"
+    stamps = [results.stamp(file)]
+    for text in ("1", "2 # two"):
+        file.write_text(text)
+        stamps.append(results.stamp(file))
+    meanings = [results.meaning_of(file)]
+    for text in ("2", "3", "def"):
+        file.write_text(text)
+        meanings.append(results.meaning_of(file))
+    assert stamps[0] is None and len({*stamps}) == 3
+    assert meanings[0] == meanings[1] != meanings[2] and meanings[3] is None
+
+
 def out_of_time(made, in_pieces=True):
     """The journal's run ends because its time is over."""
     experiment = SimpleNamespace(in_pieces=in_pieces)
