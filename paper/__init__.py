@@ -15,7 +15,7 @@ from lockstep.experiments.experiment import MISSING
 from lockstep.experiments.ledger import checksums, results
 from lockstep.experiments.ledger.results import Dataset
 
-HERE, RECORDED, CHANGED = results.HERE, results.RECORDED, results.CHANGED
+HERE, RECORDED, CHANGED_HERE, CHANGED = results.HERE, results.RECORDED, results.CHANGED_HERE, results.CHANGED
 NOT_MEASURED = MISSING
 # Keys of a provenance that the paper reads.
 KEYS = [

@@ -249,7 +249,7 @@ MARKS = {paper.HERE: "here", paper.NOT_MEASURED: "none", "yes": "yes", "no": "no
 
 def mark(status: str) -> str:
     """The class of a status, or of a verdict, which may be on record."""
-    if status.startswith(paper.CHANGED):
+    if status.startswith((paper.CHANGED_HERE, paper.CHANGED)):
         return "changed"
     return "recorded" if status.startswith(paper.RECORDED) else MARKS.get(status.removesuffix(" on record"), "plain")
 

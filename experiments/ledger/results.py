@@ -24,7 +24,7 @@ from lockstep.experiments.ledger import fingerprint, provenance, sources
 from lockstep.experiments.ledger.checksums import verify
 
 HERE, RECORDED = "measured here", "recorded"
-CHANGED = "recorded, code changed since"
+CHANGED_HERE, CHANGED = (f"{status}, code changed since" for status in (HERE, RECORDED))
 FAILED = ".failed.csv"  # rows that are not to take a result's place
 BOOKKEEPING = ["_group", "_rows", "_wall_s", "_cpu_s", "_had"]  # columns of the partial file before the rows' own
 
@@ -438,7 +438,7 @@ class Dataset:
     """One machine's rows of one experiment.
 
     machine: the folder's name of a recorded machine, the label of this one. origin: "here" or "recorded".
-    status: one of HERE, RECORDED, CHANGED.
+    status: one of HERE, CHANGED_HERE, RECORDED, CHANGED.
     """
 
     frame: pd.DataFrame
@@ -462,7 +462,8 @@ def datasets(environment: str | None, experiment: str, root: Path = ROOT) -> lis
     if here.exists():
         frame, described = read(here)
         label = described["machine"]["label"]
-        found.append(Dataset(undisturbed(frame, described), described, label, "here", HERE, here))
+        status = HERE if is_of_the_present_code(described, root) else CHANGED_HERE
+        found.append(Dataset(undisturbed(frame, described), described, label, "here", status, here))
     for folder in sorted((root / "results" / "recorded").glob("*/")):
         path = folder / inside
         if path.exists():

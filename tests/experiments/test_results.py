@@ -453,9 +453,12 @@ def test_a_result_with_a_fingerprint_is_of_the_present_code_by_it(path, tmp_path
     assert results.is_of_the_present_code(described) == (status == "RECORDED")
 
 
-def test_recorded_becomes_code_changed_since_with_an_edit(root):
+def test_results_become_code_changed_since_with_an_edit(root):
     (root / "code.py").write_text("later\n")
-    assert [entry.status for entry in results.datasets("cartpole", "throughput", root)[1:]] == [results.CHANGED] * 2
+    assert [(entry.origin, entry.status) for entry in results.datasets("cartpole", "throughput", root)] == [
+        ("here", "measured here, code changed since"),
+        *[("recorded", "recorded, code changed since")] * 2,
+    ]
 
 
 def test_what_was_never_measured_has_no_dataset(root):

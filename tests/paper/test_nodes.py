@@ -69,6 +69,14 @@ def test_the_jobs_of_a_recording_are_packed_onto_nodes(tree):
     assert found[0]["remark"] == f"the longest job, throughput of cartpole, takes 40{SPACE}s"
 
 
+def test_jobs_of_which_one_is_of_older_code_are_of_older_code(tmp_path):
+    for experiment, changed in (("throughput", False), ("correctness", True)):
+        rows_of = handwritten.rates("original", 10, 1) if experiment == "throughput" else handwritten.CHECKS
+        handwritten.write(tmp_path, None, experiment, rows_of, handwritten.HERE, changed=changed)
+    found = rows(tmp_path, "recording")
+    assert {row["status"] for row in found} == {"measured here, code changed since"}
+
+
 def test_one_job_is_no_recording_and_nothing_measured_is_said(tree, nothing):
     assert not [row for row in rows(tree, "recording") if row["status"] == "measured here"]
     (row,) = seen("nodes", nothing)

@@ -98,6 +98,17 @@ def test_rates_and_older_checks_of_one_machine_are_one_row(tree):
     assert found["original_rate"] == 50 and found["cases"] == 1_000_000
 
 
+@pytest.mark.parametrize("older", ["throughput", "correctness"])
+def test_rates_and_checks_of_here_are_one_row_where_one_is_of_older_code(tmp_path, older):
+    rates = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
+    for experiment, rows in (("throughput", rates), ("correctness", handwritten.CHECKS)):
+        changed = experiment == older
+        handwritten.write(tmp_path, None, experiment, rows, handwritten.HERE, changed=changed)
+    (found,) = overview(paper.load(tmp_path)).query("environment == 'cartpole'").to_dict("records")
+    assert found["status"] == "measured here, code changed since"
+    assert found["original_rate"] == 10 and found["cases"] == 1_000_000
+
+
 def test_checks_without_rates_have_a_row(tree):
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
     assert row(tree, "cartpole") == "| CartPole-v1 | 1,000,000 | 4 of 5 |"

@@ -52,6 +52,17 @@ def test_the_four_statuses(datasets):
     assert {row["status"] for row in rows("status", paper.load(handwritten.Path("absent")))} == {"not measured"}
 
 
+def test_what_was_measured_here_by_older_code_says_so_and_is_judged_alike(tmp_path):
+    judged = {}
+    for changed in (False, True):
+        rates = handwritten.rates("original", 1, 1) + handwritten.rates("port-cpu", 3000)
+        handwritten.write(tmp_path, None, "throughput", rates, handwritten.HERE, changed=changed)
+        found = rows("targets", paper.load(tmp_path))
+        judged[changed] = [(row["target"], row["met"]) for row in found if row["status"].startswith("measured here")]
+        assert {row["status"] for row in found} == {"measured here" + changed * ", code changed since", "not measured"}
+    assert judged[True] == judged[False] != []
+
+
 def test_a_recorded_figure_names_its_machine_and_day(datasets):
     shown = {row["status"] for row in rows("ladder", datasets)}
     assert shown == {

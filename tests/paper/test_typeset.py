@@ -115,6 +115,7 @@ def test_markdown_aligns_numbers_to_the_right():
     ("status", "mark"),
     [
         ("measured here", "here"),
+        ("measured here, code changed since", "changed"),
         ("recorded on big, 2026-01-02", "recorded"),
         ("recorded, code changed since (big, 2026-01-02)", "changed"),
         ("not measured", "none"),

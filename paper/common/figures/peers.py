@@ -43,7 +43,7 @@ def peers(datasets: list) -> Figure:
             panel.set_visible(False)
         for panel, (run, rows) in zip(beside, line, strict=False):
             bars(panel, rows)
-            about = "" if run.status == paper.HERE else paper.machine(run)
+            about = "" if run.origin == "here" else paper.machine(run)
             panel.set_title(", ".join(filter(None, [run.provenance["environment"], about])))
             panel.set_xlim(ends["rate_low"].min() / 2, ends["rate_high"].max() * 8)
     axes = [panel for panel in panels.flat if panel.get_visible()]

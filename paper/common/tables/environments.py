@@ -19,11 +19,11 @@ def overview(datasets: list) -> pd.DataFrame:
     The date is the earlier of the two, and where the code of one has changed since, that is said of both.
     """
     speed, checks = (
-        one.assign(here=one["status"] == paper.HERE)
+        one.assign(here=one["status"].isin([paper.HERE, paper.CHANGED_HERE]))
         for one in (tables.frame(name, datasets) for name in ("family", "agreement"))
     )
     found = speed.merge(checks, "outer", ["environment", "machine", "here"], suffixes=("", "_of_checks"))
-    later = found["status"].isna() | (found["status_of_checks"] == paper.CHANGED)
+    later = found["status"].isna() | found["status_of_checks"].isin([paper.CHANGED_HERE, paper.CHANGED])
     found["status"] = found["status"].mask(later, found["status_of_checks"])
     found["date"] = found[["date", "date_of_checks"]].min(axis="columns")
     for name in ("held", "checks"):

@@ -124,9 +124,9 @@ def recordings(datasets: list) -> Iterator[dict]:
                 continue
             longest = max(jobs, key=lambda run: run.provenance["wall_s"]).provenance
             name = " of ".join(filter(None, (longest["experiment"], longest["environment"])))
-            changed = any(run.status == paper.CHANGED for run in jobs)
+            changed = [run.status for run in jobs if run.status in (paper.CHANGED_HERE, paper.CHANGED)]
             same = {"work": RECORDING, "machine": machine, "scale": scale, "jobs": len(jobs)}
-            same |= {"status": paper.CHANGED if changed else jobs[0].status, "date": max(map(paper.date, jobs))}
+            same |= {"status": [*changed, jobs[0].status][0], "date": max(map(paper.date, jobs))}
             same |= {"longest": name, "longest_s": longest["wall_s"]}
             for nodes in NODES:
                 wall_s = growth.packed_s(took, nodes)
