@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -77,13 +78,20 @@ struct Pool {
         }
     }
 
+    // False where the system has no more threads: those there are do the work.
+    bool begin_thread(int part) {
+        try {
+            std::thread(&Pool::serve, this, part).detach();
+            return true;
+        } catch (const std::system_error&) {
+            return false;
+        }
+    }
+
     void run(const Job& next) {
         {
             std::lock_guard<std::mutex> lock(mutex);
-            while (threads < next.parts - 1) {
-                threads++;
-                std::thread(&Pool::serve, this, threads).detach();
-            }
+            while (threads < next.parts - 1 && begin_thread(threads + 1)) threads++;
             job = next;
             taken.assign(next.parts, false);
             taken[0] = true;

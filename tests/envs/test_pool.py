@@ -1,9 +1,11 @@
 """The threads behind a port on the CPU."""
 
 import multiprocessing
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,6 +52,37 @@ def test_a_forked_child_has_threads_of_its_own():
     child.start()
     assert receiver.poll(60) and receiver.recv() == total()
     child.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited on Linux")
+def test_where_the_system_has_no_more_threads_those_there_are_do_the_work():
+    """A thread's stack needs addresses, of which a process may get few more."""
+    code = """
+import ctypes, re, resource
+from pathlib import Path
+from lockstep.envs.kernels import compile
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong)
+def kernel(batch, call, first, last):
+    done.extend(range(first, last))
+
+def threads():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+def threads_after(limit):
+    done.clear()
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    run(ctypes.cast(kernel, ctypes.c_void_p), None, None, 20, 20)
+    assert sorted(done) == list(range(20))
+    return threads()
+
+run, done = compile.pool(), []
+before = threads()
+size = 1024 * int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+print(*(threads_after(limit) - before for limit in (size + 2**22, resource.RLIM_INFINITY)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert (run.returncode, run.stdout) == (0, "0 19\n"), run.stderr
 
 
 def test_waiting_threads_sleep():
