@@ -132,7 +132,8 @@ static inline void layer(const float* weights, const float* bias, const float (*
 template <int OUTPUTS>
 static void network_tile(const float* numbers, const float (*obs)[TILE], int count, float (*out)[TILE]) {
     const Layers w = layers_at(numbers, OUTPUTS);
-    alignas(64) float in[OBS][BLOCK] = {}, first[HIDDEN][BLOCK], second[HIDDEN][BLOCK], last[OUTPUTS][BLOCK];
+    alignas(64) STORED float in[OBS][BLOCK] = {};
+    alignas(64) float first[HIDDEN][BLOCK], second[HIDDEN][BLOCK], last[OUTPUTS][BLOCK];
     for (int from = 0; from < count; from += BLOCK) {
         const int lanes = count - from < BLOCK ? count - from : BLOCK;
         for (int i = 0; i < OBS; i++) memcpy(in[i], obs[i] + from, lanes * sizeof(float));

@@ -120,7 +120,8 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
 #endif
     alignas(64) u32 fell[TILE], late[TILE];
     alignas(64) int scenario[TILE] = {}, next_scenario[TILE];
-    float weights[SCORES * OBS], bias[SCORES];
+    STORED float weights[SCORES * OBS];
+    float bias[SCORES];
     // Loops go on to a whole vector; what they compute there is not used, but tables have rows for environments alone.
     const auto within = [&](int i) { return i < count ? i : 0; };
     const auto at = [&](int i, int t) { return place_of(b, span, within(i), episode[i], SCENARIOS ? scenario[i] : 0, t, 1); };
@@ -130,7 +131,7 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
     static thread_local PolicyTile policy;
     float (*const seen)[TILE] = policy.obs;  // by the policy
 #else
-    alignas(64) float seen[OBS][TILE];
+    alignas(64) STORED float seen[OBS][TILE];
 #endif
     if (POLICY == LINEAR) {
         for (int j = 0; j < SCORES * OBS; j++) weights[j] = call.weights[j];  // one by one: GCC keeps them in registers
@@ -372,13 +373,14 @@ static void rollout_tile(const Batch& b, const Call& call, i64 tile) {
             value_rows(call, b.final_obs + base * OBS, count, policy);
             for (int i = 0; i < count; i++)
                 call.bootstrap[row + i] = b.truncated[base + i] & ~b.terminated[base + i] ? policy.value[0][i] : 0.0f;
-            float obs[TILE * OBS];
             for (int i = 0; i < count; i++) {
                 State s;
+                float obs[OBS];
                 load(b, base + i, s);
-                observe_whole(s, at_step(b, span, i, b.elapsed[base + i]), obs + i * OBS);
+                observe_whole(s, at_step(b, span, i, b.elapsed[base + i]), obs);
+                for (int j = 0; j < OBS; j++) policy.obs[j][i] = kept(obs[j], call.obs_bfloat16);
             }
-            value_rows(call, obs, count, policy);
+            value_tile(call, count, policy);
             memcpy(call.value + row + b.num_envs, policy.value, count * sizeof(float));
         }
 #endif

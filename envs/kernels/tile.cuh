@@ -33,6 +33,12 @@
 #endif
 enum { HEAD = OBS - (TAIL) };  // numbers of an observation that observe writes
 static_assert(HEAD > 0 && !(TAIL && VIEW), "an observation begins with numbers of its own");
+// Storage of a CPU's arrays of OBS times many numbers: long ones, which would fill a thread's stack, lie outside of it.
+#if OBS > 1024
+#define STORED static thread_local
+#else
+#define STORED
+#endif
 
 #if CONTINUOUS
 typedef float Choice;          // of a policy, of one number

@@ -101,7 +101,8 @@ static __attribute__((noinline)) void step_tile(const Batch& b, i64 tile, const 
     alignas(64) u32 inert[TILE], fell[TILE], over[OVER ? TILE : 1];
     alignas(64) u8 newly[TILE] = {}, resetting[TILE] = {};
     int positions[TILE];
-    alignas(64) float head[BY_COLUMN ? int(HEAD) : 1][TILE], metric[METRICS > 0 ? METRICS : 1][TILE];
+    alignas(64) STORED float head[BY_COLUMN ? int(HEAD) : 1][TILE];
+    alignas(64) float metric[METRICS > 0 ? METRICS : 1][TILE];
 
     if (AUTORESET != SAME_STEP) {
         VECTORISE

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from lockstep import envs
 from lockstep.envs.crypto_trading import streams
@@ -13,6 +14,7 @@ from lockstep.envs.crypto_trading.scenario import generate
 from tests.contract.batches import equal
 from tests.envs.crypto_trading.batches import LOTS, MARKET, QUIET, SEGMENTED
 from tests.envs.crypto_trading.worlds import market
+from tests.envs.faults import fails
 
 SLOW = pytest.mark.slow
 LIVES = {  # options of a batch, of each environment's own window or draw
@@ -122,6 +124,38 @@ def test_an_observation_ends_with_the_features_of_its_bars_or_with_its_bar():
         assert rows[0][0].tolist() == pytest.approx([1, 0, 0, 0, *newest])
         assert rows[1][0].tolist() == [1, 0, 0, 0, bar]
         rows = [env.step(action)[0].clone() for env in (whole, index)]
+
+
+@pytest.mark.parametrize("hidden", [0, pytest.param(16, marks=SLOW)])
+def test_a_policy_sees_ten_thousand_numbers_of_each_environment(hidden):
+    """Those of a tile fill more than a thread's stack, of which a process would die."""
+    rng = np.random.default_rng(0)
+    features = {"feature": rng.normal(size=(140, 100)), "mean": [0.0] * 100, "std": [1.0] * 100}
+    given = market(100 * np.exp(np.cumsum(rng.normal(0, 0.01, 140))), **features)
+    fused, single = batch(256, scenario=given, lookback=100), batch(256, scenario=given, lookback=100)
+    n = fused.policy_shape[1]
+    assert n == 10_004
+    torch.manual_seed(0)
+    networks = [
+        nn.Sequential(*(nn.Linear(n, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))) for _ in range(2)
+    ]
+    policy = envs.MLP(*networks, greedy=True) if hidden else envs.Linear(0.01 * torch.randn(1, n), [0.0])
+    choose = networks[0] if hidden else single.actor(policy)
+
+    @torch.no_grad()
+    def both_ways():
+        fused.reset(seed=1)
+        obs, _ = single.reset(seed=1)
+        rows = fused.rollout(3, policy, "trajectory")
+        for k, action in enumerate(rows["action"]):
+            assert equal(rows["obs"][k], obs)
+            torch.testing.assert_close(choose(obs).flatten(), action, rtol=0, atol=1e-4)
+            obs = single.step(action)[0]
+        assert equal(fused.fields(), single.fields())
+        if hidden:
+            torch.testing.assert_close(rows["value"][3], networks[1](obs)[:, 0], rtol=0, atol=1e-4)
+
+    assert not fails(both_ways)
 
 
 @pytest.mark.parametrize("preset", ["clean", "finrl-crypto"])
