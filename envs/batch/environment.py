@@ -163,7 +163,8 @@ class BatchedEnv(VectorEnv):
         self._allocate()
         self._load()
         self._present()
-        self._rollouts = Rollouts(weakref.proxy(self), self._run)  # a circle would keep the buffers until a collection
+        # A circle would keep the buffers until a collection.
+        self._rollouts = Rollouts(weakref.proxy(self), self._run, self._kernels.text)
         self._set_bounds(port.reset_bounds({}))
         self._restart(None, seeds)
         self._started = False  # the first reset keeps episode 0
@@ -500,6 +501,13 @@ class BatchedEnv(VectorEnv):
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"rollout needs autoreset_mode='SameStep', not {self.autoreset_mode.value!r}")
         return self._rollouts.roll(steps, policy, store, obs_dtype)
+
+    def carries(self, hidden: int) -> bool:
+        """Tells that roll-outs carry an `MLP` of this width; with others, `step` is called with what they choose.
+
+        On a GPU its numbers, and those of its critic, must find room in the shared memory of a block.
+        """
+        return self._rollouts.carries(hidden)
 
     def rollout_buffers(
         self, steps: int, policy: "str | Linear | MLP" = "random", obs_dtype: str = "float32"

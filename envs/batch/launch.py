@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from ..kernels import compile, structs
-from .port import TILES
+from .port import BLOCK, TILES
 
 SINGLE_THREAD_BELOW = 16384, 64  # environments, of one lane and of several; below, waking a thread costs more
-BLOCK, STEP_BLOCK = 256, 128  # threads of a GPU's block at most, of one that steps, as in tile_cuda.cuh
+STEP_BLOCK = 128  # threads at most of a GPU's block that steps, as in tile_cuda.cuh
 WARP = 32
 WARPS = 8  # to a multiprocessor that computes networks: no more have the registers
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from ..policies import HIDDEN
 
 MODES = {"NextStep": 0, "SameStep": 1, "Disabled": 2}  # of autoreset, as batch.cuh numbers them
 TILES = {"cpu": 256, "cuda": 64}  # environments of a vector loop on the CPU, of a block of threads on a GPU
+BLOCK = 256  # threads of a GPU's block at most, as in tile_cuda.cuh
+DECLARED_BYTES = 48 * 1024  # of shared memory at most that the kernels of one lane have in a block
 # Names in a state and in info that are every batch's.
 RESERVED = {"state", "doubles", "integers", "elapsed", "episode", "scenario", "terminated", "truncated", "active"}
 RESERVED |= {"ended", "final_obs", "_final_obs", "episode_return", "episode_length", "running_return", "is_reset"}
@@ -338,7 +341,9 @@ class Port:
         found = {(mode, dtype, "copy"): unit(mode=mode, dtype=dtype) for mode, dtype in itertools.product(MODES, types)}
         for mode in MODES if self.observes_state else ():
             found[mode, "float32", "view"] = unit(mode=mode, dtype="float32", view=True)
-        if self.of("lanes", world.params) == bounds(self.of("action", world.params))[0].size == 1:
+        outputs, inputs = self.policy_shape
+        carried = self.of("lanes", world.params) == bounds(self.of("action", world.params))[0].size == 1
+        if carried and inputs <= most_observed(max(HIDDEN), outputs, inputs, found["SameStep", "float32", "copy"]):
             for dtype in types:
                 found["SameStep", dtype, "mlp"] = unit(mode="SameStep", dtype=dtype, hidden=max(HIDDEN))
         return found
@@ -370,6 +375,19 @@ def shape_of_policy(action: Space, observation: Box) -> tuple[int, int]:
     """Outputs and inputs of a policy over these spaces."""
     low, high, kind = bounds(action)
     return int(high[0]) + 1 if kind == "i" and low.size == 1 else low.size, observation.shape[0]
+
+
+def most_observed(hidden: int, outputs: int, inputs: int, text: str) -> int:
+    """Numbers of an observation up to which a block of a GPU has room for an MLP of this width and its critic.
+
+    Args:
+        outputs, inputs: of the policy.
+        text: a unit of the environment.
+    """
+    tail = int(re.search(r"^#define TAIL (\d+)$", text, re.MULTILINE)[1])
+    rows = BLOCK * (4 * ((inputs - tail) | 1) + 8) if tail else 0  # bytes in `write_rows` of tile_cuda.cuh
+    rest = sum(-(-(hidden * (hidden + 2) + n * (hidden + 1)) // 4) * 4 for n in (outputs, 1)) + 4  # as in mlp.cuh
+    return max((DECLARED_BYTES - rows) // 4 - rest, 0) // (2 * hidden)
 
 
 def listed(values: np.ndarray) -> str:

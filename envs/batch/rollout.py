@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from ..checks import choice, integer, require_memory
-from ..policies import MLP, Linear
+from ..policies import HIDDEN, MLP, Linear
+from .port import most_observed
 
 Policy = str | Linear | MLP
 FLOAT32 = torch.float32
@@ -19,11 +20,17 @@ class Rollouts:
     Args:
         env: the batch.
         run: runs a kernel by its name, the width of an MLP or 0, and fields of `struct Call`.
+        text: the environment's translation unit.
     """
 
-    def __init__(self, env, run: Callable):
+    def __init__(self, env, run: Callable, text: str):
         self._env, self._run = env, run
         self._carried = env.lanes == 1 and env.actions.numbers == 1  # or the random policy alone
+        # Widths of an MLP that the device has no room for, and up to how many numbers of an observation it has.
+        self._too_wide: dict[int, int] = {}
+        if self._carried and env.device.type == "cuda":
+            most = {hidden: most_observed(hidden, *env.policy_shape, text) for hidden in HIDDEN}
+            self._too_wide = {hidden: n for hidden, n in most.items() if n < env.policy_shape[1]}
         self._trajectory: tuple[Layout, dict[str, torch.Tensor]] | None = None  # the last one
         self._linear: tuple[Linear, tuple[torch.Tensor, torch.Tensor]] | None = None  # the last one, on the device
 
@@ -93,6 +100,10 @@ class Rollouts:
         low, high = (float(limit[0]) for limit in (env.actions.low, env.actions.high))
         return lambda obs: torch.addmm(bias, obs, weights.T).clamp(low, high)[:, 0]
 
+    def carries(self, hidden: int) -> bool:
+        """As `BatchedEnv.carries` says."""
+        return self._carried and hidden in HIDDEN and hidden not in self._too_wide
+
     def _of_kernel(self, policy: Policy) -> tuple[str, int, Mapping]:
         """The word that names a policy's kernels, the width of its network or 0, and what its kernels read of it."""
         self._require_policy(policy)
@@ -109,9 +120,22 @@ class Rollouts:
 
     def _require_policy(self, policy):
         if _is_random(policy) or (self._carried and isinstance(policy, Linear | MLP)):
+            if self._too_wide and isinstance(policy, MLP):
+                self._require_room(policy)
             return
         allowed = "'random', a Linear or an MLP" if self._carried else f"'random', which {self._env.name} has alone"
         raise ValueError(f"policy must be {allowed}, got {policy!r:.80}")
+
+    def _require_room(self, policy: MLP):
+        env = self._env
+        hidden = policy.check(*env.policy_shape, env.actions.continuous, env.device)
+        if hidden in self._too_wide:
+            narrow = " or ".join(str(width) for width in HIDDEN if width not in self._too_wide)
+            instead = f"take {narrow} units, or step the environment" if narrow else "step the environment"
+            raise ValueError(
+                f"policy: {hidden} hidden units over {env.policy_shape[1]} observation numbers do not fit into a block "
+                f"of {env.device}, which has room for {self._too_wide[hidden]} numbers; {instead} with its actions"
+            )
 
 
 def _is_random(policy) -> bool:

@@ -1,7 +1,9 @@
 """Networks inside a rollout: against torch, against the documented noise, and what they refuse."""
 
+import dataclasses
 import re
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ from torch import nn
 
 from lockstep import envs
 from lockstep.envs import noise
+from lockstep.envs.batch.port import most_observed
+from lockstep.envs.policies import HIDDEN
 from tests.contract.batches import KNOWN, statistics
 
 SEED, STEPS, BATCH, LIMIT = 5, 60, 300, 20  # so that episodes end, some by truncation, and tiles are partly filled
@@ -239,3 +243,21 @@ def test_a_trajectory_given_away_is_not_what_the_next_rollout_writes_through():
     rows = env.rollout(8, store="trajectory")
     rows["reward"] = rows["reward"][:1].clone()
     assert env.rollout(8, store="trajectory")["reward"].shape == (8, BATCH)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_the_largest_network_of_a_gpu_is_what_48_kib_hold(hidden, outputs):
+    text = envs.units("cartpole")["SameStep", "float32", "copy"]
+    most = most_observed(hidden, outputs, 4, text)
+    sizes = [
+        envs.MLP(network(n, outputs, hidden, 0), network(n, 1, hidden, 0)).numbers().nbytes for n in (most, most + 1)
+    ]
+    assert sizes[0] <= 48 * 1024 < sizes[1]
+
+
+@pytest.mark.parametrize(("numbers", "words"), [(28, {"copy", "mlp"}), (29, {"copy"})])
+def test_a_network_that_no_gpu_has_room_for_is_no_unit(numbers, words):
+    observation = gymnasium.spaces.Box(-np.inf, np.inf, (numbers,), np.float32)
+    port = dataclasses.replace(envs.port("pendulum"), observation=observation)
+    assert {word for _, _, word in port.units(envs.folder("pendulum"))} == words

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from lockstep import envs
 from lockstep.envs.batch.buffers import BY_TILE
 from tests.contract.batches import MODES, equal
 from tests.emulator import gpu
 from tests.envs.crypto_trading.batches import PLANTED, SEGMENTED
+from tests.envs.crypto_trading.worlds import market
 from tests.envs.test_gpu_text import ORDERS
 
 SLOW = pytest.mark.slow
@@ -52,3 +54,31 @@ def test_threads_give_the_bits_of_vectors(case, dtype, mode, order):
     options = {"scenario": SEGMENTED, "check_actions": False, "dtype": dtype, "autoreset_mode": mode} | CASES[case]
     both = envs.make("crypto_trading", 70, **options), gpu.make("crypto_trading", 70, order=order, **options)
     assert equal(*map(every_kernel, both))
+
+
+def test_a_network_that_a_block_has_no_room_for_is_refused_before_it_is_compiled():
+    def network(hidden: int, inputs: int):
+        first, second, last = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
+        return envs.MLP(nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last))
+
+    close, features = np.linspace(100.0, 110.0, 40), np.random.default_rng(0).normal(size=(40, 11))
+    options = {"scenario": market(close, features, mean=[0.0] * 11, std=[1.0] * 11), "check_actions": False}
+    on_cpu, emulated = envs.make("crypto_trading", 70, **options), gpu.make("crypto_trading", 70, **options)
+    assert emulated.policy_shape == (1, 15)
+    widths = (16, 32, 64, 128)
+    assert [env.carries(width) for env in (on_cpu, emulated) for width in widths] == [
+        *[True] * 3,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    emulated.reset()
+    said = (
+        "64 hidden units over 15 observation numbers .* has room for 14 numbers; take 16 or 32 units, or step the env"
+    )
+    for ask in (emulated.rollout, emulated.rollout_buffers):
+        with pytest.raises(ValueError, match=said):
+            ask(3, network(64, 15))
+    assert set(emulated.rollout_buffers(3, network(16, 15))) >= {"obs", "log_prob"}
