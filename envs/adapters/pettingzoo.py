@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from lockstep import envs
+from lockstep.envs.batch.actions import saturated
 from lockstep.extras import extra
 
 with extra("pettingzoo", of="lockstep.envs.adapters.pettingzoo"):
@@ -227,7 +228,7 @@ class VectorPort(ByAgent):
             if action.shape != column.shape or not torch.can_cast(action.dtype, column.dtype):
                 wanted = f"{column.dtype} {tuple(column.shape)}"
                 raise ValueError(f"action of agent {agent!r} is {action.dtype} {tuple(action.shape)}, not {wanted}")
-            column.copy_(action)
+            column.copy_(saturated(action, column.dtype))
         obs, reward, terminated, truncated, info = self.batch.step(self._actions)
         return *map(self._columns, (obs, reward, terminated, truncated)), self._infos(info)
 

@@ -12,9 +12,11 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
+from lockstep.envs.batch.actions import saturated
 from lockstep.extras import extra
 
 with extra("sb3", of="lockstep.envs.adapters.sb3"):
@@ -87,7 +89,7 @@ class SB3VecEnv(VecEnv):
     def step_async(self, actions: np.ndarray) -> None:
         """Keeps the actions [B] or [B, 1] for `step_wait`."""
         narrow = self.batch.lanes > 1 and actions.dtype == np.int64  # such a batch takes int32 alone
-        self._actions = actions.astype(np.int32) if narrow else actions
+        self._actions = saturated(torch.tensor(actions), torch.int32) if narrow else actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         """One step: obs [B, n] float32, reward [B] float32, done [B] bool (either flag), one info per environment."""

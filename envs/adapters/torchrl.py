@@ -16,6 +16,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
 from lockstep import envs
+from lockstep.envs.batch.actions import saturated
 from lockstep.extras import extra
 
 with extra("torchrl", of="lockstep.envs.adapters.torchrl"):
@@ -184,11 +185,11 @@ class TorchRLEnv(EnvBase):
         if self.batch.agents:
             action = self._actions
             for group, places in self._places.items():
-                action.index_copy_(1, places, tensordict.get((group, "action")).to(action.dtype))
+                action.index_copy_(1, places, saturated(tensordict.get((group, "action")), action.dtype))
         else:
             action = tensordict.get("action")
             narrow = self.batch.lanes > 1 and action.dtype == torch.int64  # such a batch takes int32 alone
-            action = action.int() if narrow else action
+            action = saturated(action, torch.int32) if narrow else action
         obs, reward, terminated, truncated, info = self.batch.step(action)
         self._rows = {"observation": obs, "terminated": terminated, "truncated": truncated}
         self._rows |= {"active": info["active"]} if self.batch.agents else {}

@@ -105,6 +105,13 @@ class Actions:
         raise ValueError(f"action of {place(first, tensor.shape, self._axes)} is {value}, not in {between}{hint}")
 
 
+def saturated(action: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """An action in a type of fewer bits; integers beyond int32 are its last ones, which no space has either."""
+    if kind == torch.int32 and action.dtype in (torch.int64, torch.uint64):
+        action = action.to(torch.int64).clamp(-(2**31), 2**31 - 1)
+    return action.to(kind)
+
+
 def place(first: int, shape, axes: tuple[str, ...]) -> str:
     """Names of axes with the indices of number `first`: "environment 2, agent 0, index 7"."""
     found = np.unravel_index(first, shape)

@@ -305,3 +305,10 @@ def test_what_it_cannot_wrap_is_refused():
     for call, message in table:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_an_action_beyond_int32_is_not_taken_for_another():
+    venv = sb3.make("vehicle_routing", 2)
+    venv.reset()
+    with pytest.raises(ValueError, match=r"action\[1\]=2147483647 of environment 1 is not in 0 .. 15"):
+        venv.step(np.array([0, 2**32 + 3]))

@@ -191,3 +191,11 @@ def test_what_it_cannot_wrap_is_refused_and_a_batch_stays_on_its_device():
     for call, message in table:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("action", [2**32, 2**32 + 3, -(2**32), 2**63 - 1, -(2**63)])
+def test_an_action_beyond_int32_is_not_taken_for_another(action):
+    env = torchrl.make("vehicle_routing", 2, check_actions=True)
+    first = env.reset()
+    with pytest.raises(ValueError, match=r"action\[1\]=-?2147483\d+ of environment 1 is not in 0 .. 15"):
+        env.step(first.set("action", torch.tensor([0, action])))

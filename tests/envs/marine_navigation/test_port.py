@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lockstep import envs
+from lockstep.envs.adapters import pettingzoo
 from lockstep.envs.marine_navigation import original
 from lockstep.envs.marine_navigation.scenario import Stages
 from tests.contract.batches import copies, equal, statistics
@@ -362,3 +363,20 @@ def test_unchecked_actions_are_clipped_and_none_acts_as_0(form):
         right = torch.where((given >= 0) & (given < wild.single_action_space.n), given, 0)
     assert same(copies(wild.step(given)), copies(tame.step(right)))
     assert all(np.array_equal(fields(wild)[name], found) for name, found in fields(tame).items())
+
+
+def test_actions_beyond_int32_are_not_taken_for_others_by_adapters():
+    pytest.importorskip("torchrl", reason="needs TorchRL: pip install torchrl")
+    from lockstep.envs.adapters import torchrl
+
+    options = {"action_kind": "discrete", "check_actions": True}
+    grouped = torchrl.make("marine_navigation", 2, **options)
+    named = pettingzoo.make_vec("marine_navigation", 2, **options)
+    row, _ = grouped.reset(), named.reset()
+    actions = torch.zeros(2, named.num_agents, dtype=torch.int64)
+    actions[1, 3] = 2**32 + 3
+    refused = "action of environment 1, agent 3 is 2147483647, not in 0 .. "
+    with pytest.raises(ValueError, match=refused):
+        grouped.step(row.set(("robot", "action"), actions))
+    with pytest.raises(ValueError, match=refused):
+        named.step(dict(zip(named.agents, actions.T, strict=True)))
