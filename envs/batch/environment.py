@@ -601,7 +601,7 @@ class BatchedEnv(VectorEnv):
         Returns:
             0-d float64 tensors on the device (NaN without an episode): episodes, and return_ and length_ mean, min,
             max. Sums are of integers (returns in units of 2^-20), so they repeat bit for bit; the mean is NaN
-            where unchecked actions made returns too large for such a sum.
+            where unchecked actions made returns too large for such a sum, or NaN, which count as the largest.
         """
         return self._buffers.statistics()
 

@@ -17,6 +17,7 @@ SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32}
 WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 GIVEN = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64}
 GIVEN |= {torch.float16, torch.bfloat16, torch.float32, torch.float64, *WIDER}
+RETURNS = ("running_return", "episode_return")  # which statistics are made of
 
 
 class States:
@@ -101,6 +102,8 @@ class States:
                 self._require_allowed(one, part.reshape(len(part), *one.shape), target.dtype)
         elif not target.dtype.is_floating_point:
             tensor = integers(key, tensor, self._highest.get(key, 2**31 - 1))
+        elif key in RETURNS:
+            refuse(key, tensor, tensor.isnan(), "a number")  # an unchecked action may cost infinitely much
         return tensor.to(device=target.device, dtype=target.dtype)
 
     def _require_allowed(self, field: Field, values: torch.Tensor, kept_as: torch.dtype):

@@ -110,6 +110,9 @@ FN i64 units_of(float value) {
     return llrintf(kept * RETURN_UNIT);  // the product is exact
 }
 
+// A return as statistics take it: one that is no number is the largest, which has no place in a sum, so that there is no mean.
+FN float counted(float value) { return value == value ? value : 3.402823466e38f; }
+
 // What is added to, lowered or raised in memory, where nobody reads it in the same launch: a GPU queues it and waits for nothing.
 FN void add_to(i64* sum, i64 value) {
 #ifdef __CUDACC__

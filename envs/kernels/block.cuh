@@ -120,6 +120,7 @@ FN void observe(const Batch& b, i64 e, Memory& s, const Episode& episode, u64 sh
 
 FN void count_episode(const Batch& b, i64 e, int length, float value) {
     const i64 n = b.tiles;
+    value = counted(value);
     add_to(b.totals + e, 1);
     add_to(b.totals + n + e, length);
     add_to(b.totals + 2 * n + e, units_of(value));

@@ -80,6 +80,7 @@ struct Episodes {
         shortest = length < shortest ? length : shortest;
         longest = length > longest ? length : longest;
         if (PER_STEP != 0) return;
+        value = counted(value);
         returns += units_of(value);
         lowest = value < lowest ? value : lowest;
         highest = value > highest ? value : highest;

@@ -198,3 +198,15 @@ def test_bounds_hold_through_autoresets_until_the_next_full_reset(name):
     assert inside().all() and (env.state()["episode"] == 1).all() and not torch.equal(first, env.state()["state"])
     env.reset()
     assert not inside().all()
+
+
+def test_a_return_that_is_no_number_has_no_mean_and_is_no_state():
+    env = envs.make("mountain_car_continuous", 300)
+    env.reset(seed=0)
+    for key in ("running_return", "episode_return"):
+        with pytest.raises(ValueError, match=f"set_state: {key}=nan of environment 7 must be a number"):
+            env.set_state({key: np.where(np.arange(300) == 7, np.nan, 0.0)})
+    env.set_state({"elapsed": 998})
+    env._buffers["running_return"][7] = torch.nan
+    env.step(torch.zeros(300))
+    assert torch.isnan(env.statistics()["return_mean"]) and int(env._buffers["episode_length"][0]) == 999
