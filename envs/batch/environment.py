@@ -609,10 +609,6 @@ class BatchedEnv(VectorEnv):
         """Every field of the state by its name, as a view [B, ...] of it."""
         return self._states.fields
 
-    def states(self, indices: Sequence[int]) -> torch.Tensor:
-        """Copies of the state [len(indices), k] of some environments."""
-        return self._states.rows["state"][indices]
-
     def state(self) -> dict:
         """A copy of everything the future depends on; `set_state` of it continues bit for bit.
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 
 from lockstep import envs
 from lockstep.extras import extra
@@ -35,7 +36,8 @@ def frames(env: "envs.BatchedEnv", indices: Sequence[int] | int | None = None) -
     with _headless():
         renderer = original.make(render_mode="rgb_array", **dataclasses.asdict(env.params))
         renderer.reset()
-        for state in env.states(rows).tolist():
+        states = torch.stack([field[rows] for field in env.fields().values()], dim=1)
+        for state in states.tolist():
             original.set_state(renderer, state)
             drawn.append(renderer.render())
     return drawn  # renderer.close() would end all of pygame, windows of the caller's included
