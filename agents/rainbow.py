@@ -83,7 +83,7 @@ class Rainbow(Values):
     """A run of Rainbow; what it takes and raises `Values` says.
 
     There is new noise for every step of all environments and for every update; greedy actions are without. The rows of
-    an iteration's updates are drawn together, and get their new priorities together.
+    a `chunk` of updates are drawn together, and get their new priorities together.
     """
 
     name = "rainbow"

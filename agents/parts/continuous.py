@@ -161,37 +161,31 @@ class Continuous(OffPolicy):
         for number in range(count):
             self.updates += 1
             figures, found = self._learn({name: rows[number] for name, rows in parts.items()})
-            if self._moves(self.updates - 1) and not self._moves_between:
-                self._move_targets()
+            if not self._moves_between:
+                self._move_targets(self._moves(self.updates - 1, self.updates))
             told += figures
             norms.append(torch.stack(found).amax())  # NaN if one is
         self._tell(torch.stack(told).view(count, -1), torch.stack(norms))
 
-    def _move_targets(self) -> None:
-        for name, target in self.targets.items():
-            target.parameters.lerp_(self.networks[name].parameters, self.config.tau)
+    def _followed_by(self) -> list[tuple[Network, Network]]:
+        return [(self.networks[name], target) for name, target in self.targets.items()]
 
     @functools.cached_property
     def every(self) -> float:
         """Updates between changes of the target networks, on average."""
         return max(1, whole(self.config.target_every * self.config.replay_ratio))
 
-    def _moves(self, before: int) -> bool:
-        """Tells whether target networks change between so many updates and those that there are now."""
-        return self.updates // self.every > before // self.every
+    def _counted(self, updates: int) -> tuple[int, int]:
+        return self.updates, self.updates + updates
 
     @property
     def _moves_between(self) -> bool:
-        """True where target networks change after a chunk of updates, not within it."""
         return self.every >= self.chunk
 
-    @torch.no_grad()
     def _learn_chunk(self) -> None:
         before = self.updates
         super()._learn_chunk()
         self.updates = before + self.chunk  # which no graph counts
-        if self._moves_between and self._moves(before):
-            self._move_targets()
 
     @property
     def uneven(self) -> str:

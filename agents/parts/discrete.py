@@ -17,7 +17,7 @@ from .mlp import Network
 from .module import Greedy
 from .n_step import NStep
 from .normaliser import applied, load_checked, with_statistics
-from .off_policy import OffPolicy, OffPolicySettings
+from .off_policy import OffPolicy, OffPolicySettings, whole
 from .replay import Replay
 
 
@@ -110,12 +110,21 @@ class Values(OffPolicy):
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
 
-    def iterate(self) -> None:
-        """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
-        every, before = self.config.target_every, self.env_steps
-        super().iterate()
-        if self.env_steps // every > before // every:
-            self.target.parameters.lerp_(self.online.parameters, self.config.tau)
+    @property
+    def every(self) -> int:
+        """Environment steps between changes of the target network."""
+        return self.config.target_every
+
+    @property
+    def at_once(self) -> int:
+        """No more than there are between two changes, for the target network stands still meanwhile."""
+        return min(super().at_once, max(1, math.floor(whole(self.every * self.config.replay_ratio))))
+
+    def _counted(self, updates: int) -> tuple[int, int]:
+        return self.env_steps, self.env_steps + self.config.num_envs * self.config.horizon
+
+    def _followed_by(self) -> list[tuple[Network, Network]]:
+        return [(self.online, self.target)]
 
     def scheduled(self) -> dict[str, list[float]]:
         """Epsilon of each step, and the learning rate of the next iteration's updates."""

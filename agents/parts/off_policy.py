@@ -7,10 +7,11 @@ graph.
 
 import dataclasses
 import functools
+import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,12 +93,13 @@ class OffPolicy(ABC):
     name: ClassVar[str]
     Config: ClassVar[type[OffPolicySettings]]
     COLUMNS: ClassVar[tuple[str, ...]]  # the last is epsilon
-    config: OffPolicySettings
+    config: OffPolicySettings  # and `tau`, the share of the way that target networks go
     iteration: int
     transitions: Transitions
     normaliser: Normaliser | None
     replay: Replay
     generator: torch.Generator
+    every: float  # between changes of the target networks, of what `_counted` counts
     now: Mapping[str, Sequence[float] | torch.Tensor]  # `scheduled`; tensors where phases are captured
 
     def begin(self, environment, config: OffPolicySettings, device: torch.device | str) -> None:
@@ -201,7 +203,12 @@ class OffPolicy(ABC):
         """Updates whose rows are drawn together, a divisor of those of every iteration."""
         if self.due % 1:
             return 1
-        return next((count for count in range(min(AT_ONCE, self.due), 0, -1) if self.due % count == 0), 0)
+        return next((count for count in range(min(self.at_once, self.due), 0, -1) if self.due % count == 0), 0)
+
+    @property
+    def at_once(self) -> int:
+        """The most updates whose rows are drawn together."""
+        return AT_ONCE
 
     @property
     def uneven(self) -> str:
@@ -232,17 +239,53 @@ class OffPolicy(ABC):
     def _updates(self, count: int) -> None:
         """Gradient steps, each on rows of its own, and their sums."""
 
+    @abstractmethod
+    def _counted(self, updates: int) -> tuple[int, int]:
+        """What `every` counts, before and after so many updates, which are all of this iteration."""
+
+    @abstractmethod
+    def _followed_by(self) -> Iterable[tuple[mlp.Network, mlp.Network]]:
+        """Networks that target networks follow, each with its own."""
+
     def iterate(self) -> None:
         """Steps of all environments, then the updates due for them; on CUDA the host waits for none of them."""
         self._schedule()
         self.phases["rollout"]()
+        updates = 0
         if self._learns_at(self.env_steps + self.config.num_envs * self.config.horizon):
             self._owed = whole(self._owed + self.due)
             updates = math.floor(self._owed)
             self._owed -= updates
-            for _ in range(0, updates, max(self.chunk, 1)):
-                self._learn_chunk()
+        self._learn_all(updates)
         self.iteration += 1
+
+    @torch.no_grad()
+    def _learn_all(self, updates: int) -> None:
+        """So many updates, chunk by chunk, and the changes of target networks that are due after each chunk."""
+        chunks = updates // max(self.chunk, 1)
+        first, last = self._counted(updates)
+        places = [first + (last - first) * number / max(chunks, 1) for number in range(max(chunks, 1) + 1)]
+        for before, now in itertools.pairwise(places):
+            if chunks:
+                self._learn_chunk()
+            if self._moves_between:
+                self._move_targets(self._moves(before, now))
+
+    def _moves(self, before: float, now: float) -> int:
+        """Changes of target networks that are due between two numbers of what `every` counts."""
+        return int(now // self.every - before // self.every)
+
+    @property
+    def _moves_between(self) -> bool:
+        """True where target networks change after a chunk of updates, not within it."""
+        return True
+
+    def _move_targets(self, times: int) -> None:
+        """Has target networks follow so many times."""
+        if times:
+            share = self.config.tau if times == 1 else 1 - (1 - self.config.tau) ** times
+            for network, target in self._followed_by():
+                target.parameters.lerp_(network.parameters, share)
 
     def _learns_at(self, env_steps: int) -> bool:
         """Tells whether there are updates after so many steps: earlier than n_step steps no row has its return."""

@@ -128,7 +128,7 @@ def test_updates_are_counted_by_steps_of_single_environments(kind, num_envs, hor
 def test_target_networks_change_every_so_many_steps_of_single_environments(kind, num_envs, ratio, every, after):
     run = of_world(kind, Boxed(num_envs), num_envs=num_envs, replay_ratio=ratio, target_every=every)
     moves = []
-    run._move_targets = lambda: moves.append(run.updates)
+    run._move_targets = lambda times: moves.extend([run.updates] * times)
     assert iterated(run, 4).updates == 4 * num_envs * ratio
     assert moves == after
 

@@ -248,6 +248,41 @@ def test_the_target_network_follows_now_and_then(kind, tau):
     assert moves == [False, False, True] * 3
 
 
+@pytest.mark.parametrize(
+    ("num_envs", "horizon", "ratio", "every", "after"),
+    [
+        (4, 1, 0.25, 16, [4, 8, 12, 16, 20, 24, 28, 32]),
+        (64, 1, 0.25, 16, [4, 8, 12, 16, 20, 24, 28, 32]),  # within an iteration of 16 updates
+        (16, 4, 0.25, 16, [4, 8, 12, 16, 20, 24, 28, 32]),
+        (64, 1, 0.25, 24, [8, 12, 20, 24, 32]),  # of 6 updates, which do not divide 16: after the 4 that reach them
+        (64, 1, 0.25, 36, [16, 24, 32]),  # of 9 updates, after the 8 that reach them
+        (4, 1, 0.25, 2, [number for number in range(1, 33) for _ in range(2)]),
+        (64, 1, 0.25, 2, [number for number in range(1, 33) for _ in range(2)]),
+        (2, 1, 0.25, 2, [number // 2 for number in range(1, 65)]),  # half an update in each iteration
+    ],
+)
+def test_the_target_network_follows_every_so_many_steps_of_single_environments(
+    kind, num_envs, horizon, ratio, every, after
+):
+    given = {"num_envs": num_envs, "horizon": horizon, "total_steps": 128, "capacity": 128, "batch_size": 4}
+    run, moves = kind(Clock(num_envs), config(kind, **given, replay_ratio=ratio, target_every=every)), []
+    run._move_targets = lambda times: moves.extend([int(run.adam.state["steps"])] * times)
+    iterated(run, run.iterations)
+    assert int(run.adam.state["steps"]) == 128 * ratio and moves == after
+
+
+def test_changes_that_are_due_together_are_as_far_as_one_by_one(kind):
+    run = kind(Clock(8), config(kind, tau=0.25))
+    run.online.parameters.add_(1.0)
+    expected = run.target.parameters.clone()
+    for _ in range(3):
+        expected.lerp_(run.online.parameters, 0.25)
+    run._move_targets(0)
+    assert not torch.equal(run.target.parameters, expected)
+    run._move_targets(3)
+    torch.testing.assert_close(run.target.parameters, expected)
+
+
 def test_the_learning_rate_falls_to_0(kind):
     run, constant = (kind(Clock(8), config(kind, lr=0.5, anneal_lr=anneal)) for anneal in (True, False))
     rates = [[iterated(one, 1).scheduled()["lr"] for one in (run, constant)] for _ in range(4)]
