@@ -58,7 +58,7 @@ class Continuous(OffPolicy):
 
     Raises:
         ValueError: naming the field, its value and what is allowed.
-        MemoryError: the replay does not fit.
+        MemoryError: the run learns, and its replay does not fit.
     """
 
     RECIPES: ClassVar[Mapping[str, ContinuousSettings]]

@@ -53,7 +53,7 @@ class Values(OffPolicy):
 
     Raises:
         ValueError: naming the field, its value and what is allowed.
-        MemoryError: the replay does not fit.
+        MemoryError: the run learns, and its replay does not fit.
     """
 
     RECIPES: ClassVar[Mapping[str, ValueSettings]]

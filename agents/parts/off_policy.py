@@ -163,8 +163,11 @@ class OffPolicy(ABC):
 
         Raises:
             ValueError: phases cannot be captured, and have to.
+            MemoryError: a run that learns has no room for its replay.
         """
         config = self.config
+        if config.replay_ratio:
+            self.replay.require_memory()
         self.iterations = config.total_steps // (config.num_envs * config.horizon)
         self.iteration = 0
         self.now = self.scheduled()
@@ -429,7 +432,7 @@ class OffPolicy(ABC):
     @staticmethod
     def to_act(config: OffPolicySettings) -> OffPolicySettings:
         """Settings of a run with the same weights, as small as can be, that is to act on the CPU and not to learn."""
-        small = {"num_envs": 1, "horizon": 1, "replay_ratio": 1.0, "batch_size": 1, "threads": 1}
+        small = {"num_envs": 1, "horizon": 1, "replay_ratio": 0.0, "batch_size": 1, "threads": 1}
         small |= {"graph": "off", "precision": "fp32"}
         return dataclasses.replace(config, **small)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lockstep.agents.run import checkpoint
-from lockstep.envs.checks import require_memory
 
 from .replay import Replay
 
@@ -30,7 +29,7 @@ class PrioritisedReplay(Replay):
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
-        MemoryError: ring or tree do not fit.
+        MemoryError: at the first use of rows or tree; they do not fit.
     """
 
     def __init__(
@@ -39,12 +38,16 @@ class PrioritisedReplay(Replay):
         super().__init__(capacity, fields, device)
         self.alpha = alpha
         self.leaves = 1 << self.capacity.bit_length()  # a power of two, with one for the row that is never drawn
-        require_memory(2 * self.leaves * torch.float64.itemsize, self.device, "capacity", self.capacity)
         self.highest = torch.ones(1, dtype=torch.float64, device=self.device)
+
+    def _missing_bytes(self) -> int:
+        of_tree = 0 if "tree" in vars(self) else 2 * self.leaves * torch.float64.itemsize
+        return super()._missing_bytes() + of_tree
 
     @functools.cached_property
     @torch.inference_mode(False)  # whose tensors could not be changed
     def tree(self) -> torch.Tensor:
+        self.require_memory()
         return torch.zeros(2 * self.leaves, dtype=torch.float64, device=self.device)
 
     def add(self, rows: Mapping[str, torch.Tensor], valid: torch.Tensor | None = None) -> torch.Tensor:

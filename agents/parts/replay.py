@@ -28,21 +28,29 @@ class Replay:
 
     Raises:
         ValueError: naming the argument, its value and what is allowed.
-        MemoryError: the ring does not fit.
+        MemoryError: at the first use of rows; they do not fit.
     """
 
     def __init__(self, capacity: int, fields: Mapping[str, tuple[Sequence[int], torch.dtype]], device="cpu"):
         self.capacity, self.device = integer("capacity", capacity, 1, 2**31 - 1), find_device(device)
         if not fields:
             raise ValueError("fields must name at least one field")
-        row_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in fields.values())
-        require_memory(row_bytes * (self.capacity + 1), self.device, "capacity", self.capacity)
         self.fields = dict(fields)
         self.written = torch.zeros(1, dtype=torch.int64, device=self.device)
+
+    def require_memory(self) -> None:
+        """Raises MemoryError where what takes memory from its first use on would not fit."""
+        require_memory(self._missing_bytes(), self.device, "capacity", self.capacity)
+
+    def _missing_bytes(self) -> int:
+        """Bytes that are still to be allocated."""
+        of_row = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.fields.values())
+        return 0 if "rows" in vars(self) else of_row * (self.capacity + 1)
 
     @functools.cached_property
     @torch.inference_mode(False)  # whose tensors could not be changed
     def rows(self) -> dict[str, torch.Tensor]:
+        self.require_memory()
         return {
             name: torch.zeros(self.capacity + 1, *shape, dtype=dtype, device=self.device)
             for name, (shape, dtype) in self.fields.items()

@@ -12,6 +12,7 @@ from lockstep.agents.parts.continuous import Continuous
 from lockstep.agents.parts.off_policy import OffPolicy
 from lockstep.agents.run import checkpoint, training
 from lockstep.agents.run.config import replaced
+from lockstep.envs import checks
 from tests.agents import test_continuous, test_discrete
 from tests.agents.test_algorithms import same
 from tests.agents.test_discrete import Counted, iterated, stored, terminated
@@ -96,6 +97,17 @@ def test_who_only_acts_needs_no_memory_for_a_replay(kind):
     assert not {"rows", "tree"} & set(vars(actor.replay))
     actor.iterate()
     assert "rows" in vars(actor.replay)
+
+
+def test_a_replay_that_does_not_fit_is_refused_at_once_to_who_learns_alone(kind, monkeypatch):
+    monkeypatch.setattr(checks, "available_memory", lambda device: 2**30)
+    environment, config = played(kind, capacity=2**31 - 1)
+    with pytest.raises(MemoryError, match="^capacity=2147483647 needs .* would fit$"):
+        kind(environment, config)
+    actor = kind(environment, kind.to_act(config))
+    assert actor.act(actor.env.reset(seed=0)[0]).isfinite().all()
+    with pytest.raises(MemoryError, match="^capacity=2147483647 needs .* would fit$"):
+        actor.iterate()
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lockstep.agents.parts.replay import Replay
+from lockstep.envs import checks
 
 FIELDS = {"number": ((), torch.int64), "pair": ((2,), torch.float32)}
 
@@ -128,6 +129,17 @@ def test_bad_input_is_refused(call, sentence):
         call()
 
 
-def test_a_ring_that_does_not_fit_is_refused():
-    with pytest.raises(MemoryError, match="capacity=2147483647 needs"):
-        Replay(2**31 - 1, {"obs": ((10_000,), torch.float32)})
+def test_a_ring_that_does_not_fit_is_refused_where_its_memory_is_taken():
+    replay = Replay(2**31 - 1, {"obs": ((10_000,), torch.float32)})
+    for take in (replay.require_memory, lambda: replay.rows, lambda: replay.add({"obs": torch.zeros(1, 10_000)})):
+        with pytest.raises(MemoryError, match="capacity=2147483647 needs"):
+            take()
+
+
+def test_what_is_allocated_needs_no_more_memory(monkeypatch):
+    replay, other = (filled(4, rows(0, 1)) for _ in range(2))
+    monkeypatch.setattr(checks, "available_memory", lambda device: 15)  # and a row has 16 bytes
+    replay.require_memory()
+    assert held(replay) == held(other)
+    with pytest.raises(MemoryError, match="capacity=4 needs .* GiB are free; about 0 would fit"):
+        Replay(4, FIELDS).require_memory()

@@ -11,6 +11,7 @@ from scipy import stats
 
 from lockstep.agents.parts import prioritised
 from lockstep.agents.parts.prioritised import LEAST, PrioritisedReplay
+from lockstep.envs import checks
 from tests.agents.graphs import nothing_waiting
 
 FIELDS = {"number": ((), torch.int64)}
@@ -205,6 +206,19 @@ def test_draws_depend_on_the_generator_alone():
     one, other = (replay.draw(3, 50, 1.0, generator(3))[1] for _ in range(2))
     assert torch.equal(one, other)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_rows_and_tree_are_counted_before_they_take_memory(monkeypatch):
+    """Of 4 + 1 rows of 8 bytes, and of 16 sums of 8 bytes."""
+    replay = PrioritisedReplay(4, {"number": ((), torch.int64)})
+    for free in (0, 5 * 8 + 16 * 8 - 1):
+        monkeypatch.setattr(checks, "available_memory", lambda device, free=free: free)
+        with pytest.raises(MemoryError, match="capacity=4 needs"):
+            replay.require_memory()
+    monkeypatch.setattr(checks, "available_memory", lambda device: 5 * 8 + 16 * 8)
+    replay.add({"number": torch.zeros(1, dtype=torch.int64)})
+    monkeypatch.setattr(checks, "available_memory", lambda device: 0)
+    replay.add({"number": torch.zeros(1, dtype=torch.int64)})
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
