@@ -15,7 +15,7 @@ import torch
 
 from lockstep.agents.parts.continuous import Continuous, ContinuousSettings
 from lockstep.agents.parts.mlp import Network
-from lockstep.agents.run import command_line, training
+from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import setting
 
@@ -125,6 +125,14 @@ class SAC(Continuous):
         inside = (kept[-1][:, self.squash.m :] - log_std) == 0  # where it was not clipped
         actor.backward(kept, torch.cat([slope, of_log_std * inside], dim=1))
         return self.squash.log_prob(z, normal, log_std), self.adams["actor"].step(self.config.lr)
+
+    def load_weights(self, state: Mapping) -> None:
+        temperature = {"log_alpha": self.log_alpha} if self.config.learn_alpha and "log_alpha" in state else {}
+        checkpoint.require_like(state, temperature)
+        checkpoint.require_finite(state, temperature)
+        super().load_weights(state)
+        for name, part in temperature.items():
+            part.copy_(state[name])
 
     def state(self, replay: bool | None = None) -> dict:
         alpha = {name: part.clone() for name, part in self.adam_alpha.state.items()}

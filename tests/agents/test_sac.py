@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from lockstep.agents import sac
+from lockstep.agents.run import training
 from lockstep.agents.run.config import replaced
 from lockstep.agents.sac import CRITICS, LOG_STD, SAC
 from tests.agents.parts.test_mlp import forward, leaves_of
@@ -167,6 +168,29 @@ def test_the_temperature_rises_where_actions_are_too_sure(log_std, rises):
     assert run.log_alpha_gradient.item() == pytest.approx(0.3 * (entropy + 2), rel=1e-4)
     # one step of Adam is as long as the learning rate
     assert run.log_alpha.item() == pytest.approx(math.log(0.3) + (1e-3 if rises else -1e-3), abs=1e-6)
+
+
+def test_a_run_from_weights_goes_on_with_the_temperature_unless_its_own_is_fixed(tmp_path):
+    settings = replaced(sac.Config(), SMALL | {"total_steps": 160, "alpha": 0.3})
+    learned = training.train(SAC, "pendulum", settings, output=tmp_path).log_alpha
+    assert learned.exp().item() != pytest.approx(0.3, abs=1e-4)
+    short = replaced(settings, {"total_steps": 8, "learning_starts": 16, "alpha": 0.7})
+    run = training.train(SAC, "pendulum", short, init_from=tmp_path)
+    assert torch.equal(run.log_alpha, learned) and not run.adam_alpha.state["first"].any()
+    fixed = training.train(SAC, "pendulum", replaced(short, {"learn_alpha": False}), init_from=tmp_path)
+    assert fixed.log_alpha.exp().item() == pytest.approx(0.7)
+
+
+WRONG = [(torch.full((1,), math.nan), "must be finite"), (torch.zeros(2), r"must have the shape \[1\], has \[2\]")]
+
+
+@pytest.mark.parametrize(("log_alpha", "sentence"), WRONG)
+def test_weights_may_have_a_temperature_which_must_be_one(log_alpha, sentence):
+    run = made(alpha=0.3)
+    run.load_weights(run.weights())
+    assert run.log_alpha.exp().item() == pytest.approx(0.3)
+    with pytest.raises(ValueError, match=rf"state\['log_alpha'\] {sentence}"):
+        run.load_weights(run.weights() | {"log_alpha": log_alpha})
 
 
 def test_a_fixed_temperature_stays():
