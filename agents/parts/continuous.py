@@ -83,7 +83,8 @@ class Continuous(OffPolicy):
         self.adams = {
             name: self.optimizer(network.parameters, network.gradient) for name, network in self.networks.items()
         }
-        self._noise = torch.zeros(N, m, device=self.device)  # that explores, where it is correlated
+        if config.noise_correlation:  # what explores, of the step before the first one
+            self._noise = self.normal((N, m), self.generator)
         self.updates = 0
         self.ready()
 
