@@ -3,7 +3,8 @@
 about.yaml   `title`; `originals` and `limits`, Markdown for the chapters that speak of all families; `steps`, how steps
              of its environments are called; `headline`: the environment that stands for the family, `num_envs` at
              which its rates are given, `rungs` that short tables show; `page`: the figure of the family's chapter that
-             stands on the page and not in the supplement, as its table <family>_environments does
+             stands on the page and not in the supplement, as its table <family>_environments does; `looked_up`: of
+             libraries' forms of its environments what their own code says of a difference that conformance finds
 claims.yaml  `claims` of others, and `targets` of its own, see common/aims.yaml
 chapters/    notebooks that stand in the report among those of chapters/, in the order of their names
 tables, figures, quantities: modules, or folders of modules, whose decorated functions join those of common/
@@ -35,6 +36,13 @@ def names() -> tuple[str, ...]:
 
 def about(family: str) -> dict:
     return read(family, "about.yaml")
+
+
+def looked_up(environment: str, library: str, checks: set[str]) -> list[str]:
+    """What a library's code says of its form of an environment, of the checks that found a difference."""
+    every = about(sources.family_of(environment).name).get("looked_up", ())
+    mine = [one for one in every if one["library"] == library and environment in one["environments"]]
+    return [one["words"] for one in mine if checks.intersection(one["checks"])]
 
 
 def claims(family: str) -> dict:

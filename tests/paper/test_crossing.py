@@ -2,9 +2,11 @@
 
 import pytest
 
-from lockstep import paper
+from lockstep import envs, paper
+from lockstep.experiments import ROOT
+from lockstep.experiments.verify import subjects
 from lockstep.experiments.verify.checks import DIFFERS, OUTSIDE, SAME, TOLD, UNSEEN
-from lockstep.paper import sentences
+from lockstep.paper import families, sentences
 from lockstep.paper.report import Report
 from lockstep.paper.typeset import DASH, GREATER, MINUS
 from tests.paper import handwritten
@@ -90,6 +92,17 @@ def test_the_table_of_checks_says_in_what_a_library_differs(report):
     remark = found["envpool 1.0"]["differs in, or why it was not compared"]
     assert remark == f"{STEPS} (error 0.25 of x, beyond in 7); {LIMIT} (truncated in 2 of 2)"
     assert found["torchrl"]["differs in, or why it was not compared"] == "torchrl is not installed"
+    assert "gymnasium_envpool.py" in found["envpool 1.0"]["what its own code says"]
+    assert found["gymnasium 1.0"]["what its own code says"] == DASH
+
+
+def test_what_was_looked_up_is_of_libraries_tasks_and_checks_that_there_are():
+    text = "".join(file.read_text() for file in (ROOT / "experiments" / "verify").glob("*.py"))
+    for family in families.names():
+        for one in families.about(family).get("looked_up", ()):
+            assert one["library"] in subjects.KINDS
+            assert set(one["environments"]) <= set(envs.names())
+            assert all(f'"{check}"' in text for check in one["checks"])
 
 
 def test_sentences_count_the_forms_that_differ_and_those_on_which_another_policy_is_learnt(report):

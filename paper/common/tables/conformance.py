@@ -6,6 +6,7 @@ from lockstep.experiments.conformance import found
 from lockstep.experiments.experiment import MEASURED
 from lockstep.experiments.ledger import sources
 from lockstep.experiments.verify.checks import DIFFERS, INJECTED, TOLD, UNSEEN
+from lockstep.paper import families
 from lockstep.paper.common.tables.peers import name
 from lockstep.paper.tables import RUN, of_asked, table
 from lockstep.paper.typeset import DASH, Column, count, missing, number, significant, text
@@ -40,18 +41,20 @@ def said(check: str, lines: pd.DataFrame) -> str:
 
 @table(
     "Libraries' batched forms of Gymnasium's environments, each beside Gymnasium's own, one environment at a time: "
-    "checks that found no difference, and what the others found. The port stands among them.",
+    "checks that found no difference, what the others found, and what the library's code, read once, says of it. The "
+    "port stands among them.",
     *RUN,
     Column("library", name),
     number("transitions compared", "cases", count),
     Column("checks alike", alike, "number"),
     text("differs in, or why it was not compared", "remark", kind="long"),
+    text("what its own code says", "looked_up", kind="long"),
     text("cannot be seen", "unseen", kind="long"),
     folded=True,
 )
 def conformance(datasets):
     def by_library(run) -> list[dict]:
-        rows, every = [], checks(run.frame)
+        rows, every, environment = [], checks(run.frame), run.provenance["environment"]
         for (library, version, status), part in run.frame.groupby(KEY, sort=False, dropna=False):
             same = {"peer": library, "version": version}
             if status != MEASURED:
@@ -63,6 +66,8 @@ def conformance(datasets):
             told = [said(check, group) for check, (_, group) in zip(differs["name"], lines, strict=True)]
             same |= {"cases": own.loc[own["name"] == "transitions", "cases"].max(), "judged": len(judged)}
             same |= {"alike": len(judged) - len(differs), "remark": "; ".join(told) or None}
+            said_there = families.looked_up(environment, library, set(differs["property"]))
+            same |= {"looked_up": "; ".join(said_there) or None}
             rows.append(same | {"unseen": ", ".join(own.loc[own["verdict"] == UNSEEN, "name"]) or None})
         return rows
 
