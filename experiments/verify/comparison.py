@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from lockstep.experiments import UserError
 from lockstep.experiments.verify import checks, lives
@@ -25,7 +26,7 @@ from lockstep.experiments.verify.episodes import (
 from lockstep.experiments.verify.lives import Lives, Record, Run
 from lockstep.experiments.verify.originals import HORIZON, Original, Played
 from lockstep.experiments.verify.shown import Shown
-from lockstep.experiments.verify.subjects import TRUNCATED, Subject, kind_of
+from lockstep.experiments.verify.subjects import TRUNCATED, Subject, is_here, kind_of
 
 EPISODES = 256  # of the original under random actions
 FIRST_STATES = 10_000  # of the original at most
@@ -58,6 +59,8 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
     if (shown.states or asked.inject) and not original.keeps_state:
         raise UserError(f"--original {original.name!r} has neither set_state and get_state nor an attribute state")
     subject = Subject(name, asked.num_envs)  # first, since a mistake in it should not be told late
+    if is_here(name) and not original.agents:
+        require_spaces(subject, original)
     injected = bool(asked.inject) or (shown.states is not None and kind_of(name) is not None)
     played = original.play(EPISODES, asked.seed, read=injected)
     original.limit = original.limit or played.limit
@@ -66,9 +69,7 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
     found = {key: one for key, one in zip(runs, record.lives, strict=True) if one is not None}
     numbers, theirs = found["living"].observation[0, 0].size, original.reset().size
     if numbers != theirs:
-        raise UserError(
-            f"{name}: an observation has {numbers} numbers, of --original {original.name!r} it has {theirs}"
-        )
+        raise UserError(other_observations(name, numbers, original, theirs))
     ours, theirs = ((one.shape[-1] if one is not None else 0) for one in (found["living"].agents, played.playing))
     if ours != theirs:
         raise UserError(
@@ -78,6 +79,41 @@ def compare(name: str, original: Original, shown: Shown, asked: Asked) -> tuple[
         each = range(numbers // len(original.agents))
         shown = replace(shown, names=tuple(f"{agent}, {n}" for agent in original.agents for n in each))
     return list(rows(original, shown, asked, played, found, record.mode)), record
+
+
+def require_spaces(subject: Subject, original: Original) -> None:
+    """UserError where observations or actions, as they are declared, cannot be those of the original."""
+    seen, taken = subject.spaces
+    subject.close()
+    numbers, theirs = (None if space is None else size(space) for space in (seen, original.env.observation_space))
+    if numbers is not None and numbers != theirs:
+        raise UserError(other_observations(subject.name, numbers, original, theirs))
+    actions, theirs = (None if space is None else choices(space) for space in (taken, original.space))
+    if actions is not None and actions != theirs:
+        raise UserError(
+            f"{subject.name}: actions are of {taken}, those of --original {original.name!r} of {original.space}"
+        )
+
+
+def other_observations(name: str, numbers: int, original: Original, theirs: int) -> str:
+    return f"{name}: an observation has {numbers} numbers, of --original {original.name!r} it has {theirs}"
+
+
+def size(space: object) -> int | None:
+    """The numbers of an observation of a space of Gymnasium; None of one that is not compared."""
+    known = isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
+    return math.prod(space.shape) if known else None
+
+
+def choices(space: object) -> tuple | None:
+    """What an action of a space of Gymnasium is: how many choices each number has, infinitely many of a Box."""
+    if isinstance(space, Box):
+        return (math.inf,) * math.prod(space.shape)
+    if isinstance(space, Discrete):
+        return (int(space.n),)
+    if isinstance(space, MultiDiscrete):
+        return tuple(space.nvec.ravel().tolist())
+    return (2,) * math.prod(space.shape) if isinstance(space, MultiBinary) else None
 
 
 def shape(agents: int) -> str:

@@ -391,6 +391,7 @@ class Subject:
         self.sized = kind is not None or self.size is not None
 
     def _make(self, seed: int | None) -> None:
+        self.close()
         given = {self.size: self.asked} if self.size else {}
         given |= {"seed": seed} if self.seeded else {}
         try:
@@ -410,6 +411,16 @@ class Subject:
         if self.inner is None:
             self._make(0)
         return self.inner.num_envs
+
+    @property
+    def spaces(self) -> tuple:
+        """Spaces of one environment's observations and actions, in the classes of its library; None if not declared."""
+        if self.inner is None:
+            self._make(0)
+        one = {Vector: "single_", SB3: "", Puffer: "single_"}.get(type(self.inner))
+        if one is None:  # gymnax and TorchRL have classes of their own
+            return None, None
+        return tuple(getattr(self.inner.env, f"{one}{what}_space", None) for what in ("observation", "action"))
 
     @property
     def mode(self) -> str | None:
@@ -437,5 +448,7 @@ class Subject:
         self.inner.playing = playing
 
     def close(self) -> None:
+        """Close what the factory has made, which is made anew when it is needed again."""
         if close := getattr(getattr(self.inner, "env", None), "close", None):
             close()
+        self.inner = None

@@ -503,6 +503,22 @@ def test_batches_are_closed_where_a_later_run_fails(monkeypatch):
     assert sorted(closed) == [2, 3, 4]
 
 
+def test_what_a_reset_makes_anew_is_closed_first(monkeypatch):
+    """Of a factory with a seed, each reset makes one."""
+    living = []
+    make = faulty_ports.Deaf.__init__
+    monkeypatch.setattr(
+        faulty_ports.Deaf, "__init__", lambda port, *given: (living.append(port), make(port, *given))[1]
+    )
+    monkeypatch.setattr(faulty_ports.Deaf, "close", lambda port: living.remove(port))
+    subject = subjects.Subject(f"{PORTS}:seeded", 2)
+    for seed in range(3):
+        subject.reset(seed)
+        assert len(living) == 1
+    subject.close()
+    assert living == []
+
+
 def test_what_is_seen_needs_nothing_but_numpy():
     program = (
         "import sys\n"
@@ -578,6 +594,19 @@ def test_an_original_may_be_a_function_and_a_batch_of_one_size(monkeypatch, caps
         (
             [f"{PORTS}:Strong", "--inject", "nowhere.a:put"],
             "--inject 'nowhere.a:put': there is no module 'nowhere'",
+        ),
+        (
+            ["gymnasium:CartPole-v1", "--original", "Pendulum-v1"],
+            "gymnasium:CartPole-v1: an observation has 4 numbers, of --original 'Pendulum-v1' it has 3",
+        ),
+        (
+            ["gymnasium:MountainCarContinuous-v0", "--original", "MountainCar-v0"],
+            "gymnasium:MountainCarContinuous-v0: actions are of Box(-1.0, 1.0, (1,), float32), those of --original "
+            "'MountainCar-v0' of Discrete(3)",
+        ),
+        (
+            ["sb3:MountainCar-v0", "--original", "MountainCarContinuous-v0"],
+            "sb3:MountainCar-v0: actions are of Discrete(3), those of --original 'MountainCarContinuous-v0' of Box",
         ),
         ([f"{PORTS}:Undeclared", "--original", f"{PORTS}:original"], "it is not seen how FACTORY resets ended"),
         ([f"{PORTS}:NextStep", "--original", f"{PORTS}:Half"], f"{PORTS}:NextStep: an observation has 4 numbers"),
