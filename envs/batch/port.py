@@ -397,11 +397,12 @@ def listed(values: np.ndarray) -> str:
 
 
 def constant(name: str, value, spec):
-    """The value of a parameter as the constant a kernel gets: one of the choices, a bool, an int, or a float that
-    float32 can hold.
+    """The value of a parameter as the constant a kernel gets: one of the choices, a bool, an int of 32 bits, or a float
+    that float32 can hold.
 
     Args:
-        spec: the parameter's `dataclasses.Field`.
+        spec: the parameter's `dataclasses.Field`; where it has bounds of its own, "least" and "most", an int may be
+            outside of 32 bits there, for whoever looks at these.
 
     Raises:
         ValueError: names the parameter, the value and what is allowed.
@@ -422,7 +423,9 @@ def constant(name: str, value, spec):
     if spec.type is int:
         if value != int(value):
             raise ValueError(f"{name}={value!r} must be an integer")
-        return int(value)
+        value, allowed = int(value), spec.metadata
+        held = ("least" in allowed or value >= -(2**31)) and ("most" in allowed or value < 2**31)
+        return value if held else integer(name, value, -(2**31), 2**31 - 1)
     if spec.metadata.get("positive") and not value >= least:
         raise ValueError(f"{name}={value!r} must be {f'at least {least:g}' if value > 0 else 'positive'}")
     return float(value)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
+from lockstep.envs.batch.port import constant
 from tests.contract.batches import KNOWN
 
 CARS = ["mountain_car", "mountain_car_continuous"]
@@ -78,6 +79,21 @@ def test_memory_per_environment_is_what_the_tables_say(name, state, observation,
 def test_a_parameter_the_kernel_is_not_written_for_is_refused(name, params, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         envs.port(name).make_params(None, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    steps: int = 3
+    seed: int = dataclasses.field(default=3, metadata={"least": 0, "most": 2**32 - 1})
+
+
+@pytest.mark.parametrize("value", [2**31, 2**32 + 3, -(2**31) - 1, 1e12])
+def test_an_integer_that_a_kernel_would_take_for_another_is_refused(value):
+    steps, seed = dataclasses.fields(Whole)
+    with pytest.raises(ValueError, match=f"steps={int(value)} must be an integer from -2147483648 to 2147483647"):
+        constant("steps", value, steps)
+    assert [constant("steps", most, steps) for most in (-(2**31), 2**31 - 1)] == [-(2**31), 2**31 - 1]
+    assert constant("seed", 2**32 - 1, seed) == 2**32 - 1  # a port that keeps it from the kernel may have more
 
 
 @pytest.mark.parametrize(
