@@ -24,13 +24,24 @@ def available_memory(device: torch.device) -> int:
     return min(free, _container_memory())
 
 
-def _container_memory() -> float:
-    """Bytes that a container's limit leaves, infinite where there is none."""
+def _container_memory(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """Bytes that limits leave of the process's control group and of those around it, infinite where there is none.
+
+    Cached files that nobody reads count as free: the system gives their memory away before it refuses any.
+    """
     try:
-        limit, used = (Path("/sys/fs/cgroup", name).read_text() for name in ("memory.max", "memory.current"))
-        return max(int(limit) - int(used), 0)
+        (place,) = [line[3:].strip("/") for line in own.read_text().splitlines() if line.startswith("0::")]
     except (OSError, ValueError):
-        return math.inf
+        place = ""
+    left = math.inf
+    for folder in (groups / place, *[groups / parent for parent in Path(place).parents]):
+        try:
+            limit, used, parts = ((folder / f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+            cached = next(int(line.split()[1]) for line in parts.splitlines() if line.startswith("inactive_file "))
+            left = min(left, max(int(limit) - (int(used) - cached), 0))
+        except (OSError, ValueError, StopIteration):  # no limit here
+            continue
+    return left
 
 
 def require_memory(needed: int, device: torch.device, what: str, count: int):

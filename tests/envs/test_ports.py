@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lockstep import envs
+from lockstep.envs import checks
 from lockstep.envs.batch.port import constant
 from tests.contract.batches import KNOWN
 
@@ -114,3 +115,27 @@ def test_reset_bounds_the_kernel_is_not_written_for_are_refused(name, options, m
 
 
 # ---- no episode is shorter than declared ----------------------------------------------------------------------------
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_least_that_a_limit_leaves_counts_and_cached_files_are_free(tmp_path):
+    """As in a job of Slurm: its own group has no limit, one around it has, and so has the container."""
+    job, own = tmp_path / "system.slice" / "job_7", tmp_path / "own"
+    (job / "step_0").mkdir(parents=True)
+    own.write_text("4:memory:/elsewhere\n0::/system.slice/job_7/step_0\n")
+    for folder, limit, used, cached in (
+        (job / "step_0", "max", 900, 0),
+        (job, "2000", 1500, 700),
+        (tmp_path, "90000", 3000, 1000),
+    ):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\nfile 9\ninactive_file {cached}\nactive_file 3\n")
+    assert checks._container_memory(tmp_path, own) == 2000 - (1500 - 700)
+    (job / "memory.max").write_text("500\n")
+    assert checks._container_memory(tmp_path, own) == 0
+    own.write_text("0::/\n")
+    assert checks._container_memory(tmp_path, own) == 90000 - (3000 - 1000)
+    assert checks._container_memory(tmp_path / "none", tmp_path / "none") == math.inf
