@@ -249,12 +249,20 @@ def compiler() -> tuple[str, ...]:
     )
 
 
+def _ran(command: list[str], text: str | None = None) -> subprocess.CompletedProcess:
+    """What a compiler made of a text; CompilerError where it could not even be run."""
+    try:
+        return subprocess.run(command, input=text, capture_output=True, text=True)
+    except OSError as error:
+        raise CompilerError(f"{shlex.join(compiler())} could not be run: {error.strerror}") from error
+
+
 @functools.cache
 def target_flags() -> tuple[tuple[str, ...], str]:
     """Flags for this processor, and the macros predefined with them, which name compiler and processor."""
     for flags in (("-march=native",), ("-mcpu=native",), ()):
         probe = [*compiler(), *flags, "-dM", "-E", "-x", "c++", os.devnull]
-        result = subprocess.run(probe, capture_output=True, text=True)
+        result = _ran(probe)
         if result.returncode == 0:
             wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in result.stdout else ()
             gcc = () if "__clang__" in result.stdout else GCC_FLAGS
@@ -299,7 +307,7 @@ def library(text: str, *more: str) -> ctypes.CDLL:
 
     def build(path: Path) -> None:
         reading = [*command, "-x", "c++", "-", "-o", str(path)]
-        result = subprocess.run(reading, input=text, capture_output=True, text=True)
+        result = _ran(reading, text)
         if result.returncode != 0:
             raise CompilerError(f"{shlex.join(command)} failed:\n{result.stderr.strip()}")
 

@@ -257,6 +257,24 @@ def test_a_command_that_is_no_compiler_is_named(tmp_path, command, sentence):
     assert re.search(sentence, python(code, LOCKSTEP_CACHE=str(tmp_path), CXX=command).stderr)
 
 
+@pytest.mark.parametrize(
+    "error", [BlockingIOError(errno.EAGAIN, "no more processes"), FileNotFoundError(2, "it is gone")]
+)
+def test_a_compiler_that_cannot_be_run_is_not_taken_for_a_cache_that_cannot_be_written(tmp_path, monkeypatch, error):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    compile.target_flags()
+
+    def refused(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    said = f"{re.escape(' '.join(compile.compiler()))} could not be run: {error.strerror}"
+    for build in (lambda: compile.library('extern "C" int answer() { return 53; }'), compile.target_flags.__wrapped__):
+        with pytest.raises(compile.CompilerError, match=said):
+            build()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_flags_that_are_none_are_named():
     said = python("from lockstep import envs", LOCKSTEP_CXXFLAGS="-O2 '").stderr
     assert said.endswith('ValueError: LOCKSTEP_CXXFLAGS="-O2 \'" are no flags: No closing quotation\n')
