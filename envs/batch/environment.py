@@ -468,7 +468,7 @@ class BatchedEnv(VectorEnv):
         Raises:
             ValueError: an unknown policy, or weights of the wrong shape or not finite.
         """
-        return self._rollouts.actor(policy)
+        return self._rollouts.actor(policy, self)
 
     def rollout(
         self, steps: int, policy: "str | Linear | MLP" = "random", store: str = "statistics", obs_dtype: str = "float32"

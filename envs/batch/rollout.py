@@ -86,9 +86,8 @@ class Rollouts:
                 found |= {"value": ((steps + 1, env.num_envs), FLOAT32), "bootstrap": (rows, FLOAT32)}
         return found
 
-    def actor(self, policy: str | Linear) -> Callable[[torch.Tensor], torch.Tensor]:
-        """The policy in torch operations, as `BatchedEnv.actor` describes it."""
-        env = self._env
+    def actor(self, policy: str | Linear, env) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The policy in torch operations, as `BatchedEnv.actor` describes it; it keeps `env`, the batch, alive."""
         if _is_random(policy):
             return lambda obs: env.random_actions()[0]
         if not isinstance(policy, Linear) or not self._carried:

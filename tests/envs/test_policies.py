@@ -261,3 +261,10 @@ def test_a_network_that_no_gpu_has_room_for_is_no_unit(numbers, words):
     observation = gymnasium.spaces.Box(-np.inf, np.inf, (numbers,), np.float32)
     port = dataclasses.replace(envs.port("pendulum"), observation=observation)
     assert {word for _, _, word in port.units(envs.folder("pendulum"))} == words
+
+
+def test_an_actor_outlives_the_name_of_its_batch():
+    env = batch("cartpole")
+    act, expected = env.actor("random"), env.random_actions()[0]
+    del env
+    assert torch.equal(act(torch.zeros(BATCH, 4)), expected)
