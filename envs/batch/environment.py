@@ -540,7 +540,7 @@ class BatchedEnv(VectorEnv):
             A `Graph`; `replay()` runs it on torch's current stream.
 
         Raises:
-            ValueError: not on CUDA, or actions are checked (a check synchronises).
+            ValueError: not on CUDA, actions are checked (a check synchronises), or a step waits for the host.
         """
         self._require_started("capturing a graph")
         steps = integer("steps", steps, 1, 2**31 - 1)
@@ -548,6 +548,10 @@ class BatchedEnv(VectorEnv):
             raise ValueError(f"a CUDA graph needs device='cuda'; this environment is on {self.device}")
         if self.checked:
             raise ValueError("a CUDA graph needs check_actions=False: a check synchronises with the host")
+        if self._world.waits:
+            raise ValueError(
+                f"a CUDA graph needs steps on the device alone: with {self._world.waits} they wait for the host"
+            )
         if policy != "random" and not callable(policy):
             raise ValueError(f"policy={policy!r} must be 'random' or a function from obs to actions")
 

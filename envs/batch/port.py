@@ -67,6 +67,7 @@ class World:
     defines: Mapping[str, object] = field(default_factory=dict)  # compile-time choices of the environment's own
     action: Space | None = None  # in place of the port's
     phases: tuple[str | Callable, ...] | None = None  # in place of the port's
+    waits: str = ""  # the option, "name=value", by which a phase waits for the host, as no CUDA graph can
     metrics: Mapping[str, int | tuple[int, ...]] | None = None  # in place of the port's
     flags: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of each step, shown in info: shapes by name
     amounts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # likewise whole numbers, int32

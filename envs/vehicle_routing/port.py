@@ -76,7 +76,8 @@ def world(
     oracle = best_known(chosen, scenario.travel) if oracle is None else oracle
     asked = oracle if callable(oracle) else make_oracle(oracle, chosen, scenario.travel)
     outside = callable(oracle) or asked.name not in INSIDE
-    phase = oracle if callable(oracle) else getattr(asked, "phase", None) or on_host(asked)
+    on_device = oracle if callable(oracle) else getattr(asked, "phase", None)
+    phase = on_device or on_host(asked)
     tables = kernel_tables.of_scenario(scenario)
     return World(
         chosen,
@@ -84,6 +85,7 @@ def world(
         written=kernel_tables.BETWEEN,
         defines=defines(chosen, scenario) | of_oracle(asked, outside),
         phases=("propose", phase, "step") if outside else ("step",),
+        waits="" if on_device or not outside else f"oracle={oracle!r}",
         flags={"accepted": (), "failed": ()},
         amounts={name: () for name in AMOUNTS} | {"walk": (chosen.walk_length,)},
         shown={"scenario": scenario, "oracle": oracle},

@@ -130,3 +130,12 @@ def test_a_fault_shows_in_some_order(fault):
 @SLOW
 def test_nothing_shows_without_a_fault():
     assert not noticed(None)
+
+
+def test_a_step_that_asks_an_oracle_on_the_host_is_in_no_graph():
+    env = gpu.make("vehicle_routing", 2, requests=4, oracle="brute", check_actions=False)
+    env.reset()
+    with pytest.raises(ValueError, match="a CUDA graph needs steps on the device alone: with oracle='brute' they wait"):
+        env.graph()
+    for oracle in ("insertion", "greedy", "am", alone):
+        assert not gpu.make("vehicle_routing", 2, requests=4, oracle=oracle)._world.waits
