@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, MultiDiscrete
 
-from .policies.views import view_of_port
+from .policies.views import namespace, on_stream, view_of_port
 from .slot.tables import tables
 from .turns import Turns, options
 
@@ -27,7 +27,8 @@ class TurnByTurn:
 
     def __init__(self, env):
         self.env, self.num_envs, self.device, self.autoreset_mode = env, env.num_envs, env.device, env.autoreset_mode
-        self._tables = tables(view_of_port(env).xp if env.device.type == "cuda" else np, env.scenarios, dtype="float32")
+        with on_stream(env.device):
+            self._tables = tables(namespace(env), env.scenarios, dtype="float32")
         K, J = options(env.params), env.params.tasks
         self.single_action_space = MultiDiscrete([K] * (J + 1))
         self._never = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
@@ -43,7 +44,9 @@ class TurnByTurn:
         reward, terminated = self._turns.choose(action), self._never
         self._paid += reward
         if self._turns.over:
-            _, whole, _, ended, _ = self.env.step(self._turns.action())
+            with on_stream(self.device):
+                chosen = self._turns.action()
+            _, whole, _, ended, _ = self.env.step(chosen)
             reward, terminated = reward + whole[:, 0] - self._paid, ended.view(self.num_envs, -1)[:, 0].clone()
             self._begin()
         obs, mask = self._turns.observe()
@@ -54,5 +57,6 @@ class TurnByTurn:
         return self.env.statistics()
 
     def _begin(self) -> None:
-        self._turns = Turns(view_of_port(self.env, self._tables), self.device)
+        with on_stream(self.device):
+            self._turns = Turns(view_of_port(self.env, self._tables), self.device)
         self._paid = torch.zeros(self.num_envs, device=self.device)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from .rules import greedy, local, nearest_edge, random, rounding
 from .search import backpressure, drift_plus_penalty
-from .views import Action, Noise, View, namespace, view_of_original, view_of_port
+from .views import Action, Noise, View, namespace, on_stream, view_of_original, view_of_port
 
 __all__ = [
     "POLICIES", "Action", "Noise", "View", "backpressure", "drift_plus_penalty", "greedy", "local", "namespace",
-    "nearest_edge", "random", "rounding", "view_of_original", "view_of_port",
+    "nearest_edge", "on_stream", "random", "rounding", "view_of_original", "view_of_port",
 ]  # fmt: skip
 
 POLICIES: dict[str, Callable[[View, Noise], Action]] = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...noise import RANDOM_POLICY
 from ..slot.numbering import Array
-from .views import Action, Noise, View
+from .views import Action, Noise, View, where_its_view_is
 
 # ---- Layouts -------------------------------------------------------------------------------------------------------
 
@@ -39,12 +39,14 @@ def equal_shares(view: View) -> Array:
 # ---- Policies ------------------------------------------------------------------------------------------------------
 
 
+@where_its_view_is
 def local(view: View, noise: Noise) -> Action:
     """Every task at its own client."""
     params = view.params
     return {"target": view.xp.zeros((view.size, params.clients, params.tasks), np.int32), "share": equal_shares(view)}
 
 
+@where_its_view_is
 def nearest_edge(view: View, noise: Noise) -> Action:
     """Every task at the access edge of its client, where there is none at the client."""
     xp, params, access = view.xp, view.params, view.now("access")
@@ -53,6 +55,7 @@ def nearest_edge(view: View, noise: Noise) -> Action:
     return {"target": target, "share": equal_shares(view)}
 
 
+@where_its_view_is
 def random(view: View, noise: Noise) -> Action:
     """Raw actions U[0, 1), decoded: what the port's own random policy does."""
     xp, params = view.xp, view.params
@@ -66,6 +69,7 @@ def random(view: View, noise: Noise) -> Action:
     return {"target": option.astype(np.int32).reshape(-1, params.clients, params.tasks), "share": share}
 
 
+@where_its_view_is
 def rounding(view: View, noise: Noise) -> Action:
     """Randomised rounding: O weights U[0, 1) for each task and one draw from them; random shares."""
     xp, params = view.xp, view.params
@@ -79,6 +83,7 @@ def rounding(view: View, noise: Noise) -> Action:
     return {"target": option.reshape(-1, params.clients, params.tasks), "share": share}
 
 
+@where_its_view_is
 def greedy(view: View, noise: Noise) -> Action:
     """Each task in order of admission where link and queues look best among the nodes with room; the first one local.
 

@@ -8,17 +8,19 @@ import numpy as np
 from ..slot.numbering import Array
 from .objective import POWER_STEPS, Plan, Pricing, linear, on_host, quadratic
 from .rules import greedy
-from .views import Action, Noise, View
+from .views import Action, Noise, View, where_its_view_is
 
 ENUMERATED = 100_000  # combinations of targets and powers up to which all are tried
 PASSES = 2  # of single-task moves, where there are more
 
 
+@where_its_view_is
 def drift_plus_penalty(view: View, noise: Noise) -> Action:
     """The action with the largest physical reward of the slot: exact where the combinations are few."""
     return _one_slot(view, noise, linear)
 
 
+@where_its_view_is
 def backpressure(view: View, noise: Noise) -> Action:
     """The action with the least drift of the squared backlogs in the slot, so that work flees from long queues."""
     return _one_slot(view, noise, quadratic)

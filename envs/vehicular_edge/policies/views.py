@@ -3,12 +3,14 @@
 Arrays have a leading batch axis B and live where the environment does (NumPy or CuPy); they are for reading only.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from types import ModuleType
 
 import numpy as np
+import torch
 
 from ... import noise
 from ...kernels import compile
@@ -33,6 +35,11 @@ class View:
     @property
     def params(self) -> Params:
         return self.tables.params
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays are."""
+        return torch.device("cpu") if self.xp is np else torch.device("cuda", self.index.device.id)
 
     @property
     def size(self) -> int:
@@ -113,13 +120,37 @@ def view_of_original(env, packed: Tables | None = None) -> View:
 def view_of_port(env, packed: Tables | None = None) -> View:
     """The view of the port, without copies of its backlogs; `packed`: tables of its scenarios on its device.
 
-    On a GPU policies run on CuPy's stream, which is torch's default one: call them, and the environment, on no other.
+    On a GPU it is made, and policies choose, on torch's current stream of that device; what else CuPy does with a view
+    belongs into `on_stream(view.device)`.
     """
-    xp = namespace(env)
-    packed = packed or tables(xp, env.scenarios)
-    state = env.state()
-    queues = {name: xp.asarray(field) for name, field in env.fields().items()}
-    return View(xp, packed, xp.asarray(state["scenario"]), xp.asarray(state["elapsed"]), queues)
+    with on_stream(env.device):
+        xp = namespace(env)
+        packed = packed or tables(xp, env.scenarios)
+        state = env.state()
+        queues = {name: xp.asarray(field) for name, field in env.fields().items()}
+        return View(xp, packed, xp.asarray(state["scenario"]), xp.asarray(state["elapsed"]), queues)
+
+
+@contextlib.contextmanager
+def on_stream(device: torch.device) -> Iterator[None]:
+    """CuPy works in here on a GPU and on torch's current stream of it; on the CPU nothing changes."""
+    if device.type != "cuda":
+        yield
+        return
+    cuda = compile.cupy().cuda
+    with cuda.Device(device.index), cuda.Stream.from_external(torch.cuda.current_stream(device)):
+        yield
+
+
+def where_its_view_is(policy: Callable[[View, Noise], Action]) -> Callable[[View, Noise], Action]:
+    """The policy, run `on_stream` of its view's device."""
+
+    @wraps(policy)
+    def choose(view: View, noise: Noise) -> Action:
+        with on_stream(view.device):
+            return policy(view, noise)
+
+    return choose
 
 
 def namespace(env) -> ModuleType:

@@ -1,7 +1,9 @@
 """Policies: hand-worked slots, and the one-slot search against full evaluation by the array form."""
 
+import contextlib
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ import torch
 
 from lockstep import envs
 from lockstep.envs import noise
-from lockstep.envs.vehicular_edge import arrays, policies
+from lockstep.envs.vehicular_edge import arrays, policies, turn_by_turn
 from lockstep.envs.vehicular_edge.params import FAMILIES, Params, state_shapes
-from lockstep.envs.vehicular_edge.policies import Noise, View, view_of_original, view_of_port
+from lockstep.envs.vehicular_edge.policies import Noise, View, view_of_original, view_of_port, views
 from lockstep.envs.vehicular_edge.policies.objective import FULL, Plan, linear, on_host, quadratic
 from lockstep.envs.vehicular_edge.policies.search import combinations
 from lockstep.envs.vehicular_edge.scenario import draw
@@ -301,6 +303,56 @@ def test_original_and_port_show_a_policy_the_same(preset):
         action = policies.rounding(one, Noise(5, np.array([0]), np.array([t])))
         made.step_decoded(action["target"][0], action["share"][0])
         ported.step({name: torch.as_tensor(np.repeat(array, 3, axis=0)) for name, array in action.items()})
+
+
+def test_what_cupy_does_is_done_on_the_environments_device_and_torchs_current_stream_of_it(monkeypatch):
+    """Elsewhere it would lie on another GPU, or be read before it is written."""
+    entered = []
+
+    def noting(name):
+        @contextlib.contextmanager
+        def enter(value):
+            entered.append((name, value))
+            yield
+            entered.append((name, "left"))
+
+        return enter
+
+    cuda = SimpleNamespace(Device=noting("device"), Stream=SimpleNamespace(from_external=noting("stream")))
+    monkeypatch.setattr(views.compile, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"torch's of {device}")
+    with views.on_stream(torch.device("cuda", 1)):
+        assert entered == [("device", 1), ("stream", "torch's of cuda:1")]
+    assert entered[2:] == [("stream", "left"), ("device", "left")]
+    entered.clear()
+    with views.on_stream(torch.device("cpu")):
+        assert not entered
+
+
+def test_views_turns_and_policies_are_made_on_the_stream_of_their_device(monkeypatch):
+    inside = []
+
+    @contextlib.contextmanager
+    def on_stream(device):
+        inside.append(device)
+        yield
+
+    env = envs.make("vehicular_edge", 2, vehicles=12, slots=10, preset="physical")
+    env.reset(seed=0)
+    for module in (views, turn_by_turn):
+        monkeypatch.setattr(module, "on_stream", on_stream)
+    view, numbers = view_of_port(env), np.arange(2)
+    assert view.device == env.device and inside == [env.device]
+    for name in ("local", "nearest_edge", "random", "rounding", "greedy", "drift_plus_penalty", "backpressure"):
+        inside.clear()
+        policies.POLICIES[name](view, Noise(1, numbers, numbers))
+        assert inside[:1] == [env.device], name
+    inside.clear()
+    turns = turn_by_turn.TurnByTurn(env)
+    assert len(inside) == 3  # tables, a slot's turns, and the view in them
+    for _ in range(env.params.clients):
+        turns.step(torch.zeros(2, env.params.tasks + 1, dtype=torch.int64))
+    assert len(inside) == 6  # the slot's action, and the next one's turns
 
 
 @pytest.mark.gpu
