@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from lockstep.reading import nearest
 
-from .batch.port import constant
+from .batch.port import checked_constant
 
 
 def bounded(spec, value):
@@ -17,7 +17,7 @@ def bounded(spec, value):
     Raises:
         ValueError: names the parameter, the value and what is allowed.
     """
-    value, allowed = constant(spec.name, value, spec), spec.metadata
+    value, allowed = checked_constant(spec.name, value, spec), spec.metadata
     if "least" in allowed and value < allowed["least"]:
         raise ValueError(f"{spec.name}={value} must be at least {allowed['least']}")
     if "most" in allowed and value > allowed["most"]:

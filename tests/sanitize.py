@@ -138,10 +138,16 @@ def target(device: str) -> str:
 def entry_points(text: str, device: str) -> set[str]:
     """Names of a unit's kernels, of the CPU's as the preprocessor leaves them."""
     if device == "cuda":
-        return compile.entry_points(text, target(device))
+        return in_cubin(text, target(device))
     command = [*compile.compiler(), "-std=c++17", "-E", "-P", "-x", "c++", "-"]
     preprocessed = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return set(CPU_KERNEL.findall(preprocessed))
+
+
+def in_cubin(text: str, target: str) -> set[str]:
+    """Names of a unit's kernels, by the sections of its binary; needs no GPU."""
+    binary = compile.cubin_file(text, target).read_bytes()
+    return {name.decode() for name in re.findall(rb"\0\.text\.(\w+)", binary)}
 
 
 def functions(library: str) -> set[str]:

@@ -152,7 +152,7 @@ def cubin(device: str) -> str:
         return f"whole, {len(binary):,} bytes; not loaded"
     import cupy
 
-    kernel = sorted(compile.entry_points(text, sanitize.target(device)))[0]
+    kernel = sorted(sanitize.in_cubin(text, sanitize.target(device)))[0]
     try:
         cupy.RawModule(path=str(file)).get_function(kernel)
     except Exception as error:
@@ -170,7 +170,7 @@ def kernels(device: str) -> str:
     count = 0
     for name in envs.names():
         text = default_unit(name)
-        found = compile.entry_points(text, sanitize.target(device))
+        found = sanitize.in_cubin(text, sanitize.target(device))
         if device == "cuda":
             module = compile.cuda_module(text, sanitize.target(device))
             found = [module.get_function(kernel).num_regs for kernel in found]

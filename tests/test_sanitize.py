@@ -48,8 +48,8 @@ def test_what_agents_learn_by_is_missed_where_it_is_not_called(monkeypatch):
 
 def test_kernels_are_looked_for_in_binaries_of_the_device_itself(monkeypatch):
     """Another architecture's would be compiled anew for each unit."""
-    asked, entry_points = set(), compile.entry_points
-    monkeypatch.setattr(compile, "entry_points", lambda text, target: asked.add(target) or entry_points(text, target))
+    asked, in_cubin = set(), sanitize.in_cubin
+    monkeypatch.setattr(sanitize, "in_cubin", lambda text, target: asked.add(target) or in_cubin(text, target))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     text = envs.make("cartpole", 32)._kernels.text
     found = sanitize.entry_points(text, "cuda")

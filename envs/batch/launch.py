@@ -243,7 +243,7 @@ def shared_bytes(text: str, name: str, device: torch.device) -> int:
     Raises:
         MemoryError: more than a block of the device has.
     """
-    found = constant(text, name, device)
+    found = device_constant(text, name, device)
     most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
     if found > most:
         raise MemoryError(
@@ -252,7 +252,7 @@ def shared_bytes(text: str, name: str, device: torch.device) -> int:
     return found
 
 
-def constant(text: str, name: str, device: torch.device) -> int:
+def device_constant(text: str, name: str, device: torch.device) -> int:
     """The value of an 8-byte integer constant of a unit compiled for a GPU."""
     cupy = compile.cupy()
     card = cupy.cuda.Device(device.index)

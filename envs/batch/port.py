@@ -171,7 +171,7 @@ class Port:
         for name, value in chosen.items():
             if name not in known:
                 raise ValueError(f"{self.title} has no parameter or option {name!r}{nearest(name, known)}")
-            chosen[name] = constant(name, value, known[name])
+            chosen[name] = checked_constant(name, value, known[name])
         return self.params(**chosen)
 
     def of(self, trait: str, params=None):
@@ -397,7 +397,7 @@ def listed(values: np.ndarray) -> str:
     return ", ".join(f"{float(value)!r}f" for value in some)
 
 
-def constant(name: str, value, spec):
+def checked_constant(name: str, value, spec):
     """The value of a parameter as the constant a kernel gets: one of the choices, a bool, an int of 32 bits, or a float
     that float32 can hold.
 

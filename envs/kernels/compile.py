@@ -351,11 +351,6 @@ def cubin_file(text: str, target: str) -> Path:
     return cached(key, ".cubin", lambda path: path.write_bytes(cubin(text, target)[0]))
 
 
-def entry_points(text: str, target: str = TARGETS[-1]) -> set[str]:
-    """Names of a unit's kernels, by the sections of its binary; needs no GPU."""
-    return {name.decode() for name in re.findall(rb"\0\.text\.(\w+)", cubin_file(text, target).read_bytes())}
-
-
 def cupy() -> ModuleType:
     """CuPy, which loads and launches kernels.
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from lockstep.reading import nearest
 
-from ..batch.port import constant
+from ..batch.port import checked_constant
 from ..checks import choice
 
 VERSIONS = ("thruster", "kinematic", "sonar")
@@ -311,7 +311,7 @@ PRESETS = {
 
 def checked(spec, value, where: str = ""):
     """The value of a field of `Params`; ValueError, after `where`, names field, value and what is allowed."""
-    value = constant(f"{where}{spec.name}", value, spec)
+    value = checked_constant(f"{where}{spec.name}", value, spec)
     least, most = spec.metadata.get("least"), spec.metadata.get("most")
     if least is not None and value < least:
         raise ValueError(f"{where}{spec.name}={value} must be at least {least}")

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from ..batch.port import constant
+from ..batch.port import checked_constant
 from . import published
 
 AGENTS = ("offloading", "allocation")
@@ -126,7 +126,7 @@ class Params:
 
     def __post_init__(self):
         for spec in fields(self):
-            value = constant(spec.name, getattr(self, spec.name), spec)
+            value = checked_constant(spec.name, getattr(self, spec.name), spec)
             least, most = spec.metadata.get("least"), spec.metadata.get("most")
             if least is not None and value < least:
                 raise ValueError(f"{spec.name}={value} must be at least {least}")

@@ -153,7 +153,7 @@ def installed() -> Iterator[None]:
         for name in ("step_block", "network_block"):
             real = getattr(launch, name)
             stack.enter_context(standing_in(launch, name, lambda *args, real=real: args[2].block or real(*args), 2))
-        stack.enter_context(standing_in(launch, "constant", constant, 2))
+        stack.enter_context(standing_in(launch, "device_constant", constant, 2))
         stack.enter_context(standing_in(launch, "cuda", cuda, 5))
         for make in ("zeros", "empty"):
             stack.enter_context(mock.patch.object(torch, make, functools.partial(made, getattr(torch, make))))
@@ -232,7 +232,7 @@ def cuda(
 
 
 def constant(text: str, name: str, device: Device) -> int:
-    """As `launch.constant`."""
+    """As `launch.device_constant`."""
     return unit_on(text, device).constant(name)
 
 

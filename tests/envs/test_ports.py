@@ -10,7 +10,7 @@ import pytest
 
 from lockstep import envs
 from lockstep.envs import checks
-from lockstep.envs.batch.port import constant
+from lockstep.envs.batch.port import checked_constant
 from tests.contract.batches import KNOWN
 
 CARS = ["mountain_car", "mountain_car_continuous"]
@@ -92,9 +92,9 @@ class Whole:
 def test_an_integer_that_a_kernel_would_take_for_another_is_refused(value):
     steps, seed = dataclasses.fields(Whole)
     with pytest.raises(ValueError, match=f"steps={int(value)} must be an integer from -2147483648 to 2147483647"):
-        constant("steps", value, steps)
-    assert [constant("steps", most, steps) for most in (-(2**31), 2**31 - 1)] == [-(2**31), 2**31 - 1]
-    assert constant("seed", 2**32 - 1, seed) == 2**32 - 1  # a port that keeps it from the kernel may have more
+        checked_constant("steps", value, steps)
+    assert [checked_constant("steps", most, steps) for most in (-(2**31), 2**31 - 1)] == [-(2**31), 2**31 - 1]
+    assert checked_constant("seed", 2**32 - 1, seed) == 2**32 - 1  # a port that keeps it from the kernel may have more
 
 
 @pytest.mark.parametrize(
