@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import torch
 
-from lockstep.agents.parts.continuous import Continuous, ContinuousSettings
+from lockstep.agents.parts.continuous import CRITICS, Continuous, ContinuousSettings
 from lockstep.agents.parts.mlp import Network
 from lockstep.agents.run import checkpoint, command_line, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import setting
 
-CRITICS = ("critic_1", "critic_2")
 LOG_STD = -20.0, 2.0  # what the actor's second outputs are clipped to
 
 
@@ -66,8 +65,7 @@ class SAC(Continuous):
         super().ready()
 
     def _networks(self, n: int, m: int) -> dict[str, Network]:
-        critics = {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
-        return {"actor": self.network(n, 2 * m, 0), **critics}
+        return {"actor": self.network(n, 2 * m, 0), **self.twins(n, m)}
 
     def _followed(self) -> tuple[str, ...]:
         return (*CRITICS, "actor") if self.config.target_actor else CRITICS
@@ -103,8 +101,7 @@ class SAC(Continuous):
         normal = self.normal((len(rows["next_obs"]), self.squash.m), self.generator)
         z, log_std = self._sampled(actor(rows["next_obs"]), normal)
         x = torch.cat([rows["next_obs"], self.squash(z)], dim=1)
-        least = torch.minimum(*(self.targets[name](x) for name in CRITICS))
-        soft = least - self.log_alpha.exp() * self.squash.log_prob(z, normal, log_std).unsqueeze(1)
+        soft = self.lesser(x) - self.log_alpha.exp() * self.squash.log_prob(z, normal, log_std).unsqueeze(1)
         return self.bootstrapped(rows, soft)
 
     def _learn_actor(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

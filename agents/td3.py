@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import torch
 
+from lockstep.agents.parts.continuous import CRITICS
 from lockstep.agents.parts.deterministic import Deterministic, DeterministicSettings
 from lockstep.agents.parts.mlp import Network
 from lockstep.agents.run import command_line, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import setting
-
-CRITICS = ("critic_1", "critic_2")
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class TD3(Deterministic):
     COLUMNS = (*FIGURES, "grad_norm", "epsilon")
 
     def _networks(self, n: int, m: int) -> dict[str, Network]:
-        critics = {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
-        return {"actor": self.network(n, m, 0), **critics}
+        return {"actor": self.network(n, m, 0), **self.twins(n, m)}
 
     @property
     def uneven(self) -> str:
@@ -70,8 +68,7 @@ class TD3(Deterministic):
         action = self.squash(self.targets["actor"](obs))
         noise = (self.config.target_noise * self.normal(action.shape, self.generator)).clamp_(-limit, limit)
         x = torch.cat([obs, (action + noise).clamp_(-1.0, 1.0)], dim=1)
-        least = torch.minimum(*(self.targets[name](x) for name in CRITICS))
-        return self.bootstrapped(rows, least)
+        return self.bootstrapped(rows, self.lesser(x))
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         loss, value, norms = self.learn_values(CRITICS, rows, self.target(rows))

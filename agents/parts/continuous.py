@@ -21,6 +21,8 @@ from .normaliser import applied, load_checked, with_statistics
 from .off_policy import OffPolicy, OffPolicySettings, never, whole
 from .replay import Replay
 
+CRITICS = ("critic_1", "critic_2")  # of those that take the lesser value of two
+
 
 @dataclass(frozen=True)
 class ContinuousSettings(OffPolicySettings):
@@ -116,6 +118,14 @@ class Continuous(OffPolicy):
         seed = self.seed_of(number)
         encoder = self.encoder(self.widths[0], seed)
         return network_of(encoder, inputs, self.widths, outputs, self.device, seed, actions)
+
+    def twins(self, n: int, m: int) -> dict[str, MLP | Encoded]:
+        """The CRITICS of n components of an observation and m of an action, by name."""
+        return {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
+
+    def lesser(self, x: torch.Tensor) -> torch.Tensor:
+        """The lesser value [k, 1] of both target CRITICS at observations and actions [k, n + m]."""
+        return torch.minimum(*(self.targets[name](x) for name in CRITICS))
 
     def seed_of(self, number: int) -> int:
         """The seed of a network's first numbers."""

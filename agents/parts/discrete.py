@@ -26,7 +26,7 @@ class ValueSettings(OffPolicySettings):
     """The settings that these algorithms share."""
 
     total_steps: int = setting(150_000, "environment steps of the whole run, rounded down to iterations", least=1)
-    batch_size: int = setting(64, "transitions of an update", least=1)
+    batch_size: int = setting(64, "transitions of an update, over all processes", least=1)
     target_every: int = setting(64, "environment steps between changes of the target network", least=1)
     tau: float = setting(0.12, "share of the way that it then goes to the network", least=0, most=1)
     anneal_lr: bool = setting(True, "let the learning rate fall linearly to 0")

@@ -134,8 +134,7 @@ class NoisyDuelling:
         slopes = slope.sum(dim=1), (slope - slope.mean(dim=1, keepdim=True)).flatten(1)
         by_features = torch.zeros_like(encoded[-1])
         for stream, layers, own in zip(self.streams, streams, slopes, strict=True):
-            stream.backward(layers, own)
-            by_features += stream.slope_of_inputs(layers, own)
+            by_features += stream.backward(layers, own, descends=True)
         self.encoder.backward(encoded, by_features * (encoded[-1] > 0))
         by_means, by_scales = self.gradient.split([sum(self._counts), len(self.noise)])
         torch.cat([part.gradient for part in self.parts], out=by_means)

@@ -158,8 +158,8 @@ class QuantileNetwork(Joined):
         """
         slope = slope.flatten(0, 1)
         for number in reversed(range(len(self._trunk))):
-            self._trunk[number].backward([kept.inputs[number]], slope)
-            slope = self._descended(kept, number, slope)
+            slope = self._trunk[number].backward([kept.inputs[number]], slope, descends=True)
+            slope = self._rectified_slope(kept, number, slope)
             if number == 1 and self._action is not None:
                 by_action, slope = self._parted(slope, kept.of_action, kept.before_action)
                 self._action.backward([kept.action], by_action)
@@ -171,15 +171,15 @@ class QuantileNetwork(Joined):
         """Derivatives [k, m] of a loss by the actions, of arguments as `backward` takes them."""
         slope = slope.flatten(0, 1)
         for number in reversed(range(1, len(self._trunk))):
-            slope = self._descended(kept, number, slope)
+            slope = self._trunk[number].slope_of_inputs([kept.inputs[number]], slope)
+            slope = self._rectified_slope(kept, number, slope)
         by_action, _ = self._parted(slope, kept.of_action, kept.before_action)
         return self._action.slope_of_inputs([kept.action], by_action)
 
-    def _descended(self, kept: Pass, number: int, slope: torch.Tensor) -> torch.Tensor:
-        """Derivatives by the inputs of a layer, from those by its outputs; 0 where ReLU, or a factor's, gave 0."""
-        inputs = kept.inputs[number]
-        passed = inputs if number or self._rectified else kept.of_tau.flatten(0, 1)
-        return self._trunk[number].slope_of_inputs([inputs], slope).mul_(passed > 0)
+    def _rectified_slope(self, kept: Pass, number: int, slope: torch.Tensor) -> torch.Tensor:
+        """Derivatives by the inputs of a layer, made 0 where ReLU, or a factor's, gave 0."""
+        passed = kept.inputs[number] if number or self._rectified else kept.of_tau.flatten(0, 1)
+        return slope.mul_(passed > 0)
 
     @staticmethod
     def _parted(slope: torch.Tensor, once: torch.Tensor, each: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

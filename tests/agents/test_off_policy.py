@@ -1,5 +1,6 @@
 """Contract of algorithms that learn from a replay, whatever their actions: limits of time, checkpoints, processes."""
 
+import dataclasses
 import types
 
 import pytest
@@ -48,6 +49,11 @@ def played(kind: type[OffPolicy], **changes) -> tuple[str, object]:
     if issubclass(kind, Continuous):
         return "pendulum", test_continuous.config(kind, **changes)
     return "cartpole", test_discrete.config(kind, **changes)
+
+
+def test_help_says_what_is_counted_over_all_processes(kind):
+    help_of = {field.name: field.metadata["help"] for field in dataclasses.fields(kind.Config)}
+    assert all(help_of[name].endswith(", over all processes") for name in ("capacity", "batch_size"))
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 6])

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lockstep.agents.parts.duelling import NoisyDuelling, combined
+from lockstep.agents.parts.mlp import MLP
 
 CPU = torch.device("cpu")
 SIZES = {"n": 4, "m": 3, "z": 5, "encoder": 8, "hidden": (6, 7)}
@@ -141,6 +142,17 @@ def test_the_gradient_is_that_of_automatic_differentiation(sigma):
     torch.testing.assert_close(net(x)[:6], logits.detach())
     (logits * slope).sum().backward()
     torch.testing.assert_close(net.gradient, parameters.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_goes_through_each_layer_once(monkeypatch):
+    passed, backward = [], MLP.backward
+    monkeypatch.setattr(
+        MLP, "backward", lambda part, *given, **asked: passed.append(part) or backward(part, *given, **asked)
+    )
+    monkeypatch.setattr(MLP, "slope_of_inputs", None)
+    net = network()
+    net.backward(net.activations(normal(9, 4)), normal(6, 3, 5, seed=1))
+    assert passed == [*net.streams, net.encoder]
 
 
 def test_the_first_means_are_those_of_three_networks_with_seeds_of_their_own():

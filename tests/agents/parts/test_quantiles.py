@@ -170,6 +170,17 @@ def test_gradients_written_out_are_those_of_automatic_differentiation(
         torch.testing.assert_close(network.slope_of_actions(kept, slope), x.grad[:, 3:], **CLOSE)
 
 
+def test_a_gradient_goes_through_each_layer_once(monkeypatch):
+    passed, backward = [], mlp.MLP.backward
+    monkeypatch.setattr(
+        mlp.MLP, "backward", lambda part, *given, **asked: passed.append(part) or backward(part, *given, **asked)
+    )
+    monkeypatch.setattr(mlp.MLP, "slope_of_inputs", None)
+    network = QuantileNetwork(3, 2, 20, (24, 16), torch.device("cpu"), actions=2)
+    network.backward(network.activations(normal(9, 5), uniform(9, DRAWN)), normal(9, DRAWN, 2))
+    assert len(passed) == len(set(map(id, passed))) == len(network.layers)
+
+
 def test_fractions_of_all_rows_are_those_of_each():
     network, x, tau = QuantileNetwork(3, 2, 20, (8,), torch.device("cpu"), seed=1), normal(9, 3), uniform(7)
     each = network.activations(x, tau.expand(9, -1)).quantiles
