@@ -105,7 +105,7 @@ class Rainbow(Values):
         return NoisyDuelling(*sizes, config.sigma, self.device, config.seed)
 
     def _values(self, obs: torch.Tensor) -> torch.Tensor:
-        self.online.calm()
+        self.online.remove_noise()
         return self._means(self.online(obs))
 
     def _means(self, logits: torch.Tensor) -> torch.Tensor:
@@ -113,7 +113,7 @@ class Rainbow(Values):
         return logits.softmax(dim=-1) @ self.support
 
     def _module(self) -> nn.Sequential:
-        self.online.calm()
+        self.online.remove_noise()
         return self.online.sequential(self.support)
 
     # ---- one iteration ----------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Rainbow(Values):
 
     def _draw(self, generator: torch.Generator | None) -> None:
         """Takes noise of the network into use, new or that of its seed."""
-        self.online.use(self.online.normal(generator) if self.config.redraw else self._always)
+        self.online.set_noise(self.online.normal(generator) if self.config.redraw else self._always)
 
     def _updates(self, count: int):
         """Gradient steps, each on rows of its own; meanwhile the target network stands still."""
@@ -153,7 +153,7 @@ class Rainbow(Values):
             for number, weight in enumerate(weights)
         )
         losses, values, norms = map(torch.stack, zip(*found, strict=True))
-        self.replay.rate(places, losses.flatten())
+        self.replay.update_priorities(places, losses.flatten())
         self._tell((weights * losses).mean(), values.mean(), norms)
 
     def _learn(self, rows: Mapping[str, torch.Tensor], weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -172,7 +172,7 @@ class Rainbow(Values):
 
     def _target(self, rows: Mapping[str, torch.Tensor], action: torch.Tensor) -> torch.Tensor:
         """Distributions [k, z] that rows are to get: of next actions [k], by new noise of the target network."""
-        self.target.draw(self.generator)
+        self.target.sample_noise(self.generator)
         following = self._of(self.target(rows["next_obs"]), action).softmax(dim=1)
         return projected(following, rows["reward"], rows["discount"], self.config.v_min, self.config.v_max)
 

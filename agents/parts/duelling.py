@@ -25,7 +25,7 @@ class NoisyDuelling:
 
     Numbers of the streams are mean + scale * noise. A weight's noise is f(e) f(e') and a bias's f(e), with
     f(e) = sign(e) sqrt |e|, of a standard normal number for each output e and each input e' of its layer. In use is the
-    noise of the last `use` or `draw`, or since `calm` none.
+    noise of the last `set_noise` or `sample_noise`, or since `remove_noise` none.
 
     Args:
         n, m, z: as above.
@@ -80,15 +80,15 @@ class NoisyDuelling:
             part.multiply(precision)
 
     def normal(self, generator: torch.Generator | None) -> torch.Tensor:
-        """Standard normal numbers for `use`, of the generator or of torch's own."""
+        """Standard normal numbers for `set_noise`, of the generator or of torch's own."""
         count = sum(sum(shape) for shape in self._shapes)
         return torch.randn(count, dtype=torch.float32, device=self.device, generator=generator)
 
-    def draw(self, generator: torch.Generator | None) -> None:
+    def sample_noise(self, generator: torch.Generator | None) -> None:
         """Takes new noise into use."""
-        self.use(self.normal(generator))
+        self.set_noise(self.normal(generator))
 
-    def use(self, normal: torch.Tensor) -> None:
+    def set_noise(self, normal: torch.Tensor) -> None:
         """Takes noise of standard normal numbers into use."""
         sizes = [size for shape in self._shapes for size in shape]
         factors = (normal.sign() * normal.abs().sqrt()).split(sizes)
@@ -97,7 +97,7 @@ class NoisyDuelling:
         torch.cat(noise, out=self.noise)
         self._take()
 
-    def calm(self) -> None:
+    def remove_noise(self) -> None:
         """Takes the means into use."""
         self.noise.zero_()
         self._take()

@@ -84,7 +84,7 @@ class PrioritisedReplay(Replay):
         places = node - self.leaves
         return self.at(places), places, weights
 
-    def rate(self, places: torch.Tensor, loss: torch.Tensor) -> None:
+    def update_priorities(self, places: torch.Tensor, loss: torch.Tensor) -> None:
         """Gives rows the priorities of their losses, the largest one where a place repeats.
 
         A loss that is not finite changes nothing, nor does that of a place where no row was kept.

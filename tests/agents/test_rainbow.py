@@ -149,7 +149,7 @@ def test_importance_weights_are_those_of_the_priorities_and_count_in_the_gradien
         run._learn(run.replay.at(torch.zeros(16, dtype=torch.int64)), torch.full((16,), weight))
         gradients.append(run.online.gradient[: sum(run.online._counts)].clone())  # of the means, without noise
     torch.testing.assert_close(gradients[1], gradients[0] / 2)
-    run.replay.rate(torch.arange(8), torch.tensor([1.0] * 4 + [4.0] * 4))
+    run.replay.update_priorities(torch.arange(8), torch.tensor([1.0] * 4 + [4.0] * 4))
     learn = run._learn
     monkeypatch.setattr(run, "_learn", lambda rows, weight: (given.append(weight), learn(rows, weight))[1])
     run._updates(1)
@@ -233,13 +233,13 @@ def requires_new_noise(kind: type[Rainbow]) -> None:
     run = kind(World(8), kind.Config(**dataclasses.asdict(changed(horizon=3, replay_ratio=0.5))))
     drawn = {"online": [], "target": []}
     for name, network in (("online", run.online), ("target", run.target)):
-        use = network.use
+        set_noise = network.set_noise
 
-        def counted(normal, use=use, network=network, found=drawn[name]):
-            use(normal)
+        def counted(normal, set_noise=set_noise, network=network, found=drawn[name]):
+            set_noise(normal)
             found.append(network.noise[0].item())
 
-        network.use = counted
+        network.set_noise = counted
     run.iterate()
     assert {name: len(set(found)) for name, found in drawn.items()} == {"online": 3 + 12, "target": 12}
 
@@ -357,7 +357,7 @@ TRAPS = {
     "returns after the end": ('rows["discount"], self', 'rows["discount"] + 1, self', requires_targets, *TARGETS[5]),
     "mass beyond the last atom": (".clamp(v_min, v_max)", "", requires_targets, *TARGETS[6]),
     "a gradient of all actions": ("taken.unsqueeze(2)", "(taken | True).unsqueeze(2)", requires_targets, *TARGETS[0]),
-    "one noise for all updates": ("self.target.draw(self.generator)", "pass", requires_new_noise),
+    "one noise for all updates": ("self.target.sample_noise(self.generator)", "pass", requires_new_noise),
     "one noise for all steps": ("self._draw(generator)", "pass", requires_new_noise),
 }
 

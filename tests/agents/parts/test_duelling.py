@@ -30,7 +30,7 @@ def test_of_values_and_advantages_by_hand():
 
 def test_the_mean_over_actions_is_the_value():
     net = network()
-    net.draw(torch.Generator().manual_seed(0))
+    net.sample_noise(torch.Generator().manual_seed(0))
     kept = net.activations(normal(9, 4))
     assert net.combined(kept).shape == (9, 3, 5)
     torch.testing.assert_close(net.combined(kept).mean(dim=1), kept[1][-1])
@@ -61,20 +61,20 @@ def test_scales_begin_with_the_inputs_of_their_layer():
 
 def test_what_is_in_use_is_mean_and_scale_times_noise():
     net = network()
-    net.draw(torch.Generator().manual_seed(3))
+    net.sample_noise(torch.Generator().manual_seed(3))
     mean, scale = net.parameters[MEANS:].split(STREAMS)
     assert net.noise.ne(0).all()
     assert torch.equal(net.encoder.parameters, net.parameters[:MEANS])
     used = torch.cat([stream.parameters for stream in net.streams])
     torch.testing.assert_close(used, mean + scale * net.noise)
-    net.calm()
+    net.remove_noise()
     assert torch.equal(torch.cat([stream.parameters for stream in net.streams]), mean)
 
 
 def test_a_layer_s_noise_is_a_product_and_no_layer_has_that_of_another():
     """f(e') of the inputs follows from any row, and the rows are f(e) of the outputs times it."""
     net = network()
-    net.draw(torch.Generator().manual_seed(0))
+    net.sample_noise(torch.Generator().manual_seed(0))
     found = layers_of(net, net.noise)
     for weight, bias in found:
         torch.testing.assert_close(weight, torch.outer(bias, weight[0] / bias[0]))
@@ -89,7 +89,7 @@ def test_noise_has_mean_0_and_the_variance_of_its_factors():
     net, generator, draws = network(), torch.Generator().manual_seed(0), 20_000
     drawn = torch.empty(draws, STREAMS)
     for row in drawn:
-        net.draw(generator)
+        net.sample_noise(generator)
         row.copy_(net.noise)
     layers = layers_of(net, drawn)
     for numbers, variance in (
@@ -106,11 +106,11 @@ def test_every_draw_is_new_and_depends_on_the_generator_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()
     draws = torch.Generator().manual_seed(7)
-    one.draw(draws)
+    one.sample_noise(draws)
     first = one.noise.clone()
-    other.draw(torch.Generator().manual_seed(7))
+    other.sample_noise(torch.Generator().manual_seed(7))
     assert torch.equal(other.noise, first)
-    one.draw(draws)
+    one.sample_noise(draws)
     assert not (one.noise == first).any()
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -122,7 +122,7 @@ def test_every_draw_is_new_and_depends_on_the_generator_alone():
 def test_the_gradient_is_that_of_automatic_differentiation(sigma):
     """The first rows alone are in the loss; the others may hold anything."""
     net, x, slope = network(sigma=sigma), normal(9, 4), normal(6, 3, 5, seed=1)
-    net.draw(torch.Generator().manual_seed(2))
+    net.sample_noise(torch.Generator().manual_seed(2))
     x[6:] = float("nan")
     net.backward(net.activations(x), slope)
     parameters = net.parameters.clone().requires_grad_()
@@ -165,6 +165,6 @@ def test_the_first_means_are_those_of_three_networks_with_seeds_of_their_own():
 
 def test_the_module_gives_the_means_of_the_distributions():
     net, support, x = network(), torch.linspace(-2.0, 2.0, 5), normal(9, 4)
-    net.calm()
+    net.remove_noise()
     expected = (net(x).softmax(dim=2) * support).sum(dim=2)
     torch.testing.assert_close(net.sequential(support)(x), expected)

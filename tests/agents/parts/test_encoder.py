@@ -167,7 +167,7 @@ def test_encoded_quantiles_have_the_gradient_of_automatic_differentiation(action
 
 def test_encoded_streams_have_the_gradient_of_automatic_differentiation():
     net = NoisyDuelling(INPUTS, 3, 5, encoder(), (6,), 0.5, CPU, seed=1)
-    net.draw(torch.Generator().manual_seed(2))
+    net.sample_noise(torch.Generator().manual_seed(2))
     x, slope = observations(9, dtype=torch.float32), normal(6, 3, 5, seed=1, dtype=torch.float32)
     net.backward(net.activations(x), slope)
     count = encoder().parameters.numel()
@@ -201,10 +201,10 @@ def test_a_copy_has_the_same_numbers_in_a_place_of_its_own(made):
     x = x if isinstance(net, Encoded) and isinstance(net.trunk, Factored) else x[:, :INPUTS]
     net.parameters.add_(0.25)
     if isinstance(net, NoisyDuelling):
-        net.calm()
+        net.remove_noise()
     copy, before = net.copy(), net(x)
     if isinstance(net, NoisyDuelling):
-        copy.calm()
+        copy.remove_noise()
     assert torch.equal(copy.parameters, net.parameters) and torch.equal(copy(x), before)
     copy.parameters.mul_(2)
     assert torch.equal(net(x), before)

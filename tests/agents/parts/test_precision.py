@@ -31,7 +31,7 @@ NETWORKS = {
 def passed(network):
     """Outputs [ROWS, ...] and the gradient of half their squares' sum."""
     if isinstance(network, NoisyDuelling):
-        network.draw(torch.Generator().manual_seed(2))
+        network.sample_noise(torch.Generator().manual_seed(2))
     fractions = torch.rand(ROWS, 8, generator=torch.Generator().manual_seed(3))
     given = (normal(ROWS, N, seed=1), *([fractions] if isinstance(network, QuantileNetwork) else []))
     kept = network.activations(*given)

@@ -29,7 +29,7 @@ def rated(losses: list[float], capacity: int | None = None, kind=PrioritisedRepl
     """A replay with a row for each loss; with alpha = 1 the losses are the priorities."""
     replay = kind(capacity or len(losses), FIELDS, alpha=alpha)
     replay.add(rows(*range(len(losses))))
-    replay.rate(torch.arange(len(losses)), torch.tensor(losses))
+    replay.update_priorities(torch.arange(len(losses)), torch.tensor(losses))
     return replay
 
 
@@ -60,7 +60,7 @@ def requires_priorities_of_a_loop(kind: type[PrioritisedReplay], updates: int) -
                 written += 1
         else:
             places, losses = draws.integers(0, capacity, 8), draws.exponential(3.0, 8)
-            replay.rate(torch.from_numpy(places), torch.from_numpy(losses))
+            replay.update_priorities(torch.from_numpy(places), torch.from_numpy(losses))
             for place in {place for place in places.tolist() if expected[place] > 0}:
                 expected[place] = float(losses[places == place].max() ** 0.5)
                 highest = max(highest, expected[place])
@@ -88,7 +88,7 @@ def test_rows_of_any_capacity_have_a_leaf_and_the_one_that_is_not_kept_has_none(
 
 def test_a_new_row_has_the_largest_priority_that_any_had():
     replay = rated([4.0, 9.0, 1.0], capacity=4)
-    replay.rate(torch.tensor([1]), torch.tensor([2.0]))
+    replay.update_priorities(torch.tensor([1]), torch.tensor([2.0]))
     replay.add(rows(3, 4))  # the second one in place of the first row
     assert priorities(replay) == [9.0, 2.0, 1.0, 9.0]
 
@@ -102,7 +102,7 @@ def test_the_largest_priority_is_1_at_first_and_a_loss_has_its_root():
 
 def requires_largest(kind: type[PrioritisedReplay]) -> None:
     replay = rated([5.0, 5.0, 5.0], kind=kind)
-    replay.rate(torch.tensor([2, 0, 2, 0]), torch.tensor([3.0, 1.0, 2.0, 4.0]))
+    replay.update_priorities(torch.tensor([2, 0, 2, 0]), torch.tensor([3.0, 1.0, 2.0, 4.0]))
     assert priorities(replay) == [4.0, 5.0, 3.0]
 
 
@@ -113,7 +113,7 @@ def test_of_a_place_that_repeats_the_largest_priority_counts():
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_changes_nothing(loss):
     replay = rated([1.0, 2.0, 3.0])
-    replay.rate(torch.tensor([1, 2]), torch.tensor([loss, 5.0]))
+    replay.update_priorities(torch.tensor([1, 2]), torch.tensor([loss, 5.0]))
     assert priorities(replay) == [1.0, 2.0, 5.0]
     assert replay.highest.item() == 5.0
 
@@ -195,7 +195,7 @@ def test_nothing_that_was_kept_weighs_nothing_and_gets_no_priority():
     replay = PrioritisedReplay(5, FIELDS)
     drawn, places, weights = replay.draw(2, 3, 0.5, generator())
     assert not weights.any() and drawn["number"].shape == (6,)
-    replay.rate(places, torch.ones(6))
+    replay.update_priorities(places, torch.ones(6))
     assert not replay.tree.any()
 
 
@@ -231,7 +231,7 @@ def test_a_state_goes_on_where_it_was_to_the_last_bit():
     other.load_state(one.state())
     for replay in (one, other):
         replay.add(rows(100, 101, 102, 103))
-        replay.rate(torch.tensor([5, 30]), torch.tensor([0.1, 7.0]))
+        replay.update_priorities(torch.tensor([5, 30]), torch.tensor([0.1, 7.0]))
     assert torch.equal(one.tree, other.tree)
     (drawn, *found), (expected, *others) = (replay.draw(4, 9, 0.7, generator()) for replay in (one, other))
     assert torch.equal(drawn["number"], expected["number"])
@@ -242,7 +242,7 @@ def test_a_state_goes_on_where_it_was_to_the_last_bit():
 def test_a_state_is_a_copy():
     replay = rated([1.0, 2.0])
     state = replay.state()
-    replay.rate(torch.tensor([0]), torch.tensor([5.0]))
+    replay.update_priorities(torch.tensor([0]), torch.tensor([5.0]))
     assert state["priorities"].tolist() == [1.0, 2.0]
     assert state["highest"].tolist() == [2.0]
 
@@ -275,10 +275,10 @@ def test_a_gpu_has_the_same_tree_and_draws_without_waiting():
     new, places, loss = (part.cuda() for part in (rows(5)["number"], torch.tensor([0, 0, 2]), torch.ones(3)))
     with nothing_waiting():
         other.add({"number": new})
-        other.rate(places, loss)
+        other.update_priorities(places, loss)
         other.draw(3, 4, 0.5, torch.Generator("cuda").manual_seed(0))
     one.add(rows(5))
-    one.rate(places.cpu(), loss.cpu())
+    one.update_priorities(places.cpu(), loss.cpu())
     assert torch.equal(other.tree.cpu(), one.tree)
 
 
