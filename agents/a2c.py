@@ -111,7 +111,8 @@ class A2C(OnPolicy):
         self.normaliser = Normaliser(n, device=self.device) if config.norm_obs else None
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         port = port and self.env.lanes == self.env.actions.numbers == 1 and self.normaliser is None
-        self._portable = port and self.distribution.in_kernels and self.networks.in_kernels
+        port = port and self.distribution.in_kernels and self.networks.in_kernels
+        self._portable = port and self.env.carries(config.hidden[0])
         self.rollout = RolloutBuffer(
             self.env,
             self.networks,

@@ -90,7 +90,8 @@ class PPO(OnPolicy):
         self._plain = known and config.ratio == "action"  # all that kernels know
         port = isinstance(self.env, envs.BatchedEnv) and self.env.dtype == "float32"
         port = port and self.env.lanes == self.env.actions.numbers == 1
-        self._portable = port and not config.norm_obs and self._plain  # the environment's kernel knows the policy
+        port = port and not config.norm_obs and self._plain  # the environment's kernel knows the policy
+        self._portable = port and self.env.carries(config.hidden[0])
         portable = self._portable and self.networks.learners == 1
         self.rollout = RolloutBuffer(
             self.env,
