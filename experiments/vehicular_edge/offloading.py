@@ -27,7 +27,6 @@ COLUMNS = [
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENTS = ("ppo", "mappo")  # sections of the settings of an agent
-LIKELIEST = "_mean"  # behind the name of one that does not draw its actions
 ON_GPU = 4  # groups at a time
 
 

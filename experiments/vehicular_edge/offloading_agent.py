@@ -15,7 +15,8 @@ from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
 from lockstep.envs.vehicular_edge.turns import Turns
 from lockstep.experiments import originals
 from lockstep.experiments.config import Settings
-from lockstep.experiments.vehicular_edge.offloading import LIKELIEST, Group
+from lockstep.experiments.vehicular_edge import LIKELIEST
+from lockstep.experiments.vehicular_edge.offloading import Group
 from lockstep.experiments.vehicular_edge.offloading_episodes import UNSEEN, Episode, Job, drawn, environment_of, run
 
 

@@ -449,6 +449,8 @@ class Subject:
 
     def close(self) -> None:
         """Close what the factory has made, which is made anew when it is needed again."""
-        if close := getattr(getattr(self.inner, "env", None), "close", None):
-            close()
+        env = getattr(self.inner, "env", None)
+        closed = getattr(env, "is_closed", False)  # TorchRL's are until their first reset, and may not be closed then
+        if not closed and hasattr(env, "close"):
+            env.close()
         self.inner = None

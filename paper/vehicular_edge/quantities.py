@@ -7,7 +7,7 @@ import pandas as pd
 
 from lockstep.experiments.bench.statistics import resampled
 from lockstep.experiments.ledger import results
-from lockstep.experiments.vehicular_edge.offloading import AGENTS, LIKELIEST
+from lockstep.experiments.vehicular_edge import LIKELIEST
 from lockstep.paper import typeset
 from lockstep.paper.quantities import NAN, alone, extreme, matching, of, quantity, unanswered, with_interval
 from lockstep.paper.vehicular_edge import policies, summaries
@@ -85,7 +85,7 @@ def beside(dataset, select, weights: bool = False) -> Iterator[tuple[pd.DataFram
     weights: search under other prices of cost than the reward's counts among them.
     """
     named, missing = select["policy"].removesuffix(LIKELIEST), results.missing_groups(dataset.provenance)
-    if unanswered(dataset, {**select, "policy": named}) or any(one["policy"] not in AGENTS for one in missing):
+    if unanswered(dataset, {**select, "policy": named}) or any(one["trained_on"] is None for one in missing):
         return
     frame = dataset.frame.assign(environment=dataset.provenance["environment"])
     frame = frame[(frame["level"] == "episode") & (frame["form"] == "original") & (frame["seen"] == 0)]
