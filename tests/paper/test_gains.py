@@ -48,6 +48,22 @@ def test_each_step_multiplies_the_rate_by_what_divides_the_two(tmp_path):
     ]
 
 
+def test_rungs_of_other_batch_sizes_are_not_compared(tmp_path):
+    """A graph of many environments is no step towards fused steps of few."""
+    many = rates("port-cuda-graph", 20_000_000, 4 * B, device="cuda")
+    (row,) = seen("breakdown", run_of(tmp_path, CPU[0], many, GPU[3]))
+    assert row["step"] == "batching on GPU + one kernel + not waiting + graph + fusing"
+    assert (row["B"], row["factor"]) == (f"{B:,}", f"100,000{TIMES}")
+
+
+def test_a_way_that_was_measured_elsewhere_alone_names_its_batch_size(tmp_path):
+    many = rates("port-cuda-graph", 20_000_000, 4 * B, device="cuda")
+    datasets = run_of(tmp_path, CPU[0], CPU[1], many)
+    assert [row["B"] for row in seen("breakdown", datasets)] == [f"{B:,}", f"{4 * B:,}"]
+    names = [label.get_text() for label in figures.draw("breakdown", datasets).axes[0].get_yticklabels()]
+    assert names == ["cartpole, CPU", f"cartpole, GPU, B = {4 * B:,}"]
+
+
 def test_the_factors_of_a_way_multiply_to_its_whole_gain(tmp_path):
     frame = tables.frame("breakdown", run_of(tmp_path, *CPU, *GPU))
     assert frame[frame["way"] == "CPU"]["factor"].prod() == pytest.approx(300_000 / 100)

@@ -163,3 +163,13 @@ def test_features_of_libraries_that_ports_are_wrapped_for_were_looked_up_in_the_
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     for name in ("TorchRL", "Stable-Baselines3"):
         assert DECLARED["libraries"][name]["version"] == pins[name.lower()]
+
+
+def test_every_panel_of_peers_names_its_own_bars(tmp_path):
+    """Of two tasks side by side the order of libraries differs."""
+    others = [row | {"environment": "pendulum"} for row in [*blocks("gymnax", 1000), *blocks("EnvPool", 2000)]]
+    handwritten.write(tmp_path, None, "peers", ROWS, handwritten.HERE)
+    handwritten.write(tmp_path, None, "peers", others, handwritten.HERE, environment="pendulum")
+    for panel in figures.draw("peers", paper.load(tmp_path)).axes:
+        ticks = panel.yaxis.get_major_ticks()
+        assert len(ticks) == len(panel.patches) and all(tick.label1.get_visible() for tick in ticks)

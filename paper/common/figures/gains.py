@@ -11,7 +11,7 @@ from lockstep import paper
 from lockstep.paper import quantities, rung
 from lockstep.paper.common.tables.gains import crossing, gain, steps
 from lockstep.paper.figures import PAGE, WIDTH, figure, label_outside, legend, log_axes, say_nothing
-from lockstep.paper.typeset import times
+from lockstep.paper.typeset import count, missing, times
 
 COLOURS = {"batching": "#E69F00", "compiling": "#56B4E9", "fusing": "#CC79A7", "threads": "#a9a9a9", "graph": "#DDCC77"}
 COLOURS |= {"indexing": "#c49a8a", "batching on GPU": "#b8860b", "one kernel": "#44AA99", "not waiting": "#009E73"}
@@ -22,9 +22,10 @@ IN_A_ROW = 5  # line charts at most
 
 
 @figure(
-    "For each machine, above: the way from the original to fused steps at one batch size; each bar is one step "
-    "(hatched: two), with its factor where that fits, hollow where it loses. Below: one step per call over the batch "
-    "size, as a multiple of the original: a port loses below the grey line.",
+    "For each machine, above: the way from the original to fused steps at one batch size; each part of a bar is one "
+    "step (hatched: several together, because a rung between them was not measured at that size), with its factor "
+    "where that fits, hollow where it loses. Below: one step per call over the batch size, as a multiple of the "
+    "original: a port loses below the grey line.",
     "For each machine stacked bars on a logarithmic axis of steps per second, one for each environment and device, and "
     "line charts, one per environment, of the gain over one original by batch size. The tables of the breakdown and of "
     "break-even sizes hold the numbers.",
@@ -81,10 +82,15 @@ def ladders(panel: Axes, frame: pd.DataFrame) -> None:
                 where = {"ha": "center", "va": "center_baseline", "bbox": ground}
                 panel.text(np.sqrt(low * high), place, times(row["factor"]), fontsize=6, color=ON_BAR, **where)
     log_axes(panel, "", base=100)
-    panel.set_yticks(range(len(bars)), [f"{name}, {way}" for (name, way), _ in bars])
+    panel.set_yticks(range(len(bars)), [named(*names, part["other_size"].iloc[0]) for names, part in bars])
     panel.set_ylim(len(bars) - 0.4, -0.6)
     panel.tick_params(axis="y", length=0, labelsize=7)
     panel.grid(visible=False, axis="y")
+
+
+def named(environment: str, way: str, other_size: float | None) -> str:
+    """What a bar is of; its batch size where that is not the one at which the environment is told."""
+    return f"{environment}, {way}" + ("" if missing(other_size) else f", B = {count(other_size)}")
 
 
 def contest(panel: Axes, rates: pd.DataFrame) -> None:

@@ -48,6 +48,8 @@ def peers(datasets: list) -> Figure:
             panel.set_xlim(ends["rate_low"].min() / 2, ends["rate_high"].max() * 8)
     axes = [panel for panel in panels.flat if panel.get_visible()]
     label_outside(axes)
+    for panel in axes:
+        panel.tick_params(labelleft=True)  # each has an order of its own
     legend(figure, axes, ncols=2)
     return figure
 

@@ -44,8 +44,8 @@ CONTESTS = {
 
 
 @table(
-    "What each step of the ladder multiplies the rate by, at one batch size, with a bootstrap interval; both rates "
-    "are from one run. A rung that was not run is joined with the next.",
+    "What each step of the ladder multiplies the rate by, at one batch size for each way, with a bootstrap interval; "
+    "both rates are from one run. A rung that was not run at that size is joined with the next.",
     *RUN,
     text("way", "way", merge=True),
     text("step", "step"),
@@ -63,12 +63,15 @@ def breakdown(datasets):
 
 @paper.once
 def steps(run) -> list[dict]:
-    """The steps of both ways, at the batch size at which the environment is told."""
+    """The steps of both ways, each at one batch size: that which the environment is told at, or the nearest."""
     rates, rows = quantities.rates(run), []
+    usual = rates[(rates["policy"] == "random") & (rates["obs"] == "copy")]
+    told = told_at(run.provenance["environment"])
     for way, rungs in WAYS.items():
-        before, added = None, []
+        before, added, size = None, [], nearest_size(usual, [select for _, select in rungs], told)
+        at_size = usual[usual["rung"].isin(SINGLE) | (usual["num_envs"] == size)]
         for step, select in rungs:
-            found = at_told_size(rates, select)
+            found = fastest(at_size, select)
             if found is None and step == "indexing":
                 continue
             added += [step] if step else []
@@ -79,17 +82,22 @@ def steps(run) -> list[dict]:
                 about = {"way": way, "step": " + ".join(added), "before": before["rung"], "rung": found["rung"]}
                 figures = {"factor": factor.ratio, "low": factor.low, "high": factor.high}
                 speeds = {"rate_before": before["rate"], "rate": found["rate"]}
-                rows.append(about | {"num_envs": found["num_envs"]} | figures | speeds)
+                sizes = {"num_envs": found["num_envs"], "other_size": None if size == told else size}
+                rows.append(about | sizes | figures | speeds)
             before, added = found, []
     return rows
 
 
-def at_told_size(rates: pd.DataFrame, select: dict) -> pd.Series | None:
-    """The fastest setting of a rung at the size nearest to that, under random actions; None where it was not run."""
-    usual = rates[(rates["policy"] == "random") & (rates["obs"] == "copy")]
-    found = quantities.matching(usual, select)
-    distance = (found["num_envs"] - found["environment"].map(told_at).astype(float)).abs()  # of no rows: text
-    found = found[distance == distance.min()]
+def nearest_size(rates: pd.DataFrame, rungs: list[dict], told: int) -> int:
+    """The batch size nearest to `told` at which any of these rungs was run; `told` where none was."""
+    batches = rates[~rates["rung"].isin(SINGLE)]
+    sizes = pd.concat([quantities.matching(batches, select) for select in rungs])["num_envs"].unique()
+    return min(sizes, key=lambda size: abs(size - told), default=told)
+
+
+def fastest(rates: pd.DataFrame, select: dict) -> pd.Series | None:
+    """The fastest setting of a rung; None where it was not run."""
+    found = quantities.matching(rates, select)
     return found.loc[found["rate"].idxmax()] if len(found) else None
 
 
