@@ -58,6 +58,17 @@ def test_curves_of_solved_seeds_rise_to_the_share_that_was_solved(datasets):
     assert not [label for label in lines if "n = 1," in label]  # first starts are in the table
 
 
+def test_one_learner_on_several_machines_has_a_kind_of_line_for_each(tmp_path):
+    for name in (None, "big", "small"):
+        handwritten.write(
+            tmp_path, name, "learning", solved("lockstep", range(1, 11), variant="warm"), handwritten.HERE
+        )
+    (panel,) = figures.draw("solved", paper.load(tmp_path)).axes
+    assert {line.get_color() for line in panel.lines} == {"#0072B2"}
+    assert [line.get_linestyle() for line in panel.lines] == ["-", "--", ":"]
+    assert [line.get_markerfacecolor() for line in panel.lines] == ["#0072B2", figures.PAGE, "#0072B2"]
+
+
 def test_fewer_than_five_seeds_are_an_illustration(tmp_path):
     (ours,) = shown("learning_final", written(tmp_path, seeds("final", [500, 500, 500, 500])))
     assert (ours["remark"], ours["accepted"], ours["met"]) == ("illustration", f"{GREATER} 475", DASH)

@@ -9,16 +9,18 @@ from lockstep.experiments import curves
 from lockstep.paper import machine, quantities
 from lockstep.paper.common import learning as sums
 from lockstep.paper.common.tables.transfer import DEVICES
-from lockstep.paper.figures import figure, grid, label_outside, legend
+from lockstep.paper.figures import PAGE, figure, grid, label_outside, legend
 
 STARTED = "warm"  # in a process that has trained before: what is measured most
 AGENTS = {"sb3": ("#D55E00", "s"), "sb3-adapter": ("#E69F00", "^"), "rejax": ("#009E73", "D")}
+LINES = ("-", "--", ":", "-.")  # of machines: this one, then those on record
 OURS, OTHER = ("#0072B2", "#56B4E9", "#CC79A7", "#6655CC", "#AA4422"), ("#777777", "X")
 
 
 @figure(
     "Time to solve: share of seeds (n) solved within so many seconds of wall time, each in a process that has trained "
-    "before. Where a curve stays below 100\N{NO-BREAK SPACE}% the other seeds were not solved; they end at the cross.",
+    "before; a colour and a marker for each learner and device, a kind of line for each machine. "
+    "Where a curve stays below 100\N{NO-BREAK SPACE}% the other seeds were not solved; they end at the cross.",
     "Step charts, one panel per environment: the share of seeds solved, from 0 to 100 %, over seconds of training on a "
     "logarithmic axis, one curve per learner, device and machine. The table of the time to solve holds quartiles.",
 )
@@ -32,9 +34,10 @@ def solved(datasets: list) -> Figure:
     columns = 1 if len(found) == 1 else 2
     figure, axes = grid(list(found), 2.3, columns, sharex=True, sharey=True)
     looks: dict[tuple, tuple] = {}
+    places = dict.fromkeys(["here", *(machine(run) for learners in found.values() for run, *_ in learners)])
     for panel, learners in zip(axes, found.values(), strict=True):
         for run, setting, rows in learners:
-            curve(panel, rows, label(run, setting, len(rows)), look(looks, run, setting))
+            curve(panel, rows, label(run, setting, len(rows)), look(looks, list(places), run, setting))
         panel.set(xscale="log", xlabel="seconds of training", ylabel="seeds solved", ylim=(-0.03, 1.05))
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_minor_locator(NullLocator())
@@ -64,12 +67,14 @@ def label(run, setting: dict, seeds: int) -> str:
     return f"{words}, {device}, {machine(run)}, n = {seeds}" + (f", {few}" if few else "")
 
 
-def look(looks: dict[tuple, tuple], run, setting: dict) -> dict:
-    """Colour and marker of a learner, the same in every panel; dashed on other machines than this."""
+def look(looks: dict[tuple, tuple], places: list[str], run, setting: dict) -> dict:
+    """Colour and marker of a learner, the same in every panel; its machine's kind of line, markers by turns hollow."""
     key = setting["agent"], setting["algorithm"], setting["device"]
     if key not in looks:
         ours = [known for known in looks if known[0] == sums.OURS]
         mine = setting["agent"] == sums.OURS
         looks[key] = (OURS[len(ours) % len(OURS)], "o") if mine else AGENTS.get(setting["agent"], OTHER)
     colour, marker = looks[key]
-    return {"color": colour, "marker": marker, "linestyle": "-" if run.origin == "here" else "--"}
+    place = places.index(machine(run))
+    style = {"color": colour, "marker": marker, "linestyle": LINES[place % len(LINES)]}
+    return style | {"markerfacecolor": PAGE if place % 2 else colour}
