@@ -160,6 +160,24 @@ def test_errors_are_drawn_over_the_steps_where_they_were_told(tmp_path, datasets
     assert figures.draw("drift", datasets).axes[0].texts[0].get_text() == "not measured yet"
 
 
+def test_differences_of_two_pairs_do_not_hide_each_other(tmp_path):
+    """The same difference, between port and original and between port and array code."""
+    pairs = {
+        "original-port": "port against original",
+        "arrays-port": "port against array code",
+    }
+    rows = [
+        handwritten.check("transition", "x", 9, error=1e-7, tolerance=1e-6) | {"pair": pair, "dtype": "float64"}
+        for pair in pairs
+    ]
+    handwritten.write(tmp_path, None, "correctness", rows, handwritten.HERE)
+    (panel,) = figures.draw("correctness", paper.load(tmp_path)).axes
+    first, second = panel.lines[:2]
+    assert [first.get_label(), second.get_label()] == [f"{words}, CPU, float64" for words in pairs.values()]
+    assert first.get_xdata() == second.get_xdata() == pytest.approx([0.1])
+    assert first.get_ydata()[0] < 0 < second.get_ydata()[0] < 0.5
+
+
 def test_points_of_the_roofline_lie_where_their_counts_and_rates_put_them(datasets, monkeypatch):
     monkeypatch.setattr(machine_code, "published", lambda: {("cartpole", "step_uint8"): 200.0})
     panels = figures.draw("roofline", datasets).axes

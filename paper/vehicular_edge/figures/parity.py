@@ -4,7 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lockstep.paper import quantities
+from lockstep.paper.common.figures.correctness import PAIRS
 from lockstep.paper.common.quantities.correctness import differences
+from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.figures import figure, grid, legend, log_axes, write_below
 from lockstep.paper.typeset import count
 
@@ -33,7 +35,7 @@ def edge_parity(datasets: list) -> Figure:
                 groups.setdefault((pair, device), []).extend(group["error"].clip(EXACT * 1.01, 0.99))
         keys = sorted(groups)
         colours = [COLOURS.get(pair, "#777777") for pair, _ in keys]
-        labels = [", ".join(key) for key in keys]
+        labels = [f"{PAIRS.get(pair, pair)}, {DEVICES.get(device, device)}" for pair, device in keys]
         hatches = ["//" if device == "cuda" else "" for _, device in keys]
         panel.hist([groups[key] for key in keys], bins, stacked=True, color=colours, label=labels, hatch=hatches)
         for tolerance in sorted({value for part in rows for value in part["tolerance"]}):
