@@ -5,22 +5,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lockstep.paper import quantities, rung, tables
-from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS, of_rows
+from lockstep.paper.common.tables.transfer import DEVICES, SETTINGS
 from lockstep.paper.figures import WIDTH, figure, grid, legend, title
 from lockstep.paper.typeset import count, missing, short_time
 
 NOTE = 0.574  # of "57.4 % of 330 us is transfer"
 COLOURS = {"up": "#D55E00", "down": "#E69F00", "policy": "#009E73", "step": "#0072B2", "policy and step": "#117733"}
+MEANINGS = {  # of settings
+    "note": "step and copies apart, as in the source document",
+    "real": "the parts of a loop with a policy",
+    "resident": "the port where the policy is",
+    "rows": "the loop for one original after the other",
+}
 HEADING = {"fontsize": 8.5, "fontweight": "bold"}
 INSIDE = {"fontsize": 6, "color": "white", "ha": "right", "va": "center_baseline"}
 
 
+def of_drawn(datasets: list) -> str:
+    """Words of the caption on the settings that have a bar."""
+    frame, runs = tables.frame("transfer", datasets), quantities.of(datasets, {"experiment": "transfer"})
+    parts = [bars(frame, run, device) for run in runs for device in DEVICES]
+    loops = {loop for part in parts for loop in part["loop"]}
+    said = [f"{setting(loop)}, {words}" for loop, words in MEANINGS.items() if loop in loops]
+    return f": {'; '.join(said)}" if said else ""
+
+
 @figure(
-    "Shares of a step's time (at a bar's end): a, step and copies timed apart, as in the source document; b, the "
-    "parts of a loop with a policy; c, the port where the policy is.",
+    "Shares of a step's time (at a bar's end).",
     "Stacked horizontal bars, a row of panels per machine and device of the policy, one panel per batch size: the "
     "shares of copies up, copies down, policy and step. The table of transfers holds the times.",
-    more=of_rows("; d, b for one original after the other"),
+    more=of_drawn,
     on_gpu=". Red: the document's 57.4\N{NO-BREAK SPACE}%; diamond: its own ratio, of copies to the step, if below one",
 )
 def transfer(datasets: list) -> Figure:
@@ -76,5 +90,10 @@ def stack(panel: Axes, rows: list[dict], names: list[str]) -> None:
 
 
 def name(row: dict) -> str:
-    words = f"{SETTINGS[row['loop']][0]}  {rung(row['source']).label}"
+    words = f"{setting(row['loop'])}: {rung(row['source']).label}"
     return words if row["memory"] == "none" else f"{words}, {row['memory']}"
+
+
+def setting(loop: str) -> str:
+    """A setting in the words of the table, without its letter."""
+    return SETTINGS[loop].partition(": ")[2]
