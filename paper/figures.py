@@ -198,9 +198,9 @@ def title(run) -> str:
     return f"{run.provenance['environment']}, {paper.machine(run)}"
 
 
-def label_status(panel: Axes, run) -> None:
-    """The status of a run, in a line below the panel's title."""
-    write_below(panel, run.status + ("" if run.status == paper.HERE else f", {paper.date(run)}"))
+def label_status(panel: Axes, run, words: str = "") -> None:
+    """Perhaps some words, then the status of a run, in a line below the panel's title."""
+    write_below(panel, words + run.status + ("" if run.status == paper.HERE else f", {paper.date(run)}"))
 
 
 def write_below(panel: Axes, words: str) -> None:

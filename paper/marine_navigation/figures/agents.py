@@ -20,13 +20,10 @@ def marine_agents(datasets: list) -> Figure:
     runs = summaries.fullest(datasets, "navigation")
     by = ["version", "preset", "variant"]
     parts = [(run, *part) for run in runs for part in summaries.curves(run).groupby(by, sort=False)]
-    titles = [
-        f"{version}, preset {preset}, {variant}, {DEVICES[summaries.trained_on(run)]}"
-        for run, (version, preset, variant), _ in parts
-    ]
+    titles = [f"{version}, preset {preset}, {variant} agents" for _, (version, preset, variant), _ in parts]
     figure, axes = grid(titles, 2.0, sharey=True)
     for panel, (run, _, rows) in zip(axes, parts, strict=True):
-        label_status(panel, run)
+        label_status(panel, run, f"trained on a {DEVICES[summaries.trained_on(run)]}, ")
         for _, of_agent in rows.groupby("policy", sort=False):
             label, colour, marker = summaries.look(summaries.name(of_agent.iloc[0]))
             points = of_agent.groupby("env_steps")["success"].agg(["mean", "min", "max"])

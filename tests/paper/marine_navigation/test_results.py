@@ -217,7 +217,9 @@ def test_each_device_has_its_curves_and_the_longer_training_its_marks(tmp_path):
     handwritten.write(tmp_path, "big", "navigation", on_gpu, handwritten.BIG, environment=NAME)
     datasets = paper.load(tmp_path)
     gpu, cpu = figures.draw("marine_agents", datasets).axes
-    assert [panel.get_title(loc="left").split()[-1] for panel in (gpu, cpu)] == ["GPU", "CPU"]
+    places = ["trained on a GPU, recorded", "trained on a CPU, measured here"]
+    assert [panel.texts[0].get_text().partition(", 2")[0] for panel in (gpu, cpu)] == places
+    assert {panel.get_title(loc="left").rpartition(", ")[2] for panel in (gpu, cpu)} == {"corrected agents"}
     assert [line.get_xydata()[0].tolist() for panel in (gpu, cpu) for line in panel.lines] == [[9000, 0.8], [1000, 0.3]]
     (panel,) = figures.draw("marine_policies", datasets).axes
     shown = {line.get_label(): line.get_ydata()[0] for line in panel.lines if "port" in line.get_label()}
