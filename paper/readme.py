@@ -19,11 +19,12 @@ from lockstep.experiments import ROOT, UserError, command
 from lockstep.experiments.ledger import sources
 from lockstep.paper import families, figures, quantities, rung, tables
 from lockstep.paper.common.learning import OURS
-from lockstep.paper.common.tables.environments import VERIFIED, faster, original, overview
+from lockstep.paper.common.tables.environments import VERIFIED, original, overview
 from lockstep.paper.common.tables.learning import lasting, learner, median, named
+from lockstep.paper.common.tables.throughput import ELSEWHERE, best, of_rung, rate_of
 from lockstep.paper.common.tables.transfer import DEVICES
 from lockstep.paper.tables import STATUS, worded_status
-from lockstep.paper.typeset import DASH, Column, Row, count, markdown, missing, number, seconds, si, text, times
+from lockstep.paper.typeset import DASH, Column, Row, count, markdown, missing, number, seconds, si, text
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE, DRAWING = Path("results", "recorded", "headline.svg"), "family"
@@ -51,7 +52,7 @@ def picture(datasets: list) -> str:
 
 
 def environments(datasets: list) -> str:
-    """A row per environment: what was verified, the speed on that machine, and the speed of a GPU."""
+    """A row per environment: what was verified, the speed on that machine, the speed of a GPU, and when that was."""
     frame = one_each(overview(datasets).query("status != @paper.NOT_MEASURED"))
     if frame.empty:
         return ABSENT
@@ -59,18 +60,22 @@ def environments(datasets: list) -> str:
         Column("environment", lambda row: sheet(row["environment"])),
         Column("original", lambda row: original(row["environment"])),
         number("its steps/s", "original_rate", si),
-        faster("port, on a CPU", "port-cpu"),
+        of_rung("port, on a CPU", "port-cpu"),
         Column("port, on a GPU", on_gpu, "number"),
+        Column("rates recorded", rates_recorded),
         *VERIFIED,
+        Column("checks recorded", lambda row: on_day(row, "checks_date")),
     ]
-    return with_source(columns, frame)
+    return without_empty(columns, frame)
 
 
 def one_each(frame: pd.DataFrame) -> pd.DataFrame:
     """Of several machines that measured an environment the one that verified it; with the first GPU's rate, `gpu`."""
-    frame = frame.assign(**{name: None for name in ("cases", f"{GRAPH}_rate") if name not in frame})
+    rates = [f"{GRAPH}_rate", f"{GRAPH}_{ELSEWHERE}_rate"]
+    frame = frame.assign(**{name: None for name in ("cases", *rates) if name not in frame})
     frame = frame.sort_values("cases", key=pd.isna, kind="stable")
-    gpus = frame.dropna(subset=f"{GRAPH}_rate").drop_duplicates("environment").set_index("environment")
+    gpus = frame.dropna(subset=rates, how="all").sort_values(rates[0], key=pd.isna, kind="stable")
+    gpus = gpus.drop_duplicates("environment").set_index("environment")
     rows = frame.drop_duplicates("environment").sort_values("environment")
     return rows.assign(gpu=[gpus.loc[name] if name in gpus.index else None for name in rows["environment"]])
 
@@ -80,7 +85,19 @@ def on_gpu(row: Mapping) -> str:
     if row["gpu"] is None:
         return DASH
     place = "" if row["gpu"]["machine"] == row["machine"] else f", {row['gpu']['machine']}"
-    return faster("", GRAPH).cell(Row(row["gpu"])) + place
+    return of_rung("", GRAPH).cell(Row(row["gpu"])) + place
+
+
+def rates_recorded(row: Mapping) -> str:
+    """The machines that a row's rates are of, each with its day."""
+    found = [row] if row["gpu"] is None else [row, row["gpu"]]
+    days = dict.fromkeys(on_day(one, "rates_date") for one in found)
+    return "; ".join(day for day in days if day != DASH) or DASH
+
+
+def on_day(row: Mapping, name: str) -> str:
+    """A machine and the day that a column names."""
+    return DASH if missing(row[name]) else f"{row['machine']}, {row[name]}"
 
 
 def sheet(environment: str) -> str:
@@ -125,7 +142,8 @@ def rates(datasets: list) -> str:
     for family, asked in families.headlines().items():
         if quantities.of(datasets, {"environment": asked["environment"]}):
             about = families.about(family)
-            words = f"{about.get('steps', 'steps').capitalize()} per second of {asked['num_envs']:,} environments"
+            steps = about.get("steps", "steps").capitalize()
+            words = f"{steps} per second of {asked['num_envs']:,} environments, or of as many as are named"
             ladder = ladder_table(datasets, asked)
             parts.append(f"**{about['title']}.** {words}; in brackets, over the original.\n\n{ladder}")
     return "\n\n".join(parts) + "\n"
@@ -205,7 +223,7 @@ def ladder_table(datasets: list, asked: Mapping) -> str:
         for machine in machines:
             select = {"environment": asked["environment"], "machine": machine, "rung": name}
             found = quantities.matching(ladder, select)
-            figures_of[machine] = figure(found[~found["incomplete"].astype(bool)])
+            figures_of[machine] = figure(found)
         if set(figures_of.values()) != {DASH}:
             row = Row(environment=asked["environment"], rung=rung(name).label, **figures_of)
             rows.append([column.cell(row) for column in columns])
@@ -213,12 +231,9 @@ def ladder_table(datasets: list, asked: Mapping) -> str:
 
 
 def figure(found: pd.DataFrame) -> str:
-    """The fastest of the rows with its ratio to the original; a dash where there are none."""
-    if not len(found):
-        return DASH
-    best = found.loc[found["rate"].idxmax()]
-    ratio = "" if best["rung"] == "original" or missing(best["ratio"]) else f" ({times(best['ratio'])})"
-    return si(best["rate"]) + ratio
+    """The best of a rung's rows with its ratio to the original; a dash where there is none."""
+    chosen = best(found)
+    return rate_of(chosen, bare=chosen["rung"] == "original") if len(chosen) else DASH
 
 
 PARTS = {part.__name__: part for part in (solve, picture, environments, minutes, rates, learning, cost)}

@@ -140,6 +140,10 @@ def test_the_first_figure_has_the_ratio_of_the_peers_run(datasets, tmp_path):
     (panel,) = figures.draw("family", paper.load(tmp_path)).axes
     words = [text.get_text() for text in panel.texts]
     assert {f"12,000{TIMES}", f"10.0{TIMES}"} <= set(words)
+    assert {f"CPU {TIMES} original", f"CPU {TIMES} library"} == {
+        text for text in words if TIMES in text and "CPU" in text
+    }
+    assert not [text for text in words if "GPU" in text]  # nobody ran one
     assert 2_000_000 in [line.get_xdata()[0] for line in panel.lines if line.get_label() == "fastest other library"]
 
 

@@ -50,7 +50,7 @@ def test_recorded_figures_fill_in_and_nothing_else_changes(tree):
     assert front.startswith("# Title\n\n<!-- generated: picture -->\n\n![")
     assert front.endswith("](results/recorded/headline.svg)\n\n<!-- end generated -->\n\nMore.\n")
     assert "| cartpole | original, one process | 50.0 |" in text
-    assert "| cartpole | port on GPU, CUDA graph | 1.00\u00a0M (20,000\u00d7) |" in text
+    assert "| cartpole | port on GPU, CUDA graph | 1.00\u00a0M\u00a0(20,000\u00d7) |" in text
     assert "port on CPU" not in text and "port, on a CPU" not in text and "not measured" not in text  # nobody ran it
     assert readme.stale(tree) == []
 
@@ -66,14 +66,16 @@ def test_an_environment_has_its_speed_and_what_was_verified(tree):
     handwritten.big(tree)
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
     # Three of differences and one of flags hold, that of returns does not; told rows are not judged.
-    assert row(tree, "cartpole") == "| CartPole-v1 | 50.0 | 1.00 M (20,000\u00d7) | 1,000,000 | 4 of 5 |"
+    days = "big, 2026-01-02 | 1,000,000 | 4 of 5 | big, 2026-01-02 |"
+    assert row(tree, "cartpole") == f"| CartPole-v1 | 50.0 | 1.00 M (20,000\u00d7) | {days}"
     text = readme.environments(readme.recorded(tree))
-    assert "| environment | original | its steps/s | port, on a GPU | states verified | checks held |" in text
-    assert text.endswith("\n\nRecorded on big, 2026-01-02.\n")
+    headings = "port, on a GPU | rates recorded | states verified | checks held | checks recorded |"
+    assert f"| environment | original | its steps/s | {headings}" in text
     checked = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
     handwritten.write(tree, "other", "throughput", checked, handwritten.BIG, environment="vehicular_edge")
-    assert row(tree, "cartpole").endswith("| 4 of 5 | recorded on big, 2026-01-02 |")
-    assert row(tree, "vehicular_edge").startswith("| written here | 10.0 | 1.00 k (100\u00d7) | \u2013 |")
+    assert row(tree, "cartpole").endswith("| 4 of 5 | big, 2026-01-02 |")
+    told = "| written here | 10.0 | 1.00 k (100\u00d7) at 8,192, 1 thread of 16 | \u2013 | other, 2026-01-02 | \u2013 |"
+    assert row(tree, "vehicular_edge").startswith(told)
     assert "Status:" not in readme.environments(readme.recorded(tree))
 
 
@@ -82,8 +84,29 @@ def test_a_gpu_of_another_machine_stands_in_the_row_of_the_one_that_verified(tre
     handwritten.write(tree, "small", "correctness", handwritten.CHECKS, handwritten.BIG)
     checked = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", 1000)
     handwritten.write(tree, "small", "throughput", checked, handwritten.BIG)
-    about = "| CartPole-v1 | 10.0 | 1.00 k (100\u00d7) | 1.00 M (20,000\u00d7), big | 1,000,000 | 4 of 5 |"
-    assert row(tree, "cartpole") == about
+    rates = "1.00 k (100\u00d7), 1 thread of 16 | 1.00 M (20,000\u00d7), big | small, 2026-01-02; big, 2026-01-02"
+    assert row(tree, "cartpole") == f"| CartPole-v1 | 10.0 | {rates} | 1,000,000 | 4 of 5 | small, 2026-01-02 |"
+
+
+def test_rates_and_checks_have_days_of_their_own(tree):
+    handwritten.big(tree)
+    day = {"started": "2026-03-04T05:06:07Z"}
+    handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG, **day)
+    assert row(tree, "cartpole").endswith("| big, 2026-01-02 | 1,000,000 | 4 of 5 | big, 2026-03-04 |")
+
+
+def test_a_rate_of_another_batch_size_stands_with_it_where_the_usual_one_is_missing(tree):
+    usual, larger = handwritten.B, 4 * handwritten.B
+    graph = {"rung": "port-cuda-graph", "num_envs": usual, "threads": 1, "policy": "random"}
+    rows = handwritten.rates("original", 50, 1)
+    rows += handwritten.rates("port-cuda-graph", 10**6, larger, device="cuda")
+    rows += handwritten.rates("port-cuda-graph", 10**7, 16 * larger, device="cuda", policy="fixed")
+    handwritten.write(tree, "big", "throughput", rows, handwritten.BIG, missing=["one"], missing_groups=[graph])
+    rate = f"1.00 M (20,000\u00d7) at {larger:,}"
+    assert row(tree, "cartpole").startswith(f"| CartPole-v1 | 50.0 | {rate} | big, ")
+    text = readme.rates(readme.recorded(tree)).replace("\u00a0", " ")
+    assert f"| cartpole | {usual:,} | 50.0 | 1.00 M at {larger:,} |" in text
+    assert f"| cartpole | port on GPU, CUDA graph | {rate} |" in text
 
 
 def test_rates_and_older_checks_of_one_machine_are_one_row(tree):
@@ -111,7 +134,7 @@ def test_rates_and_checks_of_here_are_one_row_where_one_is_of_older_code(tmp_pat
 
 def test_checks_without_rates_have_a_row(tree):
     handwritten.write(tree, "big", "correctness", handwritten.CHECKS, handwritten.BIG)
-    assert row(tree, "cartpole") == "| CartPole-v1 | 1,000,000 | 4 of 5 |"
+    assert row(tree, "cartpole") == "| CartPole-v1 | 1,000,000 | 4 of 5 | big, 2026-01-02 |"
 
 
 def test_the_time_to_solve_is_that_of_a_warm_start(tree):
@@ -142,7 +165,9 @@ def test_several_environments_have_a_table_of_one_line_each(tree):
     handwritten.write(tree, "big", "throughput", other, handwritten.BIG, environment="pendulum")
     text = readme.rates(readme.recorded(tree))
     assert "\n| cartpole | 8,192 | 50.0 | \u2013 | 1.00\u00a0M | 1.00\u00a0M |\n" in text
-    assert "\n| pendulum | 8,192 | 10.0 | 1.00\u00a0k (100\u00d7) | \u2013 | 1.00\u00a0k |\n" in text
+    assert (
+        "\n| pendulum | 8,192 | 10.0 | 1.00\u00a0k\u00a0(100\u00d7), 1 thread of 16 | \u2013 | 1.00\u00a0k |\n" in text
+    )
     assert "Recorded on big, 2026-01-02." in text
     assert "vector class |" not in text  # nobody ran it
     assert "| pendulum | original" not in text  # the ladder is of one environment
@@ -152,8 +177,8 @@ def test_the_environment_with_a_large_state_has_a_ladder_of_its_own(tree):
     handwritten.edge(tree, "tiny")
     text = readme.rates(readme.recorded(tree))
     assert "**Vehicular edge computing.** Slots per second of 1,024 environments" in text
-    assert "| vehicular_edge | original, indexed | 80.0 (1.60\u00d7) |" in text
-    assert "| vehicular_edge | port on CPU, call per step | 36.0\u00a0k (720\u00d7) |" in text
+    assert "| vehicular_edge | original, indexed | 80.0\u00a0(1.60\u00d7) |" in text
+    assert "| vehicular_edge | port on CPU, call per step | 36.0\u00a0k\u00a0(720\u00d7) |" in text
     assert "port on GPU" not in text and "Classic control" not in text
 
 

@@ -124,7 +124,7 @@ def test_the_family_in_one_line_per_environment_and_machine(tmp_path):
     assert [name for name, _ in found] == ["cartpole", "pendulum", "cartpole"]  # by machine, this one first
     row = found["pendulum", "measured here"]
     assert (row["original"], row["Gymnasium's vector class"]) == ("200", DASH)
-    assert row["CPU, call per step"] == f"3.00{typeset.SPACE}k (15.0{TIMES})"  # at 8,192, on one thread
+    assert row["CPU, call per step"] == f"3.00{typeset.SPACE}k{typeset.SPACE}(15.0{TIMES})"  # at 8,192, on one thread
     assert row["fastest, any size"] == f"9.00{typeset.SPACE}k"  # what has ended is no step
     assert found["cartpole", "recorded on big, 2026-01-02"]["GPU, graph"] == f"1.00{typeset.SPACE}M"
 

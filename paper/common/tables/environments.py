@@ -9,14 +9,16 @@ from lockstep import envs, paper
 from lockstep.experiments.ledger import sources
 from lockstep.paper import families, tables
 from lockstep.paper.common.tables.correctness import held
+from lockstep.paper.common.tables.throughput import of_rung
 from lockstep.paper.tables import ONE_MACHINE, table
-from lockstep.paper.typeset import DASH, SPACE, TIMES, Column, Row, count, missing, number, si, times
+from lockstep.paper.typeset import SPACE, TIMES, Column, Row, count, number, si
 
 
 def overview(datasets: list) -> pd.DataFrame:
     """A row per environment and machine that measured it: the columns of `family` and `agreement`, `held`, `checks`.
 
-    The date is the earlier of the two, and where the code of one has changed since, that is said of both.
+    The date is the earlier of `rates_date` and `checks_date`, and where the code of one has changed since, that is said
+    of both.
     """
     speed, checks = (
         one.assign(here=one["status"].isin([paper.HERE, paper.CHANGED_HERE]))
@@ -25,7 +27,8 @@ def overview(datasets: list) -> pd.DataFrame:
     found = speed.merge(checks, "outer", ["environment", "machine", "here"], suffixes=("", "_of_checks"))
     later = found["status"].isna() | found["status_of_checks"].isin([paper.CHANGED_HERE, paper.CHANGED])
     found["status"] = found["status"].mask(later, found["status_of_checks"])
-    found["date"] = found[["date", "date_of_checks"]].min(axis="columns")
+    found = found.rename(columns={"date": "rates_date", "date_of_checks": "checks_date"})
+    found["date"] = found[["rates_date", "checks_date"]].min(axis="columns")
     for name in ("held", "checks"):
         levels = [f"{level}_{name}" for level in ("transition", "episode", "distribution")]
         found[name] = found.reindex(columns=levels).sum(axis="columns")
@@ -37,18 +40,6 @@ def original(environment: str) -> str:
     """The origin of an environment's original."""
     known = envs.port(environment).gymnasium_id if environment in sources.environments() else None
     return known or "written here"
-
-
-def faster(heading: str, name: str) -> Column:
-    """A rung's rate with its ratio to the original."""
-
-    def cell(row) -> str:
-        if missing(row[f"{name}_rate"]):
-            return DASH
-        ratio = row[f"{name}_ratio"]
-        return si(row[f"{name}_rate"]) + ("" if missing(ratio) else f"{SPACE}({times(ratio)})")
-
-    return Column(heading, cell, "number")
 
 
 VERIFIED = (number("states verified", "cases", count), Column("checks held", held, "number"))
@@ -90,15 +81,16 @@ def environments_of(family: str) -> None:
 
     environments.__name__ = f"{family}_environments"
     table(
-        f"The environments of {about['title'].lower()}: sizes, {steps} per second of {size:,} environments with one "
-        "call per step, and what was verified. In brackets, the ratio to the original on the same machine.",
+        f"The environments of {about['title'].lower()}: sizes, {steps} per second of {size:,} environments (or of as "
+        "many as are named) with one call per step, and what was verified. In brackets, the ratio to the original on "
+        "the same machine; the day is the earlier one of rates and checks.",
         *ONE_MACHINE,
         Column("observation", lambda row: observed(row), "number"),
         Column("action", lambda row: row["action"], "number"),
         number(f"{steps} per episode", "longest", count),
         number(f"original's {steps}/s", "original_rate", si),
-        faster("port on CPU", "port-cpu"),
-        faster("port on GPU", "port-cuda-graph"),
+        of_rung("port on CPU", "port-cpu"),
+        of_rung("port on GPU", "port-cuda-graph"),
         *VERIFIED,
     )(environments)
 

@@ -1,10 +1,13 @@
 """Environment steps per second: one batch size, all settings, fused steps."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from lockstep import paper
 from lockstep.experiments.ledger import results
 from lockstep.paper import quantities
+from lockstep.paper.common.tables.gains import SINGLE
 from lockstep.paper.families import told_at
 from lockstep.paper.tables import (
     ONE_MACHINE,
@@ -17,7 +20,20 @@ from lockstep.paper.tables import (
     of_runs,
     table,
 )
-from lockstep.paper.typeset import DASH, TIMES, Column, count, interval, missing, number, short_time, si, text, times
+from lockstep.paper.typeset import (
+    DASH,
+    SPACE,
+    TIMES,
+    Column,
+    count,
+    interval,
+    missing,
+    number,
+    short_time,
+    si,
+    text,
+    times,
+)
 
 NAN = float("nan")
 
@@ -40,9 +56,11 @@ def at_one_size(run) -> list[dict]:
     """The settings of a run at the batch size at which it is told, one for each rung and number of threads.
 
     Where something is missing of a rung, none is its fastest of all sizes; `incomplete` are those that were missing at
-    this size too, or nearer to the one that is told.
+    this size too, or nearer to the one that is told, `partial` those at this very size. `other_size` is the size where
+    it is not the one that is told, `of_cores` the cores of the machine where a rung of the CPU ran on fewer threads.
     """
-    told = told_at(run.provenance["environment"])
+    told, cores = told_at(run.provenance["environment"]), run.provenance["machine"].get("cores", 1)
+    most = in_ladder_order(run).groupby(["rung", "num_envs"])["threads"].max()
     rows, missing_groups = [], results.missing_groups(run.provenance)
     for (name, _), group in in_ladder_order(run).groupby(["rung", "threads"], sort=False):
         if (group["policy"] == "random").any():
@@ -51,13 +69,38 @@ def at_one_size(run) -> list[dict]:
         distance = (group["num_envs"] - told).abs()
         at_size = group[distance == distance.min()]
         chosen, peak = at_size.loc[at_size["rate"].idxmax()], group.loc[group["rate"].idxmax()]
-        about = {"incomplete": False, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]}
+        about = {"incomplete": False, "partial": False, "peak_rate": peak["rate"], "peak_num_envs": peak["num_envs"]}
         absent = [one for one in missing_groups if one.get("rung", name) == name and one.get("policy") != "fixed"]
         if absent:
             distances = [abs(one.get("num_envs", told) - told) for one in absent]
             about = {"incomplete": min(distances) <= distance.min(), "peak_rate": NAN, "peak_num_envs": NAN}
-        rows.append({**chosen, **about})
+            about["partial"] = any(one.get("num_envs", chosen["num_envs"]) == chosen["num_envs"] for one in absent)
+        about["other_size"] = chosen["num_envs"] if name not in SINGLE and distance.min() else NAN
+        few = name.startswith("port-cpu") and most[name, chosen["num_envs"]] < cores
+        rows.append({**chosen, **about, "of_cores": cores if few else NAN})
     return rows
+
+
+def best(rows: pd.DataFrame) -> Mapping:
+    """Of the rows that `at_one_size` has of a rung the fastest, of other sizes the nearest; empty where none is whole.
+
+    A size counts of which all that was asked for is measured: that which is told, or else another one.
+    """
+    whole = rows[~rows["incomplete"].astype(bool)]
+    whole = whole if len(whole) else rows[~rows["partial"].astype(bool)]
+    if not len(whole):
+        return {}
+    distance = (whole["other_size"] - whole["environment"].map(told_at)).abs().fillna(0)
+    nearest = whole[distance == distance.min()]
+    return nearest.loc[nearest["rate"].idxmax()]
+
+
+def rate_of(row: Mapping, bare: bool = False) -> str:
+    """A rate with its ratio to the original, unless that is to be left out, and with its size and threads if named."""
+    said = si(row["rate"]) + ("" if bare or missing(row["ratio"]) else f"{SPACE}({times(row['ratio'])})")
+    said += "" if missing(row["other_size"]) else f" at {count(row['other_size'])}"
+    threads, _ = quantities.thread_words(row["threads"], NAN, NAN)
+    return said + ("" if missing(row["of_cores"]) else f", {threads} of {count(row['of_cores'])}")
 
 
 def fastest(row) -> str:
@@ -74,35 +117,39 @@ FAMILY = {  # columns of the overview, and the rungs that they show
 }
 
 
-def of_family(heading: str, name: str) -> Column:
-    """A rate; of the port on the CPU with its ratio to the original."""
+FIGURES = ("rate", "ratio", "threads", "other_size", "of_cores")  # of a rung in the overview
+ELSEWHERE = "elsewhere"  # a rung's figures at another size than the one that is told
+
+
+def of_rung(heading: str, name: str, bare: bool = False) -> Column:
+    """A rung's rate in the overview, at the size that is told or else at another; perhaps without its ratio."""
 
     def cell(row) -> str:
-        if missing(row[f"{name}_rate"]):
-            return DASH
-        bare = not name.startswith("port-cpu") or missing(row[f"{name}_ratio"])
-        return si(row[f"{name}_rate"]) + ("" if bare else f" ({times(row[f'{name}_ratio'])})")
+        key = name if missing(row[f"{name}_{ELSEWHERE}_rate"]) else f"{name}_{ELSEWHERE}"
+        figures = {figure: row[f"{key}_{figure}"] for figure in FIGURES}
+        return DASH if missing(figures["rate"]) else rate_of(figures, bare)
 
     return Column(heading, cell, "number")
 
 
 @table(
-    "All environments, steps per second at one batch size B, each on the number of threads that is fastest. In "
+    "All environments, steps per second at one batch size B (else at the nearest size measured, which is named), each "
+    "on the fastest of the numbers of threads that were measured (named where all are fewer than the cores). In "
     "brackets, the ratio to the original, one environment in one process of the same machine.",
     *ONE_MACHINE,
     number("B", "num_envs", count),
-    *(of_family(heading, name) for heading, name in FAMILY.items()),
+    *(of_rung(heading, name, bare=not name.startswith("port-cpu")) for heading, name in FAMILY.items()),
     number("fastest, any size", "peak_rate", si),
 )
 def family(datasets):
     def one_line(run) -> list[dict]:
-        rows = pd.DataFrame(at_one_size(run))
-        distance = (rows["num_envs"] - told_at(run.provenance["environment"])).abs()
-        found: dict = {"num_envs": rows.loc[distance.idxmin(), "num_envs"]}
+        rows = pd.DataFrame(at_one_size(run)).assign(environment=run.provenance["environment"])
+        found: dict = {"num_envs": told_at(run.provenance["environment"])}
         for name in FAMILY.values():
-            of_rung = rows[(rows["rung"] == name) & ~rows["incomplete"]]
-            best = of_rung.loc[of_rung["rate"].idxmax()] if len(of_rung) else {}
-            found |= {f"{name}_{figure}": best.get(figure) for figure in ("rate", "ratio", "threads")}
+            chosen = best(rows[rows["rung"] == name])
+            there = not missing(chosen.get("other_size"))
+            for key, figures in ((name, {} if there else chosen), (f"{name}_{ELSEWHERE}", chosen if there else {})):
+                found |= {f"{key}_{figure}": figures.get(figure) for figure in FIGURES}
         peaks = rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE)
         if run.provenance.get("missing"):  # perhaps the fastest
             peaks[:] = NAN

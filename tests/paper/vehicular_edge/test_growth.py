@@ -22,7 +22,7 @@ def test_an_environment_is_told_at_a_size_of_its_own(edge):
     assert families.told_at("cartpole") == families.told_at("anything") == handwritten.B
     rows = {row["environment"]: row for row in seen("family", edge) if row["status"] == "measured here"}
     assert (rows[EDGE]["B"], rows["cartpole"]["B"]) == ("1,024", "8,192")
-    assert rows[EDGE]["CPU, call per step"] == f"36.0\u00a0k (720{TIMES})"  # 36,000 over 50
+    assert rows[EDGE]["CPU, call per step"] == f"36.0\u00a0k\u00a0(720{TIMES})"  # 36,000 over 50
     assert rows[EDGE]["Gymnasium's vector class"] == DASH
 
 
