@@ -25,6 +25,7 @@ STYLE = Path(__file__).with_name("style.mplstyle")
 WIDTH = 7.2  # inches, the width of the report's column
 LINE = 110  # small letters across the column
 LINE_HEIGHT = 0.12  # inches, of small letters
+NOTHING = "nothing-measured"  # the id of a panel without results
 PAGE = "#fefefe"  # of what is hollow: a page that is dark has another
 SOFT = "#5b6675"
 INKS = {  # colours that follow the page's text, and how much of it they let through
@@ -146,10 +147,16 @@ def grid(titles: list[str | None], height: float, columns: int = 2, **options) -
 
 
 def say_nothing(panel: Axes) -> None:
-    """A panel without results."""
+    """A panel without results; a drawing that has one says it, see `shows_nothing`."""
+    panel.set_gid(NOTHING)
     panel.set_visible(True)
     panel.set_axis_off()
     panel.text(0.5, 0.5, "not measured yet", ha="center", va="center", transform=panel.transAxes)
+
+
+def shows_nothing(drawing: str) -> bool:
+    """True of an SVG file that only says that nothing is measured yet."""
+    return f'id="{NOTHING}"' in drawing
 
 
 def of_runs(runs: list, height: float, columns: int = 2, **options) -> tuple[Figure, list[Axes]]:

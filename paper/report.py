@@ -29,7 +29,8 @@ SHORT, LONG = 12, 500  # rows that a table may have without being folded, and on
 class Report:
     """Tables, figures and numbers for the cells of the chapters. What is shown is also written to a file.
 
-    Of what the chapters show, `families.page` is on the page and the rest in its supplement, under the same headings.
+    Of what the chapters show, `families.page` is on the page, but for figures of nothing; the rest is in its
+    supplement, under the same headings.
 
     root: the repository that holds results/. folder: where tables/ and figures/ go. processes: with more than one they
     make all figures and tables at once, before the first is shown.
@@ -66,6 +67,8 @@ class Report:
         """A figure above its caption, numbered in the order of appearance."""
         about = figures.every()[name]
         drawing, picture = self.made["figure", name] if self.processes > 1 else figures.files(name, self.datasets)
+        if figures.shows_nothing(drawing):
+            self.page = self.page - {f"figure:{name}"}
         write(self.folder / "figures" / f"{name}.svg", drawing)
         write(self.folder / "figures" / f"{name}.png", picture)
         caption = self.caption("figure", name, paper.caption(about, self.datasets), f"figures/{name}.svg")

@@ -83,6 +83,11 @@ def count(value: float) -> str:
     return f"{round(value):,}"
 
 
+def grouped(words: str) -> str:
+    """Words with the thousands of their whole numbers separated: "at 8192 environments" -> "at 8,192 environments"."""
+    return re.sub(r"(?<![\w.,])\d{4,}(?![\w.])", lambda number: f"{int(number[0]):,}", words)
+
+
 def times(value: float) -> str:
     """A ratio: 2411.3 -> '2,410 x', with the multiplication sign."""
     return f"{significant(value)}{TIMES}"
@@ -235,8 +240,8 @@ def html_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: 
 
 
 def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
-    """The text of a cell in its element; a status carries the class that draws its mark."""
-    words = html.escape(cell)
+    """The text of a cell in its element, code in backticks; a status carries the class that draws its mark."""
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(cell))
     if kind.startswith("number"):  # an interval stands below its figure
         words = re.sub(r" (\[.*\])$", r'<span class="interval"> \1</span>', words)
     if kind.split()[0] == "status":

@@ -33,7 +33,12 @@ def test_every_table_and_figure_is_in_one_of_the_pages_with_its_files(page, text
         ("table", tables.every(), ("csv", "md")),
         ("figure", figures.every(), ("svg", "png")),
     ):
-        places = [(f"{kind}:{name}" in families.page(), f'id="{kind}-{name}"') for name in names]
+        drawn = [(page / "figures" / f"{name}.svg").read_text() if kind == "figure" else "" for name in names]
+        on_page = [
+            f"{kind}:{name}" in families.page() and not figures.shows_nothing(drawing)
+            for name, drawing in zip(names, drawn, strict=True)
+        ]
+        places = [(on, f'id="{kind}-{name}"') for on, name in zip(on_page, names, strict=True)]
         assert [(text.count(id), supplement.count(id)) for _, id in places] == [(on, 1 - on) for on, _ in places]
         files = {path.name for path in (page / f"{kind}s").iterdir()}
         assert files == {f"{name}.{suffix}" for name in names for suffix in suffixes}
@@ -236,7 +241,7 @@ def test_targets_that_are_missed_are_named(text):
     section = text[text.index(">Reproduction</h2>") : text.index(">Limits</h2>")]
     assert re.search(r"it met \d+ of \d+ here", section)
     assert (
-        "cartpole: step at 8192 environments, all cores, over Gymnasium's CartPoleVectorEnv at 8192 (6.00\u00d7 here"
+        "cartpole: step at 8,192 environments, all cores, over Gymnasium's CartPoleVectorEnv at 8,192 (6.00\u00d7 here"
         in section
     )
 
@@ -251,6 +256,13 @@ def test_equal_results_give_equal_bytes(page, trees, tmp_path):
     files = sorted(path.relative_to(page) for path in page.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert [file for file in files if (page / file).read_bytes() != (tmp_path / file).read_bytes()] == []
+
+
+def test_a_figure_of_nothing_stands_in_the_supplement(pages, empty):
+    drawings = {name: (pages["nothing"] / "figures" / f"{name}.svg").read_text() for name in ("family", "routing_day")}
+    assert [figures.shows_nothing(drawing) for drawing in drawings.values()] == [True, False]  # a day needs no results
+    assert [f'id="figure-{name}"' in empty for name in drawings] == [False, True]
+    assert 'id="figure-family"' in (pages["nothing"] / "supplement.html").read_text(encoding="utf-8")
 
 
 def test_without_results_the_page_says_so(pages, empty):

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep import paper
 from lockstep.paper import families, tables, typeset
-from lockstep.paper.common.tables import compilation
+from lockstep.paper.common.tables import compilation, targets
 from lockstep.paper.typeset import DASH, TIMES
 from tests.paper import handwritten
 from tests.paper.handwritten import B
@@ -187,6 +187,14 @@ def test_an_environment_that_nobody_measured_is_in_every_table(nothing, monkeypa
     for name in ("compilation", "correctness", "ladder", "throughput"):
         found = {row["environment"]: row["status"] for row in rows(name, nothing)}
         assert found == {"cartpole": "not measured", "pendulum": "not measured"}
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("+0.00", "0"), ("+0.50", "+0.50"), ("3.00\u00a0G", "3\u00a0G"), ("+0", "0"), ("100", "100")],
+)
+def test_a_bound_has_no_zeros_of_a_measurement_and_no_sign_of_nothing(written, expected):
+    assert targets.short(written) == expected
 
 
 def test_targets_are_judged(datasets):

@@ -107,6 +107,24 @@ def test_text_cannot_become_markup():
     assert typeset.markdown([TEXT], [["a|b"]]).endswith("| a\\|b |\n")
 
 
+def test_backticks_in_a_cell_are_code():
+    assert '<td class="text first">by <code>a=&quot;b&quot;</code></td>' in typeset.html_table(
+        [TEXT], [['by `a="b"`']], "none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("graph at 4194304 environments (H200)", "graph at 4,194,304 environments (H200)"),
+        ("at 8192, of 0.0031 and 128", "at 8,192, of 0.0031 and 128"),
+        ("1,048,576 of a1234", "1,048,576 of a1234"),
+    ],
+)
+def test_whole_numbers_in_words_are_grouped(words, expected):
+    assert typeset.grouped(words) == expected
+
+
 def test_markdown_aligns_numbers_to_the_right():
     assert typeset.markdown([TEXT, NUMBER], [["a", "1"]]) == "| name | size |\n| --- | ---: |\n| a | 1 |\n"
 

@@ -13,7 +13,7 @@ from lockstep.experiments.ledger import results as ledger
 from lockstep.paper import families, quantities
 from lockstep.paper.common import learning
 from lockstep.paper.tables import NO_FIGURE, STATUS, not_measured, source, table
-from lockstep.paper.typeset import GREATER, LESS, SPACE, Column, missing, text, times, yes_no
+from lockstep.paper.typeset import GREATER, LESS, SPACE, Column, grouped, missing, text, times, yes_no
 
 NAN = float("nan")
 FULL = "full"  # the scale that a bound is of where it says nothing else
@@ -34,7 +34,7 @@ RETURNS = "Targets for the return after training that are met, over all environm
     "worst counts; where nothing was measured here, the verdict is that on the record.",
     text("claim", "claim", kind="long"),
     text("recorded", "recorded", kind="number"),
-    text("recorded on", "recorded_on", merge=True),
+    text("recorded on", "recorded_on"),
     text("here", "here", kind="number"),
     text("accepted", "accepted", kind="long"),
     Column("verdict", lambda row: verdict(row), "status"),
@@ -194,10 +194,11 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
     for place, target in enumerate(declared(environment)):
         unit = {"second": "steps/s", "CPU-second": "steps/CPU-s"}[target["per"]]
         write = quantities.with_interval(times) if "denominator" in target else quantities.rate_words(unit)
-        about = {"environment": environment, "target": target["name"], "bound": "at_least", "scaled": False}
+        name = grouped(target["name"])
+        about = {"environment": environment, "target": name, "bound": "at_least", "scaled": False}
         about["accepted"] = f"{GREATER}{SPACE}{short(write(target['floor'], NAN, NAN)[0])}"
         first = (
-            (f"{families.about(families.of(environment))['title']}: {target['name']}",)
+            (f"{families.about(families.of(environment))['title']}: {name}",)
             if environment in headlines and place == 0
             else ()
         )
@@ -215,5 +216,5 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
 
 
 def short(written: str) -> str:
-    """A number that was written down as such, without the zeros that measured ones carry."""
-    return re.sub(r"\.0+\b", "", written)
+    """A number that was written down as such, without the zeros that measured ones carry and a sign of nothing."""
+    return re.sub(r"^\+0$", "0", re.sub(r"\.0+\b", "", written))
