@@ -12,7 +12,6 @@ import torch
 
 import lockstep
 from lockstep import agents, envs
-from lockstep.agents import a2c
 from lockstep.agents.parts import off_policy
 from lockstep.agents.ppo import algorithm as ppo_algorithm
 from lockstep.agents.run import checkpoint, config, log, training
@@ -236,14 +235,14 @@ def test_who_does_not_act_has_an_action_of_0(algorithm, environment):
 
 def of_process(algorithm, rank: int, monkeypatch, environment):
     """A run of 16 environments as the process of this rank, of three, makes it; or skips what trains in one."""
+    if not issubclass(algorithm, off_policy.OffPolicy | ppo_algorithm.PPO):
+        pytest.skip("trains in one process")
     three = types.SimpleNamespace(size=3, rank=rank, device=torch.device("cpu"), reduce=None, average=None)
-    for module in (a2c, off_policy, ppo_algorithm):
+    for module in (off_policy, ppo_algorithm):
         monkeypatch.setattr(module, "Ranks", lambda device: three)
     settings = config.replaced(algorithm.Config(), {"num_envs": 48, "total_steps": 10_000})
     if hasattr(settings, "batch_size"):
         settings = dataclasses.replace(settings, batch_size=48)
-    if algorithm is a2c.A2C:
-        pytest.skip("trains in one process")
     return algorithm(environment, settings)
 
 
