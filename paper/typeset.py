@@ -242,8 +242,9 @@ def html_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: 
 def element(tag: str, cell: str, kind: str, attributes: str = "") -> str:
     """The text of a cell in its element, code in backticks; a status carries the class that draws its mark."""
     words = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(cell))
-    if kind.startswith("number"):  # an interval stands below its figure
+    if kind.startswith("number"):  # an interval stands below its figure, as does what is said of a figure and its ratio
         words = re.sub(r" (\[.*\])$", r'<span class="interval"> \1</span>', words)
+        words = re.sub(r"(\),?) (\w.*)$", r'\1<span class="interval"> \2</span>', words)
     if kind.split()[0] == "status":
         words = f'<span class="{mark(cell)}">{words}</span>'
     return f'<{tag} class="{kind}"{attributes}>{words}</{tag}>'

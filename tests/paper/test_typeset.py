@@ -107,10 +107,16 @@ def test_text_cannot_become_markup():
     assert typeset.markdown([TEXT], [["a|b"]]).endswith("| a\\|b |\n")
 
 
+def test_what_is_said_of_a_figure_and_its_ratio_stands_below_them():
+    cells = ["5 (2\u00d7) at 64", "5 (2\u00d7), 1 thread of 16", "5 (2\u00d7)", "5 at 64", "113 (99 \u2013 146)"]
+    found = typeset.html_table([TEXT, NUMBER], [["a", cell] for cell in cells], "none")
+    assert '5 (2\u00d7)<span class="interval"> at 64</span>' in found
+    assert '5 (2\u00d7),<span class="interval"> 1 thread of 16</span>' in found
+    assert found.count("<span") == 2
+
+
 def test_backticks_in_a_cell_are_code():
-    assert '<td class="text first">by <code>a=&quot;b&quot;</code></td>' in typeset.html_table(
-        [TEXT], [['by `a="b"`']], "none"
-    )
+    assert ">by <code>a=&quot;b&quot;</code><" in typeset.html_table([TEXT], [['by `a="b"`']], "none")
 
 
 @pytest.mark.parametrize(
