@@ -214,4 +214,4 @@ def test_the_recorded_rates_give_both_machines_a_column(tree):
     text = readme.rates(readme.recorded(tree))
     assert re.search(rf"\| environment \| run as \| {MACHINE}, [\d-]+ \| {BARE}, [\d-]+ \|", text)
     line = next(line for line in text.splitlines() if "| port on GPU, CUDA graph |" in line and "cartpole" in line)
-    assert re.search(r"[\d.]+\sG \([\d,]+×\) \| – \|$", line)
+    assert re.search(r"[\d.]+\sG\s\([\d,]+×\) \| – \|$", line)
