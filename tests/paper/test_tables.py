@@ -191,7 +191,14 @@ def test_an_environment_that_nobody_measured_is_in_every_table(nothing, monkeypa
 
 @pytest.mark.parametrize(
     ("written", "expected"),
-    [("+0.00", "0"), ("+0.50", "+0.50"), ("3.00\u00a0G", "3\u00a0G"), ("+0", "0"), ("100", "100")],
+    [
+        ("+0.00", "0"),
+        ("+0.50", "+0.50"),
+        ("3.00\u00a0G", "3\u00a0G"),
+        ("+0", "0"),
+        ("+0.0 points", "0 points"),
+        ("100", "100"),
+    ],
 )
 def test_a_bound_has_no_zeros_of_a_measurement_and_no_sign_of_nothing(written, expected):
     assert targets.short(written) == expected

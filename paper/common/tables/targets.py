@@ -217,4 +217,4 @@ def throughput_targets(datasets: list, environment: str) -> list[dict]:
 
 def short(written: str) -> str:
     """A number that was written down as such, without the zeros that measured ones carry and a sign of nothing."""
-    return re.sub(r"^\+0$", "0", re.sub(r"\.0+\b", "", written))
+    return re.sub(r"^\+0(?! *[\d.])", "0", re.sub(r"\.0+\b", "", written))
