@@ -86,8 +86,13 @@ def brief(report: Report) -> str:
             held, asked = (sum(getattr(finding, side) for finding in checks) for side in ("value", "high"))
             parts.append(f"{held:,.0f} of {asked:,.0f} comparisons hold")
         for rung in rungs:
-            ports = f"the ports of {len(of_rung(report, machine, rung))} environments"
-            parts.append(f"{ports} step {ratios(report, machine, rung)} as fast as their originals{ways[rung]}")
+            number, span = len(of_rung(report, machine, rung)), ratios(report, machine, rung)
+            if rung != rungs[0] and number == len(of_rung(report, machine, rungs[0])):
+                parts.append(f"{span}{ways[rung]}")
+                continue
+            first_of_all = not sentences and rung == rungs[0]
+            ports = f"the ports of {number} environments" if first_of_all else f"those of {number}"
+            parts.append(f"{ports} step {span} as fast{' as their originals' * first_of_all}{ways[rung]}")
         if parts:
             sentences.append(f"{placed(machine).capitalize()} ({report.hardware(machine)}), {listed(parts)}.")
     if not sentences:

@@ -58,7 +58,8 @@ def offloading(datasets):
     empty=EMPTY,
 )
 def generalisation(datasets):
-    return of_runs(datasets, lambda found: found[found["trained_on"].notna()])
+    found = of_runs(datasets, lambda found: found[found["trained_on"].notna()])
+    return found if len(found) else of_runs([], None)  # runs that have trained no agent yet
 
 
 @table(
