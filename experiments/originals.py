@@ -18,6 +18,7 @@ from lockstep.experiments.ledger import provenance
 
 PARTS = 4  # of a task for each core, so that no core waits long for the last one
 DRAWN = 200  # random actions at a time
+ON_GPU = 4  # groups that share one
 _allotted: int | None = None  # cores; None: all
 OUTCOME = ("observation", "reward", "terminated", "truncated", "episode over")  # of a step
 
@@ -73,13 +74,13 @@ def on_all_cores(task: Callable, index: np.ndarray, *cases, **same) -> Callable[
     return joined
 
 
-def side_by_side(measure: Callable, most: int | None = None) -> Callable[[Sequence], object]:
+def side_by_side(measure: Callable, device: str = "cpu") -> Callable[[Sequence], object]:
     """`Plan.measuring` of groups that take one core each, asked for in their order.
 
     While one is waited for the next ones are measured, one more than there are cores; what ends the block ends them.
 
     Args:
-        most: groups at a time, where it is not the cores that bind.
+        device: where groups do most of their work; on a GPU ON_GPU at a time.
     """
 
     @contextlib.contextmanager
@@ -87,7 +88,7 @@ def side_by_side(measure: Callable, most: int | None = None) -> Callable[[Sequen
         if min(cores(), len(left)) <= 1:
             yield measure
             return
-        waiting, started, at_once = iter(left), {}, min(most or math.inf, 1 + cores())
+        waiting, started, at_once = iter(left), {}, min(math.inf if device == "cpu" else ON_GPU, 1 + cores())
 
         def begin() -> None:
             for group in itertools.islice(waiting, at_once - len(started)):

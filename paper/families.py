@@ -39,7 +39,7 @@ def about(family: str) -> dict:
 
 
 def looked_up(environment: str, library: str, checks: set[str]) -> list[str]:
-    """What a library's code says of its form of an environment, of the checks that found a difference."""
+    """Words on a library's form of an environment, from its code, for the checks that found a difference."""
     every = about(sources.family_of(environment).name).get("looked_up", ())
     mine = [one for one in every if one["library"] == library and environment in one["environments"]]
     return [one["words"] for one in mine if checks.intersection(one["checks"])]

@@ -244,7 +244,7 @@ class OffPolicy(ABC):
 
     @abstractmethod
     def _counted(self, updates: int) -> tuple[int, int]:
-        """What `every` counts, before and after so many updates, which are all of this iteration."""
+        """The count that `every` is in, before and after so many updates, which are all of this iteration."""
 
     @abstractmethod
     def _followed_by(self) -> Iterable[tuple[mlp.Network, mlp.Network]]:

@@ -250,7 +250,7 @@ def compiler() -> tuple[str, ...]:
 
 
 def _ran(command: list[str], text: str | None = None) -> subprocess.CompletedProcess:
-    """What a compiler made of a text; CompilerError where it could not even be run."""
+    """The end of a compiler's run on a text; CompilerError where it could not even be run."""
     try:
         return subprocess.run(command, input=text, capture_output=True, text=True)
     except OSError as error:

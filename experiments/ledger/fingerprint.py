@@ -38,13 +38,18 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
     gpu: the machine has one. Without it files of a GPU's kernels count only where they are compiled.
     """
     paths = sources.of_experiment(experiment, environment, root)
-    counts = gpu or catalogue.experiments()[experiment].compiles
+    counts = counts_gpu(experiment, gpu)
     aside = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
     counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith(aside)]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text(), counts) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
     digests += [digest_of_content(root / path) for path in read]
     return digest("".join(sorted(digests)))
+
+
+def counts_gpu(experiment: str, gpu: bool) -> bool:
+    """Tells that a GPU's parts of kernels count: the machine has one, or the experiment compiles them."""
+    return gpu or catalogue.experiments()[experiment].compiles
 
 
 def digest(text: str) -> str:
@@ -76,21 +81,20 @@ def meaning(suffix: str, text: str, gpu: bool = True) -> str:
 
 def for_a_cpu(lines: Iterable[str]) -> Iterator[str]:
     """The lines that are compiled where GPU is not defined, as far as conditions on it alone tell."""
-    taken = []  # of each condition around a line: whether that side of it is compiled, None of a condition on others
+    sides = []  # of each condition around a line: whether this side of it is compiled, None of a condition on others
     for line in lines:
         directive, condition = found.groups() if (found := CONDITION.match(line)) else (None, "")
+        of_gpu = False  # a directive about GPU, which is left out
         if directive in ("if", "ifdef", "ifndef"):
-            of_gpu = {f"ifdef {GPU}": False, f"ifndef {GPU}": True}.get(f"{directive} {condition}")
-            taken.append(of_gpu)
-        elif directive and taken and taken[-1] is not None:
-            of_gpu = taken.pop()
-            if directive == "else":
-                taken.append(not of_gpu)
-        else:
-            of_gpu = None
-            if directive == "endif" and taken:
-                taken.pop()
-        if of_gpu is None and False not in taken:
+            sides.append({f"ifdef {GPU}": False, f"ifndef {GPU}": True}.get(f"{directive} {condition}"))
+            of_gpu = sides[-1] is not None
+        elif directive and sides:
+            of_gpu = sides[-1] is not None
+            if directive == "endif":
+                sides.pop()
+            elif of_gpu:
+                sides[-1] = not sides[-1]
+        if not of_gpu and False not in sides:
             yield line
 
 

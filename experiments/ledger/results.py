@@ -68,7 +68,8 @@ class Journal:
         self.key = current_key(experiment, environment, scale, conditions or {})
         self.section = fingerprint.section_of(experiment, environment, scale)
         self.sources = provenance.hashes(paths)
-        self._meanings = {path: meaning_of(ROOT / path) for path in paths}
+        self._gpu = fingerprint.counts_gpu(experiment, self.key["machine"]["gpu"] is not None)
+        self._meanings = {path: meaning_of(ROOT / path, self._gpu) for path in paths}
         self._checkout = provenance.git_commit(paths)
         self.started = provenance.now()
         self.groups: dict[str, list[list[str]]] = {}
@@ -176,14 +177,14 @@ class Journal:
             return
         about = self.key["experiment"], self.key["environment"]
         try:
-            same = fingerprint.of(*about, ROOT, self.key["machine"]["gpu"] is not None) == self.key["fingerprint"]
+            same = fingerprint.of(*about, ROOT, self._gpu) == self.key["fingerprint"]
         except (SyntaxError, OSError, ValueError):  # it is being edited, or gone
             same = False
         if not same:
             touched = [
                 path for path in now if now[path] != self._stamps[path] and not path.startswith(fingerprint.ASIDE)
             ]
-            edited = (path for path in touched if meaning_of(ROOT / path) != self._meanings[path])
+            edited = (path for path in touched if meaning_of(ROOT / path, self._gpu) != self._meanings[path])
             raise UserError(
                 f"{next(edited, 'what is measured')} was edited since this run began, which would give rows of two "
                 "versions; finished groups are kept, and the same command goes on from them while the file is as it was"
@@ -273,12 +274,12 @@ def stamp(file: Path) -> tuple[int, int] | None:
     return about.st_mtime_ns, about.st_size
 
 
-def meaning_of(file: Path) -> str | None:
-    """The digest of what a source means, None where it cannot be read."""
+def meaning_of(file: Path, gpu: bool = True) -> str | None:
+    """The digest of what a source means, as fingerprints take it; None where it cannot be read."""
     try:
         if file.suffix in sources.DATA:
             return fingerprint.digest_of_content(file)
-        return fingerprint.digest_of_meaning(file.suffix, file.read_text())
+        return fingerprint.digest_of_meaning(file.suffix, file.read_text(), gpu)
     except (SyntaxError, OSError, ValueError):
         return None
 

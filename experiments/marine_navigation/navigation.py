@@ -28,7 +28,6 @@ COLUMNS = [
 # part: curve | final. risk: share of the worst returns whose mean chooses actions, or "adaptive"; empty where a network
 # knows means alone. env_steps: of training so far.
 CORRECTED = "corrected"  # the variant without a fault
-ON_GPU = 4  # trainings at a time
 RISKS = {"adaptive": {"cvar_gap": 10.0}}  # others are a share
 
 
@@ -212,8 +211,8 @@ def plan(request: Request) -> Plan:
     todo = groups(settings, request.devices)
     resolved = {group.label: dataclasses.asdict(config_of(name, group, settings)) for group in todo}
     of_group = functools.partial(measure, name, settings)
-    at_once = None if kind_of(request.devices[-1]) == "cpu" else ON_GPU
-    return Plan(by_label(todo), originals.side_by_side(of_group, at_once), config=request.asked(settings=resolved))
+    measuring = originals.side_by_side(of_group, request.devices[-1])
+    return Plan(by_label(todo), measuring, config=request.asked(settings=resolved))
 
 
 EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, originals=True, in_pieces=True)

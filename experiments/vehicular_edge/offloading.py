@@ -27,7 +27,6 @@ COLUMNS = [
 SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENTS = ("ppo", "mappo")  # sections of the settings of an agent
-ON_GPU = 4  # groups at a time
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,7 @@ def plan(request: Request) -> Plan:
     originals.allot(request.options.cores)
     todo = by_label(groups(settings, request.devices))
     of_group = functools.partial(measure, name, settings=settings)
-    at_once = None if request.devices[-1] == "cpu" else ON_GPU
-    return Plan(todo, originals.side_by_side(of_group, at_once), config=request.asked())
+    return Plan(todo, originals.side_by_side(of_group, request.devices[-1]), config=request.asked())
 
 
 EXPERIMENT = Experiment(COLUMNS, plan, report, timed=False, in_pieces=True)

@@ -106,7 +106,7 @@ def size(space: object) -> int | None:
 
 
 def choices(space: object) -> tuple | None:
-    """What an action of a space of Gymnasium is: how many choices each number has, infinitely many of a Box."""
+    """The choices of each number of an action, infinitely many of a Box; None of a space that is not compared."""
     if isinstance(space, Box):
         return (math.inf,) * math.prod(space.shape)
     if isinstance(space, Discrete):

@@ -247,7 +247,7 @@ def edited(monkeypatch):
         files, stamps, meanings = [results.ROOT / path for path in paths], results.stamp, results.meaning_of
         monkeypatch.setattr(results, "stamp", lambda file: (0, 0) if file in files else stamps(file))
         if meaning:
-            monkeypatch.setattr(results, "meaning_of", lambda file: "new" if file in files else meanings(file))
+            monkeypatch.setattr(results, "meaning_of", lambda file, gpu: "new" if file in files else meanings(file))
             monkeypatch.setattr(fingerprint, "of", lambda *of: "another")
 
     return edited

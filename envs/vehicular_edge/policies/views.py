@@ -38,7 +38,7 @@ class View:
 
     @property
     def device(self) -> torch.device:
-        """Where the arrays are."""
+        """The device of the arrays."""
         return torch.device("cpu") if self.xp is np else torch.device("cuda", self.index.device.id)
 
     @property

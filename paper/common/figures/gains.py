@@ -89,7 +89,7 @@ def ladders(panel: Axes, frame: pd.DataFrame) -> None:
 
 
 def named(environment: str, way: str, other_size: float | None) -> str:
-    """What a bar is of; its batch size where that is not the one at which the environment is told."""
+    """The name of a bar, with its batch size where that is not the one at which the environment is told."""
     return f"{environment}, {way}" + ("" if missing(other_size) else f", B = {count(other_size)}")
 
 

@@ -58,8 +58,7 @@ def offloading(datasets):
     empty=EMPTY,
 )
 def generalisation(datasets):
-    found = of_runs(datasets, lambda found: found[found["trained_on"].notna()])
-    return found if len(found) else of_runs([], None)  # runs that have trained no agent yet
+    return of_runs(datasets, lambda found: found[found["trained_on"].notna()])
 
 
 @table(
@@ -82,5 +81,6 @@ def penalty_weights(datasets):
 
 
 def of_runs(datasets: list, chosen: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
-    """Rows of the summary of every run."""
-    return of_asked(datasets, "offloading", lambda run: chosen(sums.summary(run)))
+    """Rows of the summary of every run; where none has such rows, one that says so."""
+    found = of_asked(datasets, "offloading", lambda run: chosen(sums.summary(run)))
+    return found if len(found) else of_asked([], "offloading", chosen)

@@ -256,7 +256,7 @@ def test_any_number_of_threads_gives_the_same(gradient):
 
 
 def test_torch_has_the_threads_of_a_run_where_it_finds_the_gradient():
-    """Which the environment decides too: the kernel knows no masks."""
+    """The environment decides it too: the kernel knows no masks."""
     masked = World(8, THREE_TWO, each_is_right, mask=torch.ones(5, dtype=torch.bool))
     found = {env: run(env, 0, threads=5) for env in ("cartpole", masked)}
     assert [type(one.optimizer) for one in found.values()] == [CompiledUpdate, Autograd]
