@@ -27,7 +27,7 @@ COLUMNS = [
 ]
 # part: curve | final. risk: share of the worst returns whose mean chooses actions, or "adaptive"; empty where a network
 # knows means alone. env_steps: of training so far.
-CORRECTED = "corrected"  # the variant without a fault
+CORRECTED = "corrected"  # the variant of the settings as they are
 RISKS = {"adaptive": {"cvar_gap": 10.0}}  # others are a share
 
 
@@ -38,7 +38,7 @@ class Group(experiment.Group):
     version: str
     preset: str
     policy: str  # an algorithm
-    variant: str  # corrected, or a set of faults by its name
+    variant: str  # corrected, or other settings by their name
     seed: int
     device: str = "cpu"
 
@@ -72,8 +72,8 @@ def config_of(name: str, group: Group, settings: Settings):
     changed = {"epsilon_steps": max(1, round(published.epsilon_steps * shorter))}  # the same share of every training
     changed |= {"batch_size": published.batch_size * larger, "replay_ratio": published.replay_ratio / larger}
     changed |= of_device | {"seed": group.seed}
-    faults = {} if group.variant == CORRECTED else asked.variants[group.variant]
-    changed |= {key: value for of in ("all", group.policy) for key, value in faults.get(of, {}).items()}
+    variant = {} if group.variant == CORRECTED else asked.variants[group.variant]
+    changed |= {key: value for of in ("all", group.policy) for key, value in variant.get(of, {}).items()}
     found = config.config_of(algorithm, name, **(own | changed))
     options = [found.options, f"version={group.version}", f"preset={group.preset}"]
     return dataclasses.replace(found, options=", ".join(filter(None, options)))

@@ -51,10 +51,10 @@ def name(row: Mapping) -> str:
 
 
 def words(row: Mapping) -> str:
-    """A policy with all that tells it from others: an agent's risk, and the faults it was trained with."""
+    """A policy with all that tells it from others: an agent's risk, and the variant that it was trained as."""
     risk = "" if missing(row["risk"]) or row["risk"] in ("adaptive", "1") else f"risk {row['risk']}"
-    faults = "" if missing(row["variant"]) or row["variant"] == CORRECTED else row["variant"]
-    return ", ".join(filter(None, [look(name(row))[0], risk, faults]))
+    variant = "" if missing(row["variant"]) or row["variant"] == CORRECTED else row["variant"]
+    return ", ".join(filter(None, [look(name(row))[0], risk, variant]))
 
 
 @paper.once
@@ -93,6 +93,12 @@ def curves(run) -> pd.DataFrame:
     return frame.groupby(keys, sort=False, dropna=False)["success"].mean().reset_index()
 
 
+def common(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows without variants that one agent alone was trained as."""
+    agents = frame.groupby("variant")["policy"].transform("nunique")
+    return frame[(frame["variant"] == CORRECTED) | (agents > 1)]
+
+
 def worded(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows with risks as words, since a column of shares alone is read as numbers."""
     shares = (None if missing(risk) else risk if risk == "adaptive" else f"{float(risk):g}" for risk in frame["risk"])
@@ -102,9 +108,9 @@ def worded(frame: pd.DataFrame) -> pd.DataFrame:
 def published(row: dict) -> float | None:
     """The published share of successes of a policy in a setting, under the preset that is like the published code."""
     known = about(NAME)["published"].get(row["version"])
-    faulty = not (missing(row["variant"]) or row["variant"] == CORRECTED)
+    other = not (missing(row["variant"]) or row["variant"] == CORRECTED)
     setting = [int(row[name]) for name in ("robots", "cores", "obstacles")]
-    if known is None or faulty or row["preset"] != "original" or setting not in known["settings"]:
+    if known is None or other or row["preset"] != "original" or setting not in known["settings"]:
         return None
     shares = known["success"].get(name(row))
     return shares and shares[known["settings"].index(setting)]

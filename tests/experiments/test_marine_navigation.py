@@ -51,6 +51,8 @@ def test_every_agent_has_settings_that_are_its_own():
         assert one.epsilon_steps == one.total_steps // 4 and one.seed == group.seed
         assert one.n_step == (3 if group.policy == "rainbow" else 1)
         assert f"version={group.version}, preset={group.preset}" in one.options
+    averse = {group.variant: one.cvar for group, one in configs.items() if group.policy == "ac_iqn" and one.cvar < 1}
+    assert averse == {f"trained with risk {share}": share for share in (0.75, 0.5, 0.25)}
 
 
 def moves(run, count: int) -> list[int]:

@@ -19,7 +19,7 @@ from lockstep.paper.typeset import SPACE
 def marine_agents(datasets: list) -> Figure:
     runs = summaries.fullest(datasets, "navigation")
     by = ["version", "preset", "variant"]
-    parts = [(run, *part) for run in runs for part in summaries.curves(run).groupby(by, sort=False)]
+    parts = [(run, *part) for run in runs for part in summaries.common(summaries.curves(run)).groupby(by, sort=False)]
     titles = [f"{version}, preset {preset}, {variant} agents" for _, (version, preset, variant), _ in parts]
     figure, axes = grid(titles, 2.0, sharey=True)
     for panel, (run, _, rows) in zip(axes, parts, strict=True):

@@ -51,10 +51,10 @@ def marine_policies(datasets: list) -> Figure:
 
 
 def own(run) -> pd.DataFrame:
-    """Rows of policies and agents by their names, without agents that had faults or played with another risk."""
+    """Rows of policies and agents by their names, without variants of agents and other risks."""
     rows = summaries.played(run)
-    faultless = rows["variant"].isna() | (rows["variant"] == summaries.CORRECTED)
-    usual = faultless & (rows["risk"].isna() | rows["risk"].isin(["1", "adaptive"]))
+    corrected = rows["variant"].isna() | (rows["variant"] == summaries.CORRECTED)
+    usual = corrected & (rows["risk"].isna() | rows["risk"].isin(["1", "adaptive"]))
     return rows.assign(policy=rows.apply(summaries.name, axis=1))[usual]
 
 

@@ -201,6 +201,17 @@ def test_agents_are_drawn_beside_policies_and_along_their_training(datasets):
     assert line.get_label() == "adaptive IQN" and line.get_xydata().tolist() == [[500, pytest.approx(0.3)]]
 
 
+def test_curves_are_of_variants_that_several_agents_have_and_the_table_of_all(tmp_path):
+    faithful = [row for of in ("dqn", "sac") for row in trained(of, 2, part="curve", variant="faithful")]
+    averse = [*trained("ac_iqn", 2, part="curve", variant="averse"), *trained("ac_iqn", 9, variant="averse")]
+    rows = [*faithful, *averse, *trained("dqn", 3, part="curve")]
+    handwritten.write(tmp_path, None, "navigation", rows, handwritten.HERE, environment=NAME)
+    datasets = paper.load(tmp_path)
+    titles = [panel.get_title(loc="left").rpartition(", ")[2] for panel in figures.draw("marine_agents", datasets).axes]
+    assert titles == ["faithful agents", "corrected agents"]
+    assert "AC-IQN, averse" in {row["policy"] for row in seen("marine_policies", datasets)}
+
+
 def test_a_long_training_on_record_is_drawn_rather_than_a_short_one_of_here(tmp_path):
     short, long = (trained("dqn", 3, part="curve", env_steps=steps) for steps in (500, 9000))
     handwritten.write(tmp_path, None, "navigation", short, handwritten.HERE, environment=NAME)
