@@ -335,20 +335,22 @@ def unmeasured(report: Report) -> str:
 
 
 def missed(report: Report) -> str:
-    """The number of targets that each machine met, and a line for each that it did not."""
+    """The number of targets that each machine met, and a line for each that one of them did not."""
     judged = report.frame("targets").dropna(subset=["met"]).astype({"met": bool})
     judged = judged.assign(place=[placed(machine) for machine in judged["machine"]])
     reached = "; ".join(
         f"{rows['met'].sum()} of {len(rows)} {place}" for place, rows in judged.groupby("place", sort=False)
     )
     lines = [
-        f"- {row.environment}: {row.target} ({row.shown} {row.place}, accepted: {row.accepted})"
-        for row in judged[~judged["met"]].itertuples()
+        f"- {environment}: {target} ({'; '.join(rows['shown'] + ' ' + rows['place'])}; accepted: {accepted})"
+        for (environment, target, accepted), rows in judged[~judged["met"]].groupby(
+            ["environment", "target", "accepted"], sort=False
+        )
     ]
     if not reached:
         return "No target can be judged yet."
     words = f"Of the targets in @table:targets that a machine has measured, it met {reached}"
-    return "\n".join([f"{words}; it missed:\n", *lines] if lines else [f"{words}."])
+    return "\n".join([f"{words}; missed were:\n", *lines] if lines else [f"{words}."])
 
 
 def cost(report: Report) -> str:
