@@ -10,7 +10,8 @@ from lockstep.paper.typeset import GREATER, MINUS, Column, count, missing, numbe
 @table(
     "Training by one recipe on each library's form of an environment: greedy return in the original, the mean over "
     "seeds with Student's 95 % interval, and its difference from training on Gymnasium's vector environment. Beside it "
-    "the return in a batch of the library's own, and whether the mean reaches what the task asks for.",
+    "the return in a batch of the library's own, whose episodes begin elsewhere, and whether the mean reaches what the "
+    "task asks for.",
     *RUN,
     Column("trained on", name),
     number("seeds", "seeds", count),
