@@ -82,7 +82,7 @@ class Vector:
         """Rewards, flags and who acted, as in Step; also notes who plays on, and clears what others see."""
         if observation.shape[:2] != reward.shape:
             shapes = f"rewards {list(reward.shape)} and observations {list(observation.shape)}"
-            raise UserError(f"FACTORY gives {shapes}; of several agents they must be [B, A] and [B, A, ...]")
+            raise UserError(f"FACTORY gives {shapes}, not [B] and [B, ...], of several agents [B, A] and [B, A, ...]")
         playing = np.ones_like(terminated) if self.playing is None else self.playing
         agents = np.where(playing[:, None], np.stack([reward, terminated, truncated, playing], axis=1), 0.0)
         _, *flags = of_episode(agents)
