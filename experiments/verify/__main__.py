@@ -134,7 +134,8 @@ def conclusion(rows: list[Row]) -> str:
     judged = len(rows) - len(of[UNSEEN]) - len(of[TOLD])
     rest = f"; {len(of[UNSEEN])} cannot be seen" if of[UNSEEN] else ""
     if of[DIFFERS]:
-        names = ", ".join(dict.fromkeys(row.property for row in of[DIFFERS]))
+        ways = {row.property: [one.seen for one in of[DIFFERS] if one.property == row.property] for row in of[DIFFERS]}
+        names = ", ".join(name + f" ({' and '.join(seen)})" * (len(seen) > 1) for name, seen in ways.items())
         return f"{len(of[DIFFERS])} of {judged} checks found a difference: {names}{rest}"
     return f"no difference in {judged} checks{rest}"
 

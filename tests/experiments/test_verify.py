@@ -548,6 +548,13 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_compared(monk
     assert f"{output} cannot be written: Is a directory" in capsys.readouterr().err
 
 
+def test_the_last_line_names_as_many_differences_as_it_counts():
+    wrong = [("transitions", OUTSIDE), ("transitions", INJECTED), ("last observation", OUTSIDE)]
+    rows = [checks.Row(*of, 10, DIFFERS) for of in wrong] + [checks.Row("rewards", OUTSIDE, 10, SAME)]
+    named = "transitions (from outside and injected), last observation"
+    assert command_line.conclusion(rows) == f"3 of 4 checks found a difference: {named}"
+
+
 def test_a_difference_is_written_and_is_the_exit_status(monkeypatch, tmp_path, capsys):
     output = tmp_path / "made" / "strong.csv"
     assert run(monkeypatch, f"{PORTS}:Strong", "--original", CARTPOLE, "--output", str(output)) == 1
