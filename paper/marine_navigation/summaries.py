@@ -53,8 +53,12 @@ def name(row: Mapping) -> str:
 def words(row: Mapping) -> str:
     """A policy with all that tells it from others: an agent's risk, and the variant that it was trained as."""
     risk = "" if missing(row["risk"]) or row["risk"] in ("adaptive", "1") else f"risk {row['risk']}"
-    variant = "" if missing(row["variant"]) or row["variant"] == CORRECTED else row["variant"]
-    return ", ".join(filter(None, [look(name(row))[0], risk, variant]))
+    return ", ".join(filter(None, [look(name(row))[0], risk, variant(row)]))
+
+
+def variant(row: Mapping) -> str:
+    """The variant that an agent was trained as; empty of its settings as they are, and of a policy without learning."""
+    return "" if missing(row["variant"]) or row["variant"] == CORRECTED else row["variant"]
 
 
 @paper.once
@@ -108,9 +112,8 @@ def worded(frame: pd.DataFrame) -> pd.DataFrame:
 def published(row: dict) -> float | None:
     """The published share of successes of a policy in a setting, under the preset that is like the published code."""
     known = about(NAME)["published"].get(row["version"])
-    other = not (missing(row["variant"]) or row["variant"] == CORRECTED)
     setting = [int(row[name]) for name in ("robots", "cores", "obstacles")]
-    if known is None or other or row["preset"] != "original" or setting not in known["settings"]:
+    if known is None or variant(row) or row["preset"] != "original" or setting not in known["settings"]:
         return None
     shares = known["success"].get(name(row))
     return shares and shares[known["settings"].index(setting)]
