@@ -151,13 +151,16 @@ def rates(datasets: list) -> str:
 
 def learning(datasets: list) -> str:
     """Results of training, and its time in a process that has trained before, beside other libraries."""
-    shown = []
-    for name, column, kept in (("learning_final", "agent", OURS), ("time_to_solve", "variant", "warm")):
-        frame = measured(name, datasets)
-        frame = frame[frame[column] == kept] if len(frame) else frame
-        if len(frame):
-            shown.append(captioned(name, frame))
-    return "\n\n".join(shown) + "\n" if shown else ABSENT
+    kept = {"learning_final": ("agent", OURS), "time_to_solve": ("variant", "warm")}
+    found = {name: measured(name, datasets) for name in kept}
+    return several({name: frame[frame[kept[name][0]] == kept[name][1]] for name, frame in found.items() if len(frame)})
+
+
+def forms(datasets: list) -> str:
+    """Other libraries' forms of the environments: what the checks found, and what training on them led to."""
+    kept = {"conformance": "cases", "crossing": "original"}  # what those that could not be played lack
+    found = {name: measured(name, datasets) for name in kept}
+    return several({name: frame.dropna(subset=[kept[name]]) for name, frame in found.items() if len(frame)})
 
 
 def cost(datasets: list) -> str:
@@ -182,6 +185,12 @@ def measured(name: str, datasets: list) -> pd.DataFrame:
     """A table's rows that hold something."""
     frame = tables.frame(name, datasets)
     return frame[frame["status"] != paper.NOT_MEASURED]
+
+
+def several(found: Mapping[str, pd.DataFrame]) -> str:
+    """Tables by their names, one under the other."""
+    shown = [captioned(name, frame) for name, frame in found.items() if len(frame)]
+    return "\n\n".join(shown) + "\n" if shown else ABSENT
 
 
 def captioned(name: str, frame: pd.DataFrame) -> str:
@@ -236,7 +245,7 @@ def figure(found: pd.DataFrame) -> str:
     return rate_of(chosen, bare=chosen["rung"] == "original") if len(chosen) else DASH
 
 
-PARTS = {part.__name__: part for part in (solve, picture, environments, minutes, rates, learning, cost)}
+PARTS = {part.__name__: part for part in (solve, picture, environments, minutes, rates, learning, forms, cost)}
 
 
 def filled(text: str, datasets: list, page: str = "README.md") -> str:

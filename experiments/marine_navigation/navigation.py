@@ -23,10 +23,10 @@ from lockstep.experiments.marine_navigation import episodes
 
 COLUMNS = [
     *("environment", "part", "form", "device", "version", "preset", "policy", "variant", "risk", "seed"),
-    *("env_steps", "parameters", *episodes.COLUMNS),
+    *("env_steps", "wall_s", "batch_size", "parameters", *episodes.COLUMNS),
 ]
 # part: curve | final. risk: share of the worst returns whose mean chooses actions, or "adaptive"; empty where a network
-# knows means alone. env_steps: of training so far.
+# knows means alone. env_steps, wall_s: of training so far. batch_size: samples of an update.
 CORRECTED = "corrected"  # the variant of the settings as they are
 RISKS = {"adaptive": {"cvar_gap": 10.0}}  # others are a share
 
@@ -66,15 +66,15 @@ def config_of(name: str, group: Group, settings: Settings):
 
     asked, algorithm = settings.navigation, agents.algorithm(group.policy)
     own = asked.versions[group.version].agents[group.policy].plain()
-    of_device = asked.settings[kind_of(group.device)].plain()
-    larger, published = of_device.pop("larger_batches", 1), config.config_of(algorithm, name, **own)
-    shorter = of_device["total_steps"] / published.total_steps
+    given = asked.settings[kind_of(group.device)].plain() | {"seed": group.seed}
+    if group.variant != CORRECTED:
+        variant = asked.variants[group.variant].plain()
+        given |= variant.get("all", {}) | variant.get(group.policy, {})
+    larger, published = given.pop("larger_batches", 1), config.config_of(algorithm, name, **own)
+    shorter = given["total_steps"] / published.total_steps
     changed = {"epsilon_steps": max(1, round(published.epsilon_steps * shorter))}  # the same share of every training
     changed |= {"batch_size": published.batch_size * larger, "replay_ratio": published.replay_ratio / larger}
-    changed |= of_device | {"seed": group.seed}
-    variant = {} if group.variant == CORRECTED else asked.variants[group.variant]
-    changed |= {key: value for of in ("all", group.policy) for key, value in variant.get(of, {}).items()}
-    found = config.config_of(algorithm, name, **(own | changed))
+    found = config.config_of(algorithm, name, **(own | changed | given))
     options = [found.options, f"version={group.version}", f"preset={group.preset}"]
     return dataclasses.replace(found, options=", ".join(filter(None, options)))
 
@@ -148,7 +148,8 @@ def of_training(name: str, group: Group, settings: Settings) -> Iterator[tuple[d
         return Trained(name, group.policy, dataclasses.replace(config, **risk), policy, robots, device)
 
     def about(part: str, form: str, risk, point: Mapping = points[-1]) -> dict:
-        return {"part": part, "form": form, "risk": risk, "env_steps": point["env_steps"], "parameters": parameters}
+        known = {"part": part, "form": form, "risk": risk, "env_steps": point["env_steps"], "wall_s": point["wall_s"]}
+        return known | {"batch_size": config.batch_size, "parameters": parameters}
 
     for point, policy in zip(points, policies, strict=True):
         played = along.in_port(player(along, own[1], policy), group.device)

@@ -26,6 +26,7 @@ COLUMNS = (
     *("verdict", "words", "example"),
 )
 DIFFERENT, BAD_INPUT = 1, 2  # exit status
+LEAST = 1e-300  # of p-values, below which they are 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -124,7 +125,8 @@ def measured(row: Row) -> str:
     if row.numbers:
         pick, bound = (max, "at most") if row.measure == "error" else (min, "at least")
         worst = pick(row.numbers, key=row.numbers.get)
-        words = f"{row.measure} {row.numbers[worst]:.2g} ({worst}), {bound} {row.allowed:.2g}"
+        number = f"{row.numbers[worst]:.2g}" if row.numbers[worst] or row.measure == "error" else f"below {LEAST:.0e}"
+        words = f"{row.measure} {number} ({worst}), {bound} {row.allowed:.2g}"
         return words + (f", beyond in {row.differing:,}" if row.differing else "")
     return f"{row.differing:,} differ" if row.differing and row.allowed == 0 else ""
 

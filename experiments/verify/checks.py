@@ -126,7 +126,9 @@ def floats(name: str, found: Compared, which: np.ndarray, errors: np.ndarray, sh
     largest = {shown.name(n): float(value) for n, value in enumerate(judged.max(axis=0))}
     beyond = judged.max(axis=1) > tolerance
     row = Row(name, found.seen, int(which.sum()), DIFFERS if beyond.any() else SAME, numbers=largest)
-    row.words, row.allowed, row.differing = rounding(found, which), tolerance, int(beyond.sum())
+    infinite = int(np.isinf(judged).any(axis=1).sum())
+    words = f"not finite in {infinite:,}" if infinite else "", rounding(found, which)
+    row.words, row.allowed, row.differing = "; ".join(filter(None, words)), tolerance, int(beyond.sum())
     row.example = example(found, int(judged.max(axis=1).argmax())) if beyond.any() else None
     return row
 
@@ -135,7 +137,7 @@ def flags(name: str, found: Compared, which: np.ndarray, ours: np.ndarray, their
     """A row on the flags [m, A] of some cases [m] bool."""
     differing = which & (ours != theirs).any(axis=1) & ~found.rounded
     row = Row(name, found.seen, int(which.sum()), DIFFERS if differing.any() else SAME, allowed=0)
-    row.words = "; ".join(filter(None, [f"true in {int(theirs[which].sum())}", rounding(found, which)]))
+    row.words = "; ".join(filter(None, [f"true in {int(theirs[which].sum()):,}", rounding(found, which)]))
     row.differing = int(differing.sum())
     if row.differing:
         n = int(differing.argmax())
@@ -145,7 +147,7 @@ def flags(name: str, found: Compared, which: np.ndarray, ours: np.ndarray, their
 
 def rounding(found: Compared, which: np.ndarray) -> str:
     number = int((found.rounded & which).sum())
-    return f"{number} left out, where rounding decides" if number else ""
+    return f"{number:,} left out, where rounding decides" if number else ""
 
 
 def example(found: Compared, n: int, **flags: bool) -> dict:
@@ -214,7 +216,7 @@ def truncation(found: Compared, number: int, limit: int | None) -> Iterator[Row]
         return
     wrong, of_them = both & ~(cases.terminated & cases.truncated), int(both.sum())
     counts = ((flag, int(getattr(cases, flag)[both].sum())) for flag in ("terminated", "truncated"))
-    words = ", ".join(f"{flag} in {count} of {of_them}" for flag, count in counts)
+    words = ", ".join(f"{flag} in {count:,} of {of_them:,}" for flag, count in counts)
     row = Row(name, OUTSIDE, of_them, DIFFERS if wrong.any() else SAME, words, allowed=0, differing=int(wrong.sum()))
     row.example = example(found, int(wrong.argmax()), truncated=True) if wrong.any() else None
     yield row
@@ -326,10 +328,10 @@ def rounded(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def alike(name: str, pairs: dict[str, tuple[np.ndarray, np.ndarray]], level: float, seeds: dict[str, int]) -> Row:
     """A row on samples [m] of the port and of the original, by quantity. seeds: of either side's run."""
-    p = {key: float(scipy.stats.ks_2samp(*pair, method="asymp").pvalue) for key, pair in pairs.items()}
+    p = {key: of_one_distribution(*pair) for key, pair in pairs.items()}
     least = min(p, key=p.get)
     ours, theirs = pairs[least]
-    verdict, words = SAME if p[least] >= level else DIFFERS, f"{len(ours)} beside {len(theirs)} of the original"
+    verdict, words = SAME if p[least] >= level else DIFFERS, f"{len(ours):,} beside {len(theirs):,} of the original"
     row = Row(name, OUTSIDE, len(ours), verdict, words, numbers=p, measure="p", allowed=level)
     if verdict == DIFFERS:
         samples = {"port": ours, "original": theirs}
@@ -337,6 +339,14 @@ def alike(name: str, pairs: dict[str, tuple[np.ndarray, np.ndarray]], level: flo
         spread = {side: np.quantile(one, (0, 0.5, 1)) for side, one in samples.items()}
         row.example = plain(about | {"quantiles": [0, 0.5, 1]} | spread)
     return row
+
+
+def of_one_distribution(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The p-value of two samples [m]; 0 where one side alone has what is not a number."""
+    missing = [np.isnan(one) for one in (ours, theirs)]
+    if missing[0].any() != missing[1].any():
+        return 0.0
+    return float(scipy.stats.ks_2samp(ours[~missing[0]], theirs[~missing[1]], method="asymp").pvalue)
 
 
 # ---- seeds and batch size -----------------------------------------------------------------------------------------
@@ -368,7 +378,7 @@ def another_seed(once: Lives, other: Lives, firsts: np.ndarray) -> Row:
         return Row("another seed", OUTSIDE, 0, UNSEEN, TOO_FEW)
     same = (once.observation[0] == other.observation[0]).reshape(B, -1).all(axis=1)
     number, overlap = int(same.sum()), len(np.intersect1d(*(rows_of(one.observation[0]) for one in (once, other))))
-    words = f"{number} of {B} environments begin alike under two seeds, {overlap} as any other there"
+    words = f"under two seeds {number:,} of {B:,} environments begin in the same state, {overlap:,} states are of both"
     row = Row("another seed", OUTSIDE, B, SAME, words, differing=number)
     if seldom(number, B, chance):
         i = int(same.argmax())
@@ -399,7 +409,7 @@ def among_environments(living: Episodes, firsts: np.ndarray) -> Row:
     repeated, allowed = number - len(values), number - len(np.unique(theirs, axis=0))
     if not more(number - 1, allowed, number):
         return Row(name, OUTSIDE, 0, UNSEEN, TOO_FEW)
-    words = f"{repeated} of {number} first states had been there before, of the original's {allowed}"
+    words = f"{repeated:,} of {number:,} first states had been there before, of the original's {allowed:,}"
     row = Row(name, OUTSIDE, number, SAME, words, differing=repeated)
     if more(repeated, allowed, number):
         often = int(counts.argmax())

@@ -36,6 +36,7 @@ WIDER = 4  # times as many environments where episodes are brought to the limit 
 SOON, LATE = 40, 160  # steps before the limit at most that a policy stops, and that one begins
 PROBED, CALLS = 16, 60  # environments and calls by which seeds and batch sizes are compared
 RANDOM = "the original draws random numbers in a step"
+NOT_FINITE = "no step begins with finite observations"
 
 
 @dataclass(frozen=True)
@@ -213,17 +214,20 @@ def of_steps(original: Original, shown: Shown, asked: Asked, seen: list[Episodes
     states = np.asarray(shown.states(cases.before), dtype=np.float64) if shown.states else None
     if states is not None and (states.ndim != 2 or len(states) != len(cases)):
         raise UserError(f"--recover must give states [m, k] of {len(cases)} observations, got {list(states.shape)}")
-    if states is None or not original.repeats(states, cases.actions):
-        unknown = "observations do not show the state; --recover says how, if they do"
+    unknown, number = "observations do not show the state; --recover says how, if they do", len(cases)
+    if states is not None:
+        finite = np.isfinite(states).all(axis=1)  # the original cannot be put into others
+        states, cases, unknown = states[finite], cases.taken(finite), RANDOM if finite.any() else NOT_FINITE
+    if states is None or not len(states) or not original.repeats(states, cases.actions):
         lost = checks.lost_observation(cases)
         for name in ("transitions", "rewards", "terminated", *([] if lost else ["last observation"]), "truncated"):
-            yield Row(name, OUTSIDE, 0, UNSEEN, unknown if states is None else RANDOM)
+            yield Row(name, OUTSIDE, 0, UNSEEN, unknown)
         yield from filter(None, [lost])
         return
     found = checks.compared(OUTSIDE, original, states, cases, asked.tolerance)
     yield from checks.steps(found, shown, asked.tolerance, limit)
     yield checks.last_observation(found, shown, asked.tolerance)
-    yield from checks.truncation(found, sum(run.number for run in seen), limit)
+    yield from checks.truncation(found, sum(run.number for run in seen) - (number - len(cases)), limit)
 
 
 def chosen(run: Episodes, number: int, limit: int | None) -> Cases:

@@ -131,7 +131,12 @@ def mode_of(lives: Lives, original: Original, states, tolerance: float) -> str |
         t, i = np.nonzero(which)
         few = np.linspace(0, len(t) - 1, min(len(t), LOOKED_AT)).astype(int)
         t, i = t[few] + later, i[few]
-        expected = original.steps(states(flat(lives.observation[t, i])), lives.actions[t, i])
+        before = np.asarray(states(flat(lives.observation[t, i])), dtype=np.float64)
+        finite = np.isfinite(before).all(axis=1)
+        if not finite.any():
+            return np.array([np.nan])
+        t, i = t[finite], i[finite]
+        expected = original.steps(before[finite], lives.actions[t, i])
         found = of_those(expected.agents, flat(lives.observation[t + 1, i]))
         return apart(found, expected.observation).max(axis=1)
 

@@ -358,9 +358,14 @@ def function(what: str, text: str) -> Callable:
     if not callable(getattr(found, name, None)):
         from lockstep.reading import nearest  # here, because it needs a package more than NumPy
 
-        public = [word for word in vars(found) if not word.startswith("_")]
+        public = [word for word, one in vars(found).items() if not word.startswith("_") and is_of(module, one)]
         raise UserError(f"{what} {text!r}: {module} has no function {name!r}{nearest(name, public)}")
     return getattr(found, name)
+
+
+def is_of(module: str, value: object) -> bool:
+    """Tells that a function or class is of a module or of those within it, and not of one that it imports."""
+    return callable(value) and f"{getattr(value, '__module__', '')}.".startswith(f"{module}.")
 
 
 def known_kinds(what: str) -> str:

@@ -97,6 +97,22 @@ def curves(run) -> pd.DataFrame:
     return frame.groupby(keys, sort=False, dropna=False)["success"].mean().reset_index()
 
 
+@paper.once
+def batches(run) -> pd.DataFrame:
+    """Success along the training of agents that learn from batches of several sizes: a row per seed and point."""
+    frame = run.frame[run.frame["part"] == "curve"]
+    if "batch_size" not in frame:  # of older code
+        return frame.iloc[:0].assign(batch_size=[], wall_s=[])
+    keys = ["version", "preset", "policy"]
+    own = frame[frame["variant"] == CORRECTED].groupby(keys)["batch_size"].first().rename("own").reset_index()
+    frame = frame.merge(own, on=keys)
+    other = frame["batch_size"] != frame["own"]
+    compared = frame[keys].merge(frame.loc[other, keys].drop_duplicates(), on=keys, how="left", indicator=True)
+    frame = frame[(compared["_merge"] == "both") & (other | (frame["variant"] == CORRECTED))]
+    keys += ["batch_size", "seed", "env_steps"]
+    return frame.groupby(keys, sort=False)[["success", "wall_s"]].mean().reset_index()
+
+
 def common(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows without variants that one agent alone was trained as."""
     agents = frame.groupby("variant")["policy"].transform("nunique")

@@ -141,6 +141,13 @@ class NotANumber(Outcome):
         return np.where(terminated[:, None], np.nan, observation), reward, terminated, truncated
 
 
+class Lapsing(Outcome):
+    """Some observations within an episode are not shown; rewards and flags are right."""
+
+    def changed(self, observation, reward, terminated, truncated):
+        return np.where(observation[:, :1] > 0.1, np.nan, observation), reward, terminated, truncated
+
+
 class WronglyDeclared(NextStep):
     metadata = CartPoleVectorEnv.metadata | {"autoreset_mode": AutoresetMode.SAME_STEP}
 

@@ -100,11 +100,16 @@ def test_seeds_samples_and_schedules_are_those_of_the_specification(device):
     found = navigation.groups(settings, [device])
     for group in found:
         one = navigation.config_of(NAME, group, settings)
+        if group.variant.startswith("batches"):
+            assert group.variant == f"batches of {one.batch_size}" and one.lr == 1e-4 * (one.batch_size / 64) ** 0.5
         assert one.batch_size * one.replay_ratio == (8 if group.version == "kinematic" else 16)
         published = config_of(agents.algorithm(group.policy), NAME)
         assert one.learning_starts == published.learning_starts == 2_000
         assert one.epsilon_steps / one.total_steps == published.epsilon_steps / published.total_steps
     trained = collections.Counter((group.version, group.preset, group.policy, group.variant) for group in found)
+    batches = {variant: seeds for (*_, variant), seeds in trained.items() if variant.startswith("batches")}
+    assert batches == ({"batches of 64": 1} if device == "cuda" else {"batches of 1024": 3})
+    trained = {key: seeds for key, seeds in trained.items() if key[-1] not in batches}
     if device == "cuda":
         assert set(trained.values()) == {5} and one.total_steps == 6_000_000 and one.num_envs == 4096
     else:

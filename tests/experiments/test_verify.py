@@ -127,6 +127,7 @@ DIFFERENCES = {
     "InPlace": {"last observation"},
     "Early": {"last observation"},
     "NotANumber": {"last observation"},
+    "Lapsing": {"transitions", "last observation"},
     "NothingForTheLastStep": {"rewards"},
     "Leaning": {"terminated", "terminated at the time limit"},
     "Shorter": {"truncated", "time limit"},
@@ -591,6 +592,10 @@ def test_an_original_may_be_a_function_and_a_batch_of_one_size(monkeypatch, caps
         (["ports"], "FACTORY 'ports' must be package.module:function, and the kinds with a name are gymnasium, "),
         (["gymnaxx:CartPole-v1"], "FACTORY 'gymnaxx:CartPole-v1': there is no module 'gymnaxx' here, and the kinds"),
         ([f"{PORTS}:Stron"], f"FACTORY '{PORTS}:Stron': {PORTS} has no function 'Stron'; did you mean 'Strong'?"),
+        (  # none that it imports
+            [f"{PORTS}:zzz"],
+            f"FACTORY '{PORTS}:zzz': {PORTS} has no function 'zzz'; known: NextStep, SameStep, ",
+        ),
         ([f"{PORTS}:nothing"], f"{PORTS}:nothing makes a builtins.list; it must be a VectorEnv of Gymnasium"),
         (["gymnasium:CartPol-v1"], "gymnasium:CartPol-v1 cannot be made: NameNotFound: Environment `CartPol`"),
         (["lockstep:cartpol"], "lockstep:cartpol cannot be made: ValueError: no environment 'cartpol'; did you mean"),

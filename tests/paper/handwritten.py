@@ -31,9 +31,9 @@ COLUMNS = {
     "dropped_overflow dropped_cap dropped_coverage family node slot backlog_mbit rate_mbps delay_s",
     "policies": "environment form device version preset policy robots cores obstacles episode success episode_length "
     "return time_s energy reached hit_robot hit_obstacle reached_time_s reached_energy",
-    "navigation": "environment part form device version preset policy variant risk seed env_steps parameters robots "
-    "cores obstacles episode success episode_length return time_s energy reached hit_robot hit_obstacle reached_time_s "
-    "reached_energy",
+    "navigation": "environment part form device version preset policy variant risk seed env_steps wall_s batch_size "
+    "parameters robots cores obstacles episode success episode_length return time_s energy reached hit_robot "
+    "hit_obstacle reached_time_s reached_energy",
     "oracles": "environment part oracle requests batch batch_statistics problem cost_min among_others_min vehicles "
     "status reason",
     "baselines": "environment level set market hold_limit rule seed bars gain growth sharpe holder_sharpe drawdown "

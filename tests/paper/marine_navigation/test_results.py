@@ -67,6 +67,7 @@ def play(policy, form, successes, version="kinematic", preset="original", episod
 def trained(policy, successes, seed=0, part="final", env_steps=1000, **columns):
     """Episodes of an agent in the port."""
     columns = {"part": part, "variant": "corrected", "risk": "", "env_steps": env_steps, "parameters": 7} | columns
+    columns = {"wall_s": env_steps / 100, "batch_size": 64} | columns
     return play(policy, "port", successes, seed=seed, **columns)
 
 
@@ -78,6 +79,12 @@ TRAINED = [
     *trained("iqn", 5, risk=0.5),
     *trained("dqn", 6),
     *trained("dqn", 1, variant="faithful"),
+]
+BATCHES = [
+    *trained("dqn", 3, part="curve"),
+    *trained("dqn", 2, part="curve", seed=1),
+    *trained("dqn", 5, part="curve", variant="batches of 1024", batch_size=1024, wall_s=4.0),
+    *trained("dqn", 1, part="curve", variant="faithful"),
 ]
 PLAYED = [*play("apf", "original", 7), *play("apf", "port", 8), *play("straight", "original", 2, preset="corrected")]
 
@@ -243,3 +250,13 @@ def test_nothing_measured_is_said(nothing):
         assert [text.get_text() for text in panel.texts] == ["not measured yet"]
     assert {row["status"] for row in seen("marine_navigation_claims", nothing)} == {"not measured"}
     assert tables.frame("marine_navigation_environments", nothing).empty
+
+
+def test_batches_of_several_sizes_are_drawn_at_equal_samples_and_at_equal_time(tmp_path):
+    handwritten.write(tmp_path, None, "navigation", BATCHES, handwritten.HERE, environment=NAME)
+    panels = figures.draw("marine_batches", paper.load(tmp_path)).axes
+    shown = [{line.get_label(): line.get_xydata().tolist() for line in panel.lines} for panel in panels]
+    assert shown == [
+        {"batches of 64": [[1000, 0.25]], "batches of 1,024": [[1000, 0.5]]},
+        {"batches of 64": [[10, 0.25]], "batches of 1,024": [[4, 0.5]]},
+    ]
