@@ -116,7 +116,7 @@ def apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         found = np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1)
     alike = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    return np.where(alike, 0.0, np.nan_to_num(found, nan=np.inf))
+    return np.where(alike, 0.0, np.where(np.isnan(found), np.inf, found))
 
 
 def mode_of(lives: Lives, original: Original, states, tolerance: float) -> str | None:
