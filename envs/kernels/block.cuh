@@ -67,6 +67,9 @@ FN void copy(const X* from, X* to, int n) {
 
 FN void load(const Batch& b, i64 e, Memory& s, Episode& episode, bool steps) {
     copy(b.state + e * REALS, s.state, REALS);
+#ifndef __CUDACC__
+    ask(b.state + (e + 1) * REALS, REALS);  // the next one's, while this one steps
+#endif
 #if DOUBLES
     copy(b.doubles + e * DOUBLES, s.doubles, DOUBLES);
 #endif

@@ -89,6 +89,17 @@ FN real larger(real a, real b) { return a > b ? a : b; }
 
 enum { PARTS = 16 };  // interleaved partial sums
 
+// Asks memory for x[0] .. x[n - 1], which are read soon; reads nothing, so that x may be anything.
+template <typename T>
+FN void ask(const T* x, int n) {
+    const char* const bytes = reinterpret_cast<const char*>(x);
+#ifdef __CUDACC__
+    for (int k = 32 * lane(); k < n * int(sizeof(T)); k += 32 * LANES) asm volatile("prefetch.global.L2 [%0];" ::"l"(bytes + k));
+#else
+    for (int k = 0; k < n * int(sizeof(T)); k += 64) __builtin_prefetch(bytes + k);
+#endif
+}
+
 // x[0] + .. + x[n - 1] by one lane, in one order whatever the number of lanes.
 template <typename T>
 FN real sum_of(const T* x, int n) {

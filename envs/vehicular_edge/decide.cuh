@@ -1,20 +1,27 @@
 // Actions and admission (README.md, 2.1 and 2.2).
 #pragma once
 
-// A number of a raw action as it acts: not a number is 0, others are clipped. In float64, where products with the number of
-// options are exact, so that no two precisions disagree on a floor.
-FN double unit_of(float chosen) {
-    double u = chosen == chosen ? double(chosen) : 0.0;
-    if (SIGNED) u = (u + 1.0) * 0.5;
-    return u < 0.0 ? 0.0 : u > 1.0 ? 1.0 : u;
+// A number of a raw action as it acts: not a number is 0, others are clipped.
+template <typename Number>
+FN Number unit_of(float chosen) {
+    Number u = chosen == chosen ? Number(chosen) : Number(0);
+    if (SIGNED) u = (u + Number(1)) * Number(0.5);
+    return u < Number(0) ? Number(0) : u > Number(1) ? Number(1) : u;
+}
+// The floor of the product with a number of options, as if that were exact, so that no two precisions disagree.
+FN int floor_of(float chosen, int options) {
+    if (SIGNED) return int(unit_of<double>(chosen) * options);
+    const float u = unit_of<float>(chosen);
+    const int rounded = int(u * float(options));
+    return rounded - int(fmaf(u, float(options), -float(rounded)) < 0.0f);
 }
 FN u16 option_of(float chosen) {
-    if (P::cloud_only_at_one) return u16(int(unit_of(chosen) * (OPTIONS - 1)));
-    const int option = int(unit_of(chosen) * OPTIONS);
+    if (P::cloud_only_at_one) return u16(floor_of(chosen, OPTIONS - 1));
+    const int option = floor_of(chosen, OPTIONS);
     return u16(option < OPTIONS - 1 ? option : OPTIONS - 1);
 }
 FN real weight_of(float chosen) {
-    return SIGNED ? real(unit_of(chosen)) : chosen == chosen ? clipped(real(chosen), real(0), real(1)) : real(0);
+    return SIGNED ? real(unit_of<double>(chosen)) : chosen == chosen ? clipped(real(chosen), real(0), real(1)) : real(0);
 }
 
 static STAGE void read_raw(Scratch& s, const float* raw) {
@@ -224,7 +231,7 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 // Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those whose
 // way is paid for, either all that are for an edge and for the cloud or what is hauled, once admitted there.
 struct Walk {
-    int admitted[TASKS + 1], place[TASKS + 1], hauled[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
+    int admitted[TASKS + 1], place[TASKS + 1], client[TASKS + 1], hauled[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
     int admissions, hauls, edge_tasks, cloud_tasks;
     alignas(64) real weight[TASKS + 1];
 };
@@ -244,15 +251,20 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         for (int option = 0; option <= S; option++) target[option] = u16(node_of(x, i, option));
         const int before = admissions;
         int v2v = 0, v2i = 0, far_tasks = 0;
+        real path = 0, uploaded = s.uploaded[a];
         for (int task = i * J; task < i * J + tasks; task++) {
             const int node = target[s.node[task]], k = next[node], far = node >= EDGE_0, cloud = node == CLOUD;
-            const int ok = (connected | !far) & (k < end[node]);
+            const int ok = (connected | !far) & (k < end[node]), sends = far & (P::rejected_transmit ? connected : ok);
             next[node] = k + ok;
+            path += s.path[path_to(node, a)];
+            v2i |= sends;
+            if (POOLED) uploaded += x.offer[task] * real(sends);
             v2v |= ok & (node >= NC) & !far;
             s.node[task] = u16(node);
             s.admitted[task] = u8(ok);
             walk.admitted[admissions] = task;
             walk.place[admissions] = k;
+            walk.client[admissions] = i;
             admissions += ok;
             far_tasks += far;
             if (P::all_covering_pay) {
@@ -263,13 +275,6 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
                 walk.hauled[hauls] = task;
                 hauls += ok & far;
             }
-        }
-        real path = 0, uploaded = s.uploaded[a];
-        for (int task = i * J; task < i * J + tasks; task++) {
-            const int node = s.node[task], sends = (node >= EDGE_0) & (P::rejected_transmit ? connected : s.admitted[task]);
-            path += s.path[path_to(node, a)];
-            v2i |= sends;
-            if (POOLED) uploaded += x.offer[task] * real(sends);
         }
         set_waiting(s, i, tasks, path);
         s.uploaded[a] = uploaded;
@@ -295,7 +300,7 @@ static STAGE void gather(Scratch& s, const Slot& x, Walk& walk) {
     VECTORISE
     for (int n = 0; n < walk.admissions; n++) walk.weight[n] = s.share[walk.place[n]] / s.total[s.node[walk.admitted[n]]];
     for (int n = 0; n < walk.admissions; n++) {
-        const int task = walk.admitted[n], node = s.node[task], i = task / J, a = x.access[i], e = node - EDGE_0;
+        const int task = walk.admitted[n], node = s.node[task], i = walk.client[n], a = x.access[i], e = node - EDGE_0;
         const int way = e >= 0 ? a * (NE + 1) + e : int(OWN);
         const real offer = x.offer[task], w = walk.weight[n];
         const real link = POOLED ? x.link[e >= 0 ? way : 0] * real((e >= 0) & (a != e)) : real(0);
@@ -329,11 +334,12 @@ static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
     }
     const int* const tasks[] = {walk.to_edge, walk.to_cloud};
     const int count[] = {walk.edge_tasks, walk.cloud_tasks};
-    Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES] = {};
+    Row wire[NE + 1][ROWS_OF_EDGES] = {}, covers[NC][ROWS_OF_EDGES];
     for (int e = 0; e < NE; e++)
         for (int d = 0; d <= NE; d++) wire[d][e / 16][e % 16] = x.wire[e * (NE + 1) + d];
     for (int i = 0; i < NC; i++)
-        for (int e = 0; e < NE; e++) covers[i][e / 16][e % 16] = real(x.covered[i * COVER_WORDS + e / 32] >> (e % 32) & 1);
+        for (int k = 0; k < ROWS_OF_EDGES; k++)
+            for (int e = 0; e < 16; e++) covers[i][k][e] = real(x.covered[i * COVER_WORDS + k / 2] >> (16 * (k % 2) + e) & 1);
     for (int far = 0; far < 2; far++) {
         Row sum[ROWS_OF_EDGES] = {};
         for (int n = 0; n < count[far]; n++) {
@@ -362,6 +368,19 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
 
 #endif
 
+// Sum of a node's weights from the first place that no task has: of all it is their total, bit by bit.
+FN real left_over(const Scratch& s, int n) {
+    const real* const w = s.share + share_of(n);
+    const int occupied = s.occupied[n];
+    if (n >= NC) return sum_of(w + occupied, cap_of(n) - occupied);
+    real sum = 0;
+    for (int k = 0; k < CAP_LOCAL; k++) {
+        const real weight = w[k];
+        sum += k < occupied ? real(0) : weight;
+    }
+    return sum;
+}
+
 // Decodes nothing more: who is admitted where, what that brings, and who sends.
 FN void decide(Scratch& s, const Slot& x) {
     report(s);
@@ -369,10 +388,7 @@ FN void decide(Scratch& s, const Slot& x) {
     divide(s, x);
     admit(s, x, P::fixed_priority ? 0 : x.t * NC / T);  // synchronises before it reads of these, and once done with all nodes
     if (!P::empty_places_idle) {
-        for (int n = lane(); n < NODES; n += LANES) {
-            const int occupied = s.occupied[n];
-            if (occupied) s.spare[n] = sum_of(s.share + share_of(n) + occupied, cap_of(n) - occupied) / s.total[n];
-        }
+        for (int n = lane(); n < NODES; n += LANES) s.spare[n] = left_over(s, n) / s.total[n];
     }
     sync();
 }

@@ -196,22 +196,15 @@ struct Slot {
         ask(server, NC * S);
         ask(count, NC);
         ask(demand, NC);
+        ask(power, NC);
+        ask(wire, NE * (NE + 1));
+        ask(link, NE * (NE + 1));
+        if (P::all_covering_pay) ask(covered, NC * COVER_WORDS);
 #endif
         if (!GAINS_DRAWN) {
             if (LANE_WALK) ask(gain, RECEIVERS * NC);  // else once it is known whose
             ask(order, RECEIVERS * NC);
         }
-    }
-    template <typename Number>
-    FN static void ask(const Number* table, int count) {
-#ifdef __CUDACC__
-        const char* const bytes = reinterpret_cast<const char*>(table);
-        for (int k = 32 * lane(); k < count * int(sizeof(Number)); k += 32 * LANES)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(bytes + k));
-#else
-        const char* const bytes = reinterpret_cast<const char*>(table);
-        for (int k = 0; k < count * int(sizeof(Number)); k += 64) __builtin_prefetch(bytes + k);
-#endif
     }
 };
 

@@ -223,10 +223,10 @@ def shown(name: str, version: str) -> dict[str, dict[str, str]]:
 def near(cell: str):
     """A count as the table has it, and a few more or less.
 
-    NVRTC gives the largest kernels an instruction or three, and a register or three, more or less from one machine to
+    NVRTC gives the largest kernels some four instructions, and a register or three, more or less from one machine to
     the next.
     """
-    return pytest.approx(int(cell.replace(",", "")), abs=3, rel=2e-4)
+    return pytest.approx(int(cell.replace(",", "")), abs=5, rel=2e-4)
 
 
 @pytest.mark.parametrize("name", ["cartpole", *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL_LANES)])
