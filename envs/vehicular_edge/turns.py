@@ -17,6 +17,10 @@ from .policies.views import View
 OTHERS = 2  # edges besides the access edge that a client can choose from: those with the least to do
 POWER_CHOICES = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
 PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
+OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
+    *("_option_node", "_option_code", "_option_receiver", "_option_there"),
+    *("_link", "_fixed", "_exists", "_real", "_by_size", "_mbit", "_density"),
+)
 TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
 
 
@@ -43,7 +47,6 @@ class Turns:
         require_physical(view.params)
         self.params, self.device, self._view = view.params, torch.device(device), view
         p, B = view.params, view.size
-        self._rows = torch.arange(B, device=self.device)
         self._nowhere = view.tables.numbering.nodes
         places = torch.arange(p.clients, device=self.device)
         self._client = (self._of(view.first_client).long()[:, None] + places) % p.clients  # [B, Nc] of each turn
@@ -54,7 +57,13 @@ class Turns:
         self._look_at_tasks()
         self._look_at_options()
         self._fixed = self._fixed_part()
+        for name in OF_CLIENTS:
+            setattr(self, name, in_turn(getattr(self, name), self._client))
+        self._powers = torch.arange(options(p), device=self.device) < POWER_CHOICES
+        self._earlier = torch.ones(p.tasks, p.tasks, dtype=torch.bool, device=self.device).tril(-1)  # [of, than] a task
+        self._ways = torch.arange(len(self._weights), device=self.device)
         self._cap = self._of(view.tables.numbering.cap).long()
+        self._option_cap = self._cap[self._option_node]
         self._room = self._cap.repeat(B, 1)  # [B, nodes + 1] tasks that a node still admits
         self._signal = torch.zeros(B, p.servers + p.edges + 1, device=self.device)  # over noise, at each receiver
         self._arrived = torch.zeros(B, 3, device=self.device)  # Mbit admitted: at clients, servers, edges and cloud
@@ -69,18 +78,18 @@ class Turns:
 
     def observe(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Observation [B, n] and action mask [B, (J + 1) K] of the client whose turn it is."""
-        i, p = self._client[:, self._turn], self.params
-        names = ("_option_node", "_option_receiver", "_option_there", "_exists", "_by_size")
-        node, receiver, there, exists, _ = self._mine = [getattr(self, name)[self._rows, i] for name in names]
+        turn, p = self._turn, self.params
+        node, receiver = self._option_node[:, turn], self._option_receiver[:, turn]
         room = self._room.gather(1, node)
-        share = room / self._cap[node].clamp(min=1)
+        share = room / self._option_cap[:, turn].clamp(min=1)
         heard = self._signal.gather(1, receiver[:, : p.server_choices + 2]).log1p() / LOG_SIGNAL
-        seen = torch.cat([self._fixed[:, self._turn], self._arrived / self._load[:, None], share, heard], dim=1)
-        allowed = there & ((room > 0) | (node == self._nowhere))
-        aims = allowed[:, None] & exists[..., None]  # [B, J, K]
-        aims[..., 0] = True
-        power = torch.arange(aims.shape[-1], device=self.device) < POWER_CHOICES
-        return seen, torch.cat([aims, power.expand(len(i), 1, -1)], dim=1).flatten(1)
+        seen = torch.cat([self._fixed[:, turn], self._arrived / self._load[:, None], share, heard], dim=1)
+        allowed = self._option_there[:, turn] & ((room > 0) | (node == self._nowhere))
+        mask = torch.empty(len(node), p.tasks + 1, len(self._powers), dtype=torch.bool, device=self.device)
+        torch.logical_and(allowed[:, None], self._exists[:, turn, :, None], out=mask[:, :-1])
+        mask[:, -1] = self._powers
+        mask[..., 0] = True
+        return seen, mask.flatten(1)
 
     def choose(self, action: torch.Tensor) -> torch.Tensor:
         """Takes the choices int64 [B, J + 1] of the client whose turn it is: an option for each task, and a power.
@@ -88,33 +97,33 @@ class Turns:
         Returns:
             [B], what they add to the slot's reward at once: success, less the drift of what arrives.
         """
-        rows, i, p = self._rows, self._client[:, self._turn], self.params
-        option_node, receiver, _, exists, by_size = self._mine
-        chosen, real = torch.empty_like(by_size), torch.empty_like(exists)  # in the order of task slots
-        chosen.scatter_(1, by_size, action[:, : p.tasks])
-        real.scatter_(1, by_size, exists)
-        node = option_node.gather(1, chosen)
-        aimed = torch.nn.functional.one_hot(chosen, option_node.shape[1]) * real[..., None]  # [B, J, K]
-        before = (aimed.cumsum(dim=1) - aimed).gather(2, chosen[..., None])[..., 0]
+        turn, p = self._turn, self.params
+        by_size = self._by_size[:, turn]
+        chosen = torch.empty_like(by_size).scatter_(1, by_size, action[:, : p.tasks])  # in the order of task slots
+        real = self._real[:, turn]
+        node = self._option_node[:, turn].gather(1, chosen)
+        alike = chosen[:, :, None] == chosen[:, None]  # [B, J, J]
+        before = (alike & self._earlier & real[:, None]).sum(dim=-1)
         room = self._room.gather(1, node)
         admitted = real & (before < room)
-        self._node[rows, i] = torch.where(admitted, node, self._nowhere)
-        self._rank[rows, i] = self._cap[node] - room + before
-        self._target[rows, i] = self._option_code[rows, i].gather(1, chosen)
+        self._node[:, turn] = torch.where(admitted, node, self._nowhere)
+        self._rank[:, turn] = self._option_cap[:, turn].gather(1, chosen) - room + before
+        self._target[:, turn] = self._option_code[:, turn].gather(1, chosen)
         self._room.scatter_add_(1, node, -admitted.long())
 
         to_v2v = action[:, p.tasks : p.tasks + 1] / (POWER_CHOICES - 1)
-        self._power[rows, i] = torch.cat([to_v2v, 1.0 - to_v2v], dim=1)
-        sends = (aimed * admitted[..., None]).sum(dim=1) > 0  # [B, K]
+        self._power[:, turn] = torch.cat([to_v2v, 1.0 - to_v2v], dim=1)
+        sends = torch.zeros_like(self._option_cap[:, turn]).scatter_add_(1, chosen, admitted.long()) > 0  # [B, K]
         first_up = 1 + p.server_choices
         sends = torch.cat([sends[:, :first_up], sends[:, first_up:].any(dim=1, keepdim=True)], dim=1)
         power = torch.cat([to_v2v.expand(-1, first_up), 1.0 - to_v2v], dim=1)
         # Options share a receiver only where nobody listens, and add zeros there, so their order does not matter.
-        self._signal.scatter_add_(1, receiver[:, : first_up + 1], self._link[rows, i] * sends * power)
+        receiver = self._option_receiver[:, turn, : first_up + 1]
+        self._signal.scatter_add_(1, receiver, self._link[:, turn] * sends * power)
 
-        mbit = self._mbit[rows, i] * admitted
+        mbit = self._mbit[:, turn] * admitted
         way = (chosen > 0).long() + (chosen >= first_up)
-        self._arrived += (torch.nn.functional.one_hot(way, 3) * mbit[..., None]).sum(dim=1)
+        self._arrived += ((way[..., None] == self._ways) * mbit[..., None]).sum(dim=1)
         self._turn += 1
         return (self._success[:, None] * admitted - self._price[:, None] * self._weights[way] * mbit).sum(dim=1)
 
@@ -134,8 +143,8 @@ class Turns:
         taken = self._cap[:nodes] - self._room[:, :nodes]
         share.scatter_(1, torch.where(empty, first + taken, p.share_length), 1.0)
         share = share[:, : p.share_length].contiguous()
-        share[:, self._of(numbering.power_share)] = self._power
-        return {"target": self._target, "share": share}
+        share[:, self._of(numbering.power_share)] = of_clients(self._power, self._client)
+        return {"target": of_clients(self._target, self._client), "share": share}
 
     # ---- what is known at the beginning of the slot
 
@@ -150,7 +159,7 @@ class Turns:
 
     def _look_at_tasks(self) -> None:
         """Tasks [B, Nc, J], and what each brings if it is admitted."""
-        exists = self._of(self._view.exists)
+        exists = self._real = self._of(self._view.exists)
         self._mbit, self._density = self._now("size") * MBIT, self._now("cycles")
         self._by_size = torch.where(exists, self._mbit, np.inf).argsort(dim=-1, stable=True)
         self._exists = exists.gather(2, self._by_size)  # smallest first
@@ -195,8 +204,8 @@ class Turns:
         self._link = torch.cat([torch.zeros_like(to_edge), link.clamp(min=0.0), to_edge], dim=-1)
 
     def _fixed_part(self) -> torch.Tensor:
-        """The part of an observation that no turn before it changes, [B, Nc, n] in the order of turns."""
-        p, Q, B = self.params, self._queues, len(self._rows)
+        """The part of an observation that no turn before it changes, [B, Nc, n]."""
+        p, Q, B = self.params, self._queues, self._view.size
         Nc, Ns = p.clients, p.servers
         time = self._of(self._view.t).float() / p.slots
         backlogs = [Q[name].flatten(1).sum(dim=1) / self._load for name in FAMILIES]
@@ -226,4 +235,15 @@ class Turns:
         seen = torch.cat(
             [of_slot, own, sizes, densities, *servers, covered, *(part * covered for part in uplinked), links], dim=-1
         )
-        return seen.gather(1, self._client[..., None].expand(-1, -1, seen.shape[-1]))
+        return seen
+
+
+def in_turn(table: torch.Tensor, client: torch.Tensor) -> torch.Tensor:
+    """A table [B, Nc, ..] of clients in the order of their turns, of which client [B, Nc] says whose each is."""
+    rows = client + client.shape[1] * torch.arange(len(client), device=client.device)[:, None]
+    return table.flatten(0, 1).index_select(0, rows.flatten()).view_as(table)
+
+
+def of_clients(table: torch.Tensor, client: torch.Tensor) -> torch.Tensor:
+    """The inverse of `in_turn`."""
+    return in_turn(table, client.argsort(dim=1))
