@@ -293,7 +293,7 @@ def learnt_there(report: Report, machine: str) -> str:
     return (
         f"{placed(machine).capitalize()}, {listed(sorted(algorithms))} was trained by one recipe on {trained} of these "
         "forms and on Gymnasium's own batch, and scored in the original. The 95 % interval of the difference over "
-        f"seeds excludes zero with {listed(parts)}, where chance alone would have one interval in twenty do so. Where it "
+        f"seeds excludes zero with {listed(parts)}, where chance alone would have one in twenty do so. Where it "
         "holds zero, its width bounds what was lost, and a score that every form reaches in full shows nothing."
     )
 

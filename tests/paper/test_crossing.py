@@ -114,7 +114,7 @@ def test_sentences_count_the_forms_that_differ_and_those_on_which_another_policy
     assert sentences.told(report, sentences.learnt_there) == (
         "Here, PPO was trained by one recipe on 2 of these forms and on Gymnasium's own batch, and scored in the "
         "original. The 95 % interval of the difference over seeds excludes zero with 1 of the 1 that differ and 0 of "
-        "the 1 that do not, where chance alone would have one interval in twenty do so. Where it holds zero, its width "
+        "the 1 that do not, where chance alone would have one in twenty do so. Where it holds zero, its width "
         "bounds what was lost, and a score that every form reaches in full shows nothing."
     )
 
