@@ -368,11 +368,12 @@ static STAGE void admit(Scratch& s, const Slot& x, int first) {
 
 #endif
 
-// Sum of a node's weights from the first place that no task has: of all it is their total, bit by bit.
+// Sum of a node's weights from the first place that no task has: of all it is their total, bit by bit, since `sum_of` adds
+// fewer than 8 one after another.
 FN real left_over(const Scratch& s, int n) {
     const real* const w = s.share + share_of(n);
     const int occupied = s.occupied[n];
-    if (n >= NC) return sum_of(w + occupied, cap_of(n) - occupied);
+    if (n >= NC || CAP_LOCAL >= 8) return sum_of(w + occupied, cap_of(n) - occupied);
     real sum = 0;
     for (int k = 0; k < CAP_LOCAL; k++) {
         const real weight = w[k];

@@ -17,11 +17,11 @@ from .policies.views import View
 OTHERS = 2  # edges besides the access edge that a client can choose from: those with the least to do
 POWER_CHOICES = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
 PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
+TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
 OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
     *("_option_node", "_option_code", "_option_receiver", "_option_there"),
     *("_link", "_fixed", "_exists", "_real", "_by_size", "_mbit", "_density"),
 )
-TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
 
 
 def options(params: Params) -> int:
@@ -58,7 +58,7 @@ class Turns:
         self._look_at_options()
         self._fixed = self._fixed_part()
         for name in OF_CLIENTS:
-            setattr(self, name, in_turn(getattr(self, name), self._client))
+            setattr(self, name, reordered(getattr(self, name), self._client))
         self._powers = torch.arange(options(p), device=self.device) < POWER_CHOICES
         self._earlier = torch.ones(p.tasks, p.tasks, dtype=torch.bool, device=self.device).tril(-1)  # [of, than] a task
         self._ways = torch.arange(len(self._weights), device=self.device)
@@ -143,8 +143,9 @@ class Turns:
         taken = self._cap[:nodes] - self._room[:, :nodes]
         share.scatter_(1, torch.where(empty, first + taken, p.share_length), 1.0)
         share = share[:, : p.share_length].contiguous()
-        share[:, self._of(numbering.power_share)] = of_clients(self._power, self._client)
-        return {"target": of_clients(self._target, self._client), "share": share}
+        turn = self._client.argsort(dim=1)  # of each client
+        share[:, self._of(numbering.power_share)] = reordered(self._power, turn)
+        return {"target": reordered(self._target, turn), "share": share}
 
     # ---- what is known at the beginning of the slot
 
@@ -232,18 +233,12 @@ class Turns:
         ]
         covered = self._covered.float()
         links = self._link.log1p() / LOG_SIGNAL
-        seen = torch.cat(
+        return torch.cat(
             [of_slot, own, sizes, densities, *servers, covered, *(part * covered for part in uplinked), links], dim=-1
         )
-        return seen
 
 
-def in_turn(table: torch.Tensor, client: torch.Tensor) -> torch.Tensor:
-    """A table [B, Nc, ..] of clients in the order of their turns, of which client [B, Nc] says whose each is."""
-    rows = client + client.shape[1] * torch.arange(len(client), device=client.device)[:, None]
+def reordered(table: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """A table [B, Nc, ..] with its columns in the order of indices [B, Nc]."""
+    rows = order + order.shape[1] * torch.arange(len(order), device=order.device)[:, None]
     return table.flatten(0, 1).index_select(0, rows.flatten()).view_as(table)
-
-
-def of_clients(table: torch.Tensor, client: torch.Tensor) -> torch.Tensor:
-    """The inverse of `in_turn`."""
-    return in_turn(table, client.argsort(dim=1))
