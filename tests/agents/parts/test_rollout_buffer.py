@@ -35,7 +35,9 @@ def port(name: str, num_envs: int = B, **options):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rollout_in_torch_is_the_one_in_the_kernel(name):
+    """From one state each time: the upright pendulum multiplies a rounding step by step."""
     in_torch, in_kernel = made(port(name)), made(port(name), in_kernel=True)
+    tolerance = {"rtol": 1e-5, "atol": 1e-5}
     cut_off = 0
     for _ in range(3):
         in_torch.collect(), in_kernel.collect()
@@ -44,7 +46,6 @@ def test_a_rollout_in_torch_is_the_one_in_the_kernel(name):
             assert torch.equal(one[key], other[key])
         if one["action"].dtype == torch.uint8:
             assert torch.equal(one["action"], other["action"]) and len(one["action"].unique()) > 1
-        tolerance = {"rtol": 1e-5, "atol": 1e-5}
         for key in ("action", "log_prob", "reward"):
             torch.testing.assert_close(one[key], other[key], **tolerance)
         torch.testing.assert_close(one["obs"][:T], other["obs"][:T], **tolerance)
@@ -53,6 +54,10 @@ def test_a_rollout_in_torch_is_the_one_in_the_kernel(name):
         torch.testing.assert_close(one["bootstrap"][cut], other["bootstrap"][cut], **tolerance)
         assert one["bootstrap"][cut].all() and not one["bootstrap"][~cut].any()
         cut_off += cut.sum()
+        left, expected = in_kernel.env.state(), in_torch.env.state()
+        torch.testing.assert_close(left["state"], expected["state"], **tolerance)
+        assert torch.equal(left["elapsed"], expected["elapsed"]) and torch.equal(left["episode"], expected["episode"])
+        in_kernel.env.set_state(expected)
     assert cut_off and torch.equal(in_torch.clock, torch.tensor([3 * T]))
 
 
