@@ -55,6 +55,21 @@ def test_signed_actions_are_half_of_one_more():
     assert torch.equal(unit.state()["state"], signed.state()["state"])
 
 
+@pytest.mark.parametrize("cap_local", [3, 8, 20])
+def test_a_client_without_a_task_has_all_to_spare_however_it_is_divided(cap_local):
+    params = Params(**PRESETS["physical"] | SMALL | {"cap_local": cap_local})
+    env = make(draw(params, "dense"), 64, dtype="float32", preset="physical")
+    env.reset(seed=0)
+    env.set_state({"lc": np.full(params.clients, 1e3)})
+    cloud = torch.full((64, params.clients, params.target_length // params.clients), params.options - 1)
+    share = torch.full((64, params.share_length), 0.5)
+    local = share[:, : params.clients * (cap_local + 2)].view(64, params.clients, -1)[1:, :, :cap_local]
+    local.copy_(torch.rand(local.shape, generator=torch.Generator().manual_seed(5)))
+    env.step({"target": cloud.int(), "share": share})
+    state = env.state()["state"]
+    assert (state == state[0]).all() and (state[0, : params.clients] < 1e3).any()
+
+
 def test_a_node_has_places_beyond_16_bits():
     scenario = draw(Params(**SMALL), "dense")
     admitted = []
