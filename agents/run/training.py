@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import multiprocessing
 import signal
 import threading
 import time
@@ -348,10 +349,10 @@ def interruption() -> Iterator[list[int]]:
     """A list that SIGTERM and Ctrl-C put their number into instead of ending the process; a second one ends it.
 
     Within `PATIENCE_S` further ones are taken for the same: on Ctrl-C a process gets one from the terminal and one from
-    torchrun.
+    torchrun. A daemon, such as a pool's process, ends as any other: it is its parent that terminates it, and waits.
     """
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or multiprocessing.current_process().daemon:
         yield received  # signals reach the main thread alone
         return
     first = math.inf

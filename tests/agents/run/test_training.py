@@ -360,6 +360,21 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
     assert int(steps.replace(",", "")) == 2048 * state["iteration"]
 
 
+def trained_for_long(folder: str) -> None:
+    ppo.train("cartpole", ppo.config_of("cartpole", num_envs=8, total_steps=2**40), output=folder)
+
+
+def test_a_training_in_a_pool_ends_with_the_pool(tmp_path):
+    """A pool terminates its processes and waits for them: one that only noted the signal would wait for work."""
+    process = served.CONTEXT.Process(target=trained_for_long, args=(str(tmp_path),), daemon=True)  # as a pool's
+    process.start()
+    deadline = time.monotonic() + 40
+    while not (tmp_path / "progress.csv").exists() and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert served.status(process) == -signal.SIGTERM
+
+
 def test_a_second_ctrl_c_ends_at_once():
     before = signal.getsignal(signal.SIGINT)
     with training.interruption() as received:
