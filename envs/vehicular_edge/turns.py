@@ -4,7 +4,7 @@ A client aims each of its tasks, smallest first, at one of a few options that me
 one network serves all of them, and it sees what those before it have left. CPU blocks are not chosen: a node gives its
 whole CPU to the place that serves most bits, as the policies that search do.
 
-Axes: B environments, Nc clients, J task slots, S server choices, K options, E edges among them.
+Axes: B environments, Nc clients, J task slots, S server choices, K options, Ne edges among them.
 """
 
 import numpy as np
@@ -14,8 +14,7 @@ from .params import FAMILIES, MBIT, WAITING, WEIGHTS, Params
 from .policies.objective import require_physical
 from .policies.views import View
 
-OTHERS = 2  # edges besides the access edge that a client can choose from: those with the least to do
-POWER_CHOICES = 3  # shares of a client's power that V2V gets: 0, 1/2, 1; V2I gets the rest
+POWER_CHOICES = 6  # shares of a client's power that V2V gets, 0 to 1 in equal steps; V2I gets the rest
 PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
 TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
 OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
@@ -25,11 +24,16 @@ OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
 
 
 def options(params: Params) -> int:
-    """K: the client itself, servers by their link, the access edge, other edges, the cloud.
+    """K: the client itself, servers by their link, the access edge, other edges by what they have to do, the cloud.
 
     Without an access edge its option leads nowhere: a task is dropped.
     """
-    return 1 + params.server_choices + 1 + min(OTHERS, params.edges - 1) + 1
+    return 1 + params.server_choices + params.edges + 1
+
+
+def power_choices(params: Params) -> int:
+    """POWER_CHOICES, and no more than options, in whose number a power is chosen."""
+    return min(POWER_CHOICES, options(params))
 
 
 class Turns:
@@ -59,7 +63,7 @@ class Turns:
         self._fixed = self._fixed_part()
         for name in OF_CLIENTS:
             setattr(self, name, reordered(getattr(self, name), self._client))
-        self._powers = torch.arange(options(p), device=self.device) < POWER_CHOICES
+        self._powers = torch.arange(options(p), device=self.device) < power_choices(p)
         self._earlier = torch.ones(p.tasks, p.tasks, dtype=torch.bool, device=self.device).tril(-1)  # [of, than] a task
         self._ways = torch.arange(len(self._weights), device=self.device)
         self._cap = self._of(view.tables.numbering.cap).long()
@@ -111,7 +115,7 @@ class Turns:
         self._target[:, turn] = self._option_code[:, turn].gather(1, chosen)
         self._room.scatter_add_(1, node, -admitted.long())
 
-        to_v2v = action[:, p.tasks : p.tasks + 1] / (POWER_CHOICES - 1)
+        to_v2v = action[:, p.tasks : p.tasks + 1] / (power_choices(p) - 1)
         self._power[:, turn] = torch.cat([to_v2v, 1.0 - to_v2v], dim=1)
         sends = torch.zeros_like(self._option_cap[:, turn]).scatter_add_(1, chosen, admitted.long()) > 0  # [B, K]
         first_up = 1 + p.server_choices
@@ -182,8 +186,8 @@ class Turns:
         on_wire = Q["i2i"].gather(1, self._access.expand(-1, -1, Ne)) / p.edge_wire_mbps
         self._ec = Q["ec"] / self._cpu[:, Nc + Ns : Nc + Ns + Ne]
         delay = (on_wire + self._ec[:, None]).scatter(2, self._access, np.inf)
-        others = delay.argsort(dim=-1, stable=True)[..., : min(OTHERS, Ne - 1)]
-        self._edges = torch.cat([self._access, others], dim=-1)  # [B, Nc, E]
+        others = delay.argsort(dim=-1, stable=True)[..., : Ne - 1]
+        self._edges = torch.cat([self._access, others], dim=-1)  # [B, Nc, Ne]
         self._on_wire = on_wire.gather(2, self._edges)
 
         own = torch.arange(Nc, device=self.device).expand(len(access), Nc)[..., None]

@@ -84,7 +84,7 @@ def _draw(logits, uniform, gaps: bool):
     up in parallel, rounding may let them rise over a gap, or end lower than before.
     """
     log_probs = logits.log_softmax(dim=-1)
-    probabilities = log_probs.exp()
+    probabilities = logits.softmax(dim=-1)
     cumulative = probabilities.cumsum(dim=-1)
     if gaps:
         cumulative = cumulative * (probabilities > 0)
@@ -98,4 +98,4 @@ def _known(logits, action):
     """log p of actions [...] and entropy [...] for logits [..., n]."""
     log_probs = logits.log_softmax(dim=-1)
     log_prob = log_probs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
-    return log_prob, -(log_probs.exp() * log_probs).sum(dim=-1)
+    return log_prob, -(logits.softmax(dim=-1) * log_probs).sum(dim=-1)

@@ -14,7 +14,7 @@ from lockstep.envs.vehicular_edge.policies import view_of_original, view_of_port
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.tables import tables
 from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
-from lockstep.envs.vehicular_edge.turns import POWER_CHOICES, Turns, options
+from lockstep.envs.vehicular_edge.turns import Turns, options, power_choices
 
 SMALL = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
 
@@ -91,7 +91,7 @@ def test_a_node_that_is_full_is_no_option_for_later_clients():
         aims = turns.observe()[1].view(J + 1, K)[:J]
         open_for.append(bool(aims[0, -1]))
         chosen = torch.where(aims[:, -1], K - 1, 0)  # to the cloud, the last option
-        turns.choose(torch.cat([chosen, torch.tensor([POWER_CHOICES - 1])])[None])
+        turns.choose(torch.cat([chosen, torch.tensor([power_choices(port.params) - 1])])[None])
     assert open_for[0]
     assert not any(open_for[2:])  # a client has a task or more, so two fill it
     assert (turns._node == turns._nowhere - 1).sum() == 2
