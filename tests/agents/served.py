@@ -11,9 +11,9 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.agents.training_worker"])
 
 
-def process(said: Path | str, work: Callable, *arguments, **environment: str) -> BaseProcess:
+def process(said: Path | str, work: Callable, *arguments, daemon: bool = False, **environment: str) -> BaseProcess:
     """A process that works, and writes what it says to a file or a terminal."""
-    started = CONTEXT.Process(target=_begin, args=(str(said), environment, work, arguments))
+    started = CONTEXT.Process(target=_begin, args=(str(said), environment, work, arguments), daemon=daemon)
     started.start()
     return started
 

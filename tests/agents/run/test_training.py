@@ -313,9 +313,10 @@ def test_on_a_terminal_there_is_a_bar():
 # ---- interruption ----------------------------------------------------------------------------------------------------
 
 
-def started(said: Path, folder: Path, *arguments: str) -> BaseProcess:
+def started(said: Path, folder: Path, *arguments: str, daemon: bool = False) -> BaseProcess:
     """The command line in a process of its own, once it has written a row."""
-    process = served.process(said, served.command_line, "ppo", "cartpole", "--output", str(folder), *arguments)
+    arguments = "ppo", "cartpole", "--output", str(folder), *arguments
+    process = served.process(said, served.command_line, *arguments, daemon=daemon)
     deadline = time.monotonic() + 40
     while not (folder / "progress.csv").exists() or len(rows_of(folder)) < 1:
         if process.exitcode is not None or time.monotonic() > deadline:
@@ -360,17 +361,9 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, status):
     assert int(steps.replace(",", "")) == 2048 * state["iteration"]
 
 
-def trained_for_long(folder: str) -> None:
-    ppo.train("cartpole", ppo.config_of("cartpole", num_envs=8, total_steps=2**40), output=folder)
-
-
 def test_a_training_in_a_pool_ends_with_the_pool(tmp_path):
     """A pool terminates its processes and waits for them: one that only noted the signal would wait for work."""
-    process = served.CONTEXT.Process(target=trained_for_long, args=(str(tmp_path),), daemon=True)  # as a pool's
-    process.start()
-    deadline = time.monotonic() + 40
-    while not (tmp_path / "progress.csv").exists() and process.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    process = started(tmp_path / "said.txt", tmp_path / "run", "--total-steps", "99000000", daemon=True)  # as a pool's
     process.terminate()
     assert served.status(process) == -signal.SIGTERM
 
