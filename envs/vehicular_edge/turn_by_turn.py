@@ -14,9 +14,10 @@ from .turns import Turns, options
 class TurnByTurn:
     """A port whose clients decide one after another, in the form of agents/README.md.
 
-    A slot has as many steps as there are clients. Its reward is paid in parts: with each turn what that brings at once,
-    with the last one all the rest. After its last slot an episode is terminated, not truncated: the observation has the
-    clock, and nothing comes after it that counts.
+    A slot has as many steps as there are clients. It pays its reward and what the potential of the queues gains
+    (`charges.py`), which is 0 before an episode and after it, so that an episode's sum is its return: with each turn
+    what that brings at once, with the last one all the rest. After its last slot an episode is terminated, not
+    truncated: the observation has the clock, and nothing comes after it that counts.
 
     Args:
         env: the port, preset `physical`.
@@ -47,8 +48,10 @@ class TurnByTurn:
             with on_stream(self.device):
                 chosen = self._turns.action()
             _, whole, _, ended, _ = self.env.step(chosen)
-            reward, terminated = reward + whole[:, 0] - self._paid, ended.view(self.num_envs, -1)[:, 0].clone()
+            terminated = ended.view(self.num_envs, -1)[:, 0].clone()
+            before, rest = self._turns.potential, whole[:, 0] - self._paid
             self._begin()
+            reward = reward + rest - before + torch.where(terminated, 0.0, self._turns.potential)
         obs, mask = self._turns.observe()
         return obs, reward, terminated, self._never, {"final_obs": obs, "action_mask": mask}
 

@@ -1,8 +1,9 @@
 """Offloading as discrete choices: the clients of a slot decide one after another, in the order of admission.
 
-A client aims each of its tasks, smallest first, at one of a few options that mean the same for every client, so that
-one network serves all of them, and it sees what those before it have left. CPU blocks are not chosen: a node gives its
-whole CPU to the place that serves most bits, as the policies that search do.
+A client keeps each of its tasks, smallest first, or sends it to one of the few nodes that charge least (`charges.py`).
+Options mean the same for every client, so that one network serves all of them, and it sees what those before it have
+left. A node that charges more than a task brings is no option for that task. CPU blocks are not chosen: a node gives
+its whole CPU to the place that serves most bits, as the policies that search do.
 
 Axes: B environments, Nc clients, J task slots, S server choices, K options, Ne edges among them.
 """
@@ -10,30 +11,25 @@ Axes: B environments, Nc clients, J task slots, S server choices, K options, Ne 
 import numpy as np
 import torch
 
+from .charges import LINK_MBPS, charges
 from .params import FAMILIES, MBIT, WAITING, WEIGHTS, Params
-from .policies.objective import require_physical
+from .policies.objective import CPUS, cost_shares, require_physical
 from .policies.views import View
 
-POWER_CHOICES = 6  # shares of a client's power that V2V gets, 0 to 1 in equal steps; V2I gets the rest
+NODES = 8  # that a client chooses among, itself apart
+POWERS = (0.01, 0.1, 0.5, 0.9)  # shares of a client's power that V2V gets; V2I gets the rest
 PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
-TASK_MBIT, DENSITY, QUEUE_MBIT, LOG_SIGNAL = 20.0, 300.0, 300.0, 20.0
+TASK_MBIT, DENSITY, CPU_MBPS, LOG_SIGNAL = 20.0, 300.0, 3000.0, 20.0
+NONE, V2V, V2I = range(3)  # the link of an option
 OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
-    *("_option_node", "_option_code", "_option_receiver", "_option_there"),
-    *("_link", "_fixed", "_exists", "_real", "_by_size", "_mbit", "_density"),
+    *("_option_node", "_option_code", "_option_receiver", "_option_there", "_option_link", "_option_charge"),
+    *("_option_signal", "_fixed", "_elsewhere", "_affordable", "_real", "_by_size", "_mbit", "_density"),
 )
 
 
 def options(params: Params) -> int:
-    """K: the client itself, servers by their link, the access edge, other edges by what they have to do, the cloud.
-
-    Without an access edge its option leads nowhere: a task is dropped.
-    """
-    return 1 + params.server_choices + params.edges + 1
-
-
-def power_choices(params: Params) -> int:
-    """POWER_CHOICES, and no more than options, in whose number a power is chosen."""
-    return min(POWER_CHOICES, options(params))
+    """K: the client itself, then the nodes that charge it least, of its servers, all edges and the cloud."""
+    return 1 + min(NODES, params.server_choices + params.edges + 1)
 
 
 class Turns:
@@ -42,6 +38,9 @@ class Turns:
     Args:
         view: of a batch at the beginning of the slot, preset `physical`.
         device: of all tensors.
+
+    Attributes:
+        potential: [B], of the queues at the beginning of the slot. A slot pays its reward and what the potential gains.
 
     Raises:
         ValueError: the reward of a slot is not the physical one.
@@ -58,19 +57,20 @@ class Turns:
         self._queues = {name: self._of(view.queues[name]).float() for name in FAMILIES}
         self._cpu = self._always("cpu") * PER_GHZ  # [B, nodes] Mbit/s
         self._load = self._always("load")  # [B] Mbit that a slot brings
+        self._unit = 0.5 / self._load
+        self._cap = self._of(view.tables.numbering.cap).long()
         self._look_at_tasks()
-        self._look_at_options()
-        self._fixed = self._fixed_part()
+        self._fixed = torch.cat([*self._seen_of_slot(), *self._look_at_options()], dim=-1)
         for name in OF_CLIENTS:
             setattr(self, name, reordered(getattr(self, name), self._client))
-        self._powers = torch.arange(options(p), device=self.device) < power_choices(p)
-        self._earlier = torch.ones(p.tasks, p.tasks, dtype=torch.bool, device=self.device).tril(-1)  # [of, than] a task
-        self._ways = torch.arange(len(self._weights), device=self.device)
-        self._cap = self._of(view.tables.numbering.cap).long()
         self._option_cap = self._cap[self._option_node]
+        self._powers = torch.tensor(POWERS, device=self.device)
+        self._is_power = torch.arange(options(p), device=self.device) < len(POWERS)
+        self._earlier = torch.ones(p.tasks, p.tasks, dtype=torch.bool, device=self.device).tril(-1)  # [of, than] a task
+        self._links = torch.arange(3, device=self.device)
         self._room = self._cap.repeat(B, 1)  # [B, nodes + 1] tasks that a node still admits
         self._signal = torch.zeros(B, p.servers + p.edges + 1, device=self.device)  # over noise, at each receiver
-        self._arrived = torch.zeros(B, 3, device=self.device)  # Mbit admitted: at clients, servers, edges and cloud
+        self._arrived = torch.zeros(B, 3, device=self.device)  # Mbit admitted, by link
         self._node = torch.full((B, p.clients, p.tasks), self._nowhere, device=self.device)  # where a task is admitted
         self._rank = torch.zeros_like(self._node)  # its place there
         self._target = torch.zeros(B, p.clients, p.tasks, dtype=torch.int32, device=self.device)
@@ -82,16 +82,15 @@ class Turns:
 
     def observe(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Observation [B, n] and action mask [B, (J + 1) K] of the client whose turn it is."""
-        turn, p = self._turn, self.params
-        node, receiver = self._option_node[:, turn], self._option_receiver[:, turn]
-        room = self._room.gather(1, node)
+        turn = self._turn
+        room = self._room.gather(1, self._option_node[:, turn])
         share = room / self._option_cap[:, turn].clamp(min=1)
-        heard = self._signal.gather(1, receiver[:, : p.server_choices + 2]).log1p() / LOG_SIGNAL
+        heard = self._signal.gather(1, self._option_receiver[:, turn]).log1p() / LOG_SIGNAL
         seen = torch.cat([self._fixed[:, turn], self._arrived / self._load[:, None], share, heard], dim=1)
-        allowed = self._option_there[:, turn] & ((room > 0) | (node == self._nowhere))
-        mask = torch.empty(len(node), p.tasks + 1, len(self._powers), dtype=torch.bool, device=self.device)
-        torch.logical_and(allowed[:, None], self._exists[:, turn, :, None], out=mask[:, :-1])
-        mask[:, -1] = self._powers
+        allowed = self._option_there[:, turn] & (room > 0)
+        mask = torch.empty(len(room), self.params.tasks + 1, len(self._is_power), dtype=torch.bool, device=self.device)
+        torch.logical_and(allowed[:, None], self._affordable[:, turn], out=mask[:, :-1])
+        mask[:, -1] = self._is_power
         mask[..., 0] = True
         return seen, mask.flatten(1)
 
@@ -99,12 +98,14 @@ class Turns:
         """Takes the choices int64 [B, J + 1] of the client whose turn it is: an option for each task, and a power.
 
         Returns:
-            [B], what they add to the slot's reward at once: success, less the drift of what arrives.
+            [B], what they add at once to what the slot pays: success, less charges and what power costs.
         """
         turn, p = self._turn, self.params
-        by_size = self._by_size[:, turn]
-        chosen = torch.empty_like(by_size).scatter_(1, by_size, action[:, : p.tasks])  # in the order of task slots
-        real = self._real[:, turn]
+        by_size, aims = self._by_size[:, turn], action[:, : p.tasks]
+        dropped, nowhere = self._drop(aims)
+        # In the order of task slots, in which they are admitted.
+        chosen, dropped = (torch.empty_like(table).scatter_(1, by_size, table) for table in (aims, dropped))
+        real = self._real[:, turn] & ~dropped
         node = self._option_node[:, turn].gather(1, chosen)
         alike = chosen[:, :, None] == chosen[:, None]  # [B, J, J]
         before = (alike & self._earlier & real[:, None]).sum(dim=-1)
@@ -112,24 +113,38 @@ class Turns:
         admitted = real & (before < room)
         self._node[:, turn] = torch.where(admitted, node, self._nowhere)
         self._rank[:, turn] = self._option_cap[:, turn].gather(1, chosen) - room + before
-        self._target[:, turn] = self._option_code[:, turn].gather(1, chosen)
+        self._target[:, turn] = torch.where(dropped, nowhere, self._option_code[:, turn].gather(1, chosen))
         self._room.scatter_add_(1, node, -admitted.long())
 
-        to_v2v = action[:, p.tasks : p.tasks + 1] / (power_choices(p) - 1)
+        to_v2v = self._powers[action[:, p.tasks :]]
         self._power[:, turn] = torch.cat([to_v2v, 1.0 - to_v2v], dim=1)
-        sends = torch.zeros_like(self._option_cap[:, turn]).scatter_add_(1, chosen, admitted.long()) > 0  # [B, K]
-        first_up = 1 + p.server_choices
-        sends = torch.cat([sends[:, :first_up], sends[:, first_up:].any(dim=1, keepdim=True)], dim=1)
-        power = torch.cat([to_v2v.expand(-1, first_up), 1.0 - to_v2v], dim=1)
-        # Options share a receiver only where nobody listens, and add zeros there, so their order does not matter.
-        receiver = self._option_receiver[:, turn, : first_up + 1]
-        self._signal.scatter_add_(1, receiver, self._link[:, turn] * sends * power)
+        link = self._option_link[:, turn]
+        sends = torch.zeros_like(link).scatter_add_(1, chosen, admitted.long()) > 0  # [B, K]
+        up = sends & (link == V2I)
+        sends &= ~up | (up.cumsum(dim=1) == 1)  # the access edge hears a client once
+        power = torch.where(link == V2V, to_v2v, 1.0 - to_v2v)
+        spent = (power * (sends & (link == V2V))).amax(dim=1) + (power * (sends & up)).amax(dim=1)
+        # Receivers are alike only where nobody sends, which adds zeros, so the order of additions does not matter.
+        self._signal.scatter_add_(1, self._option_receiver[:, turn], self._option_signal[:, turn] * sends * power)
 
         mbit = self._mbit[:, turn] * admitted
-        way = (chosen > 0).long() + (chosen >= first_up)
-        self._arrived += ((way[..., None] == self._ways) * mbit[..., None]).sum(dim=1)
+        self._arrived += ((link.gather(1, chosen)[..., None] == self._links) * mbit[..., None]).sum(dim=1)
         self._turn += 1
-        return (self._success[:, None] * admitted - self._price[:, None] * self._weights[way] * mbit).sum(dim=1)
+        charge = self._unit[:, None] * self._option_charge[:, turn].gather(1, chosen)
+        paid = (self._success[:, None] * admitted - charge * mbit).sum(dim=1)
+        return paid - cost_shares(p)["power"] * spent
+
+    def _drop(self, aims: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Whether tasks that stay, smallest first, are dropped [B, J], and the code that drops them [B, 1].
+
+        A client's CPU keeps the smallest tasks that it admits, of those that can afford its charge. What is left aims
+        at a node that admits nothing: one that is full, or beyond an access edge that there is not.
+        """
+        stays = aims == 0
+        kept = stays & self._affordable[:, self._turn, :, 0]
+        kept &= kept.cumsum(dim=1) <= self.params.cap_local
+        closed = (self._room.gather(1, self._elsewhere[:, self._turn]) == 0).int()
+        return stays & ~kept & (closed.amax(dim=1, keepdim=True) > 0), 1 + closed.argmax(dim=1, keepdim=True).int()
 
     def action(self) -> dict[str, torch.Tensor]:
         """The action of the slot in integer form, once its turns are over."""
@@ -163,83 +178,87 @@ class Turns:
         return self._of(self._view.always(name)).float()
 
     def _look_at_tasks(self) -> None:
-        """Tasks [B, Nc, J], and what each brings if it is admitted."""
-        exists = self._real = self._of(self._view.exists)
+        """Tasks [B, Nc, J]."""
+        self._real = self._of(self._view.exists)
         self._mbit, self._density = self._now("size") * MBIT, self._now("cycles")
-        self._by_size = torch.where(exists, self._mbit, np.inf).argsort(dim=-1, stable=True)
-        self._exists = exists.gather(2, self._by_size)  # smallest first
-        self._success = 0.5 / self._now("count").sum(dim=1).clamp(min=1e-6)
-        self._price = 0.5 * (1.0 + WAITING) / self._load  # of a Mbit that arrives, before its weight
-        self._weights = torch.tensor([WEIGHTS[name] for name in ("lc", "v2v", "v2i")], device=self.device)
+        self._by_size = torch.where(self._real, self._mbit, np.inf).argsort(dim=-1, stable=True)
+        self._exists = self._real.gather(2, self._by_size)  # smallest first
+        self._success = 0.5 / self._now("count").sum(dim=1).clamp(min=1e-6)  # of a task that is admitted
 
-    def _look_at_options(self) -> None:
-        """Options [B, Nc, K]: node, code in an action, receiver, whether there is one; links [B, Nc, S + 2]."""
-        p, Q = self.params, self._queues
-        Nc, Ns, Ne, S = p.clients, p.servers, p.edges, p.server_choices
-        signal = self._now("snr").transpose(1, 2) * self._always("power")[..., None]  # [B, Nc, Ns + Ne] at full power
-        server, access = self._of(self._view.now("server_of")).long(), self._of(self._view.now("access")).long()
-        found = server >= 0
-        link = torch.where(found, signal.gather(2, server.clamp(min=0)), -1.0)
-        by_link = link.argsort(dim=-1, descending=True, stable=True)
-        self._server, self._found, link = (part.gather(2, by_link) for part in (server.clamp(min=0), found, link))
-        self._covered, self._access = (access >= 0)[..., None], access.clamp(min=0)[..., None]
-        on_wire = Q["i2i"].gather(1, self._access.expand(-1, -1, Ne)) / p.edge_wire_mbps
-        self._ec = Q["ec"] / self._cpu[:, Nc + Ns : Nc + Ns + Ne]
-        delay = (on_wire + self._ec[:, None]).scatter(2, self._access, np.inf)
-        others = delay.argsort(dim=-1, stable=True)[..., : Ne - 1]
-        self._edges = torch.cat([self._access, others], dim=-1)  # [B, Nc, Ne]
-        self._on_wire = on_wire.gather(2, self._edges)
-
-        own = torch.arange(Nc, device=self.device).expand(len(access), Nc)[..., None]
-        beyond = torch.cat([self._edges, torch.full_like(own, Ne)], dim=-1)
-        at_servers = torch.where(self._found, Nc + self._server, self._nowhere)
-        self._option_node = torch.cat(
-            [own, at_servers, torch.where(self._covered, Nc + Ns + beyond, self._nowhere)], dim=-1
-        )
-        self._option_code = torch.cat([0 * own, 1 + by_link, 1 + S + beyond], dim=-1).int()
-        nobody = Ns + Ne
-        up = torch.where(self._covered, Ns + self._access, nobody).expand_as(beyond)
-        self._option_receiver = torch.cat(
-            [torch.full_like(own, nobody), torch.where(self._found, self._server, nobody), up], dim=-1
-        )
-        there = self._covered.expand_as(beyond).clone()
-        there[..., 0] = True
-        self._option_there = torch.cat([torch.ones_like(self._covered), self._found, there], dim=-1)
-        to_edge = torch.where(self._covered, signal.gather(2, Ns + self._access), 0.0)
-        self._link = torch.cat([torch.zeros_like(to_edge), link.clamp(min=0.0), to_edge], dim=-1)
-
-    def _fixed_part(self) -> torch.Tensor:
-        """The part of an observation that no turn before it changes, [B, Nc, n]."""
+    def _seen_of_slot(self) -> list[torch.Tensor]:
+        """What a client sees of the slot, itself and its tasks, each [B, Nc, n]."""
         p, Q, B = self.params, self._queues, self._view.size
-        Nc, Ns = p.clients, p.servers
         time = self._of(self._view.t).float() / p.slots
         backlogs = [Q[name].flatten(1).sum(dim=1) / self._load for name in FAMILIES]
-        of_slot = torch.stack([time, *backlogs], dim=-1)[:, None].expand(-1, Nc, -1)
-        turn = torch.linspace(0, 1, Nc, device=self.device).expand(B, -1)
-        turn = torch.zeros_like(turn).scatter(1, self._client, turn)
-        own = torch.stack([turn, Q["lc"] / self._cpu[:, :Nc], self._cpu[:, :Nc] / 100.0], dim=-1)
-        sizes = self._mbit.gather(2, self._by_size) / TASK_MBIT * self._exists
-        densities = self._density.gather(2, self._by_size) / DENSITY * self._exists
-        speed = self._cpu[:, Nc : Nc + Ns]
-        servers = [
-            part.gather(1, self._server.flatten(1)).view(B, Nc, -1) * self._found
-            for part in (Q["v2v"] / QUEUE_MBIT, Q["vc"] / speed, speed / 100.0)
+        of_slot = torch.stack([time, *backlogs], dim=-1)[:, None].expand(-1, p.clients, -1)
+        turn = torch.linspace(0, 1, p.clients, device=self.device).expand(B, -1)
+        turn = torch.zeros_like(turn).scatter(1, self._client, turn)[..., None]
+        sizes, densities = self._mbit.gather(2, self._by_size), self._density.gather(2, self._by_size)
+        return [of_slot, turn, sizes / TASK_MBIT * self._exists, densities / DENSITY * self._exists]
+
+    def _look_at_options(self) -> list[torch.Tensor]:
+        """Tables [B, Nc, K] of the options; returns what a client sees of them, each as large."""
+        p, Q = self.params, self._queues
+        Nc, Ns, S = p.clients, p.servers, p.server_choices
+        nodes, nobody = self._nowhere, Ns + p.edges
+        slopes = charges(Q, self._cpu, self._load, p)
+        self.potential = self._unit * slopes.potential
+        signal = self._now("snr").transpose(1, 2) * self._always("power")[..., None]  # [B, Nc, Ns + Ne] at full power
+        server, access = self._of(self._view.now("server_of")).long(), self._of(self._view.now("access")).long()
+        found, covered = server >= 0, (access >= 0)[..., None]
+        server, access = server.clamp(min=0), access.clamp(min=0)[..., None]
+        own = torch.arange(Nc, device=self.device).expand_as(access[..., 0])[..., None]
+        beyond = torch.arange(p.edges + 1, device=self.device).expand(*access.shape[:2], -1)  # edges and the cloud
+
+        def at(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return table.gather(1, index.flatten(1)).view_as(index)
+
+        def joined(of_own, of_servers, of_beyond) -> torch.Tensor:
+            """[B, Nc, 1 + S + Ne + 1] of numbers, or of what can be expanded to so many."""
+            parts = zip((of_own, of_servers, of_beyond), (own, server, beyond), strict=True)
+            return torch.cat([self._of(part).expand_as(like) for part, like in parts], dim=-1)
+
+        there, link = joined(True, found, covered), joined(NONE, V2V, V2I)
+        node = joined(own, Nc + server, Nc + Ns + beyond)
+        heard = joined(0.0, signal.gather(2, server), signal.gather(2, Ns + access)) * there
+        onward = (slopes.beyond + self._wires()).gather(1, access.expand_as(beyond))
+        charge = joined(slopes.own[..., None], at(slopes.server, server), onward)
+        charge += WAITING * self._of([WEIGHTS["lc"], WEIGHTS["v2v"], WEIGHTS["v2i"]])[link]
+        before = joined(0.0, at(Q["v2v"], server), at(Q["v2i"].sum(dim=-1), access))  # Mbit that wait for the link
+        backlog = torch.cat([Q[name] for name in CPUS], dim=1)
+        # A task for a server that is not found stays, one for an edge that is not in reach is dropped.
+        leads = torch.where(there, node, torch.where(link == V2V, own, nodes))
+        self._elsewhere = leads[..., 1:]
+        tables = {
+            "node": leads,
+            "code": joined(0, 1 + torch.arange(S, device=self.device), 1 + S + beyond).int(),
+            "receiver": torch.where(there, joined(nobody, server, Ns + access), nobody),
+            "there": there,
+            "link": link,
+            "charge": charge,
+            "signal": heard,
+        }
+        shown = [
+            *(charge, there, link == V2V, node == Nc + Ns + access, node == nodes - 1),
+            *(before / LINK_MBPS, at(backlog / self._cpu, node), at(self._cpu, node) / CPU_MBPS),
+            heard.log1p() / LOG_SIGNAL,
         ]
-        edges, speed = self._edges.flatten(1), self._cpu[:, Nc + Ns : -1]
-        access = self._access[..., 0]
-        uplinked = [
-            (Q["v2i"].sum(dim=-1).gather(1, access) / QUEUE_MBIT)[..., None],
-            self._ec.gather(1, edges).view(B, Nc, -1),
-            (speed / 1000.0).gather(1, edges).view(B, Nc, -1),
-            self._on_wire,
-            (Q["i2c"].gather(1, access) / p.cloud_wire_mbps)[..., None],
-            (Q["cc"][:, :1] / self._cpu[:, -1:]).expand(-1, Nc)[..., None],
-        ]
-        covered = self._covered.float()
-        links = self._link.log1p() / LOG_SIGNAL
-        return torch.cat(
-            [of_slot, own, sizes, densities, *servers, covered, *(part * covered for part in uplinked), links], dim=-1
-        )
+        least = torch.where(there, charge, np.inf)[..., 1:].argsort(dim=-1, stable=True)[..., : options(p) - 1]
+        picked = torch.cat([torch.zeros_like(own), 1 + least], dim=-1)
+        for name, table in tables.items():
+            setattr(self, f"_option_{name}", table.gather(2, picked))
+        sizes = self._mbit.gather(2, self._by_size)
+        charged = self._unit[:, None, None, None] * self._option_charge[:, :, None] * sizes[..., None]
+        self._affordable = self._exists[..., None] & (charged <= self._success[:, None, None, None])
+        return [(table * there).gather(2, picked) for table in shown]
+
+    def _wires(self) -> torch.Tensor:
+        """[B, Ne, Ne + 1] what the wire from an access edge to an edge or the cloud costs, as a charge of a Mbit."""
+        paid, scale = cost_shares(self.params), self._view.tables.cost_scale
+        Ne = self.params.edges
+        per_mb_m = [paid[name] / self._of(scale[name][self._view.index]).float() for name in ("i2i", "i2c")]
+        per_mb_m = torch.stack([per_mb_m[0]] * Ne + [per_mb_m[1]], dim=-1)
+        return self._always("wire") * (per_mb_m / (MBIT * self._unit[:, None]))[:, None]
 
 
 def reordered(table: torch.Tensor, order: torch.Tensor) -> torch.Tensor:

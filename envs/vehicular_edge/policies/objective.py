@@ -20,6 +20,7 @@ from .views import View
 
 FULL = 250.0  # Mbit in a queue at which a quadratic price is what the reward charges a bit of weight 1; found by trial
 POWER_STEPS = 11  # shares of a client's power that V2V gets: 0, 0.1, .., 1; V2I gets the rest
+CPUS = ("lc", "vc", "ec", "cc")  # families of nodes, in their order
 MUST_BE_CLEAR = (  # switches that change the reward of a slot
     "interference_in_mw", "rate_weighted_bits", "slot_tandem", "one_bit_wire", "unsigned_drift", "running_scales",
     "silent_overflow", "idle_last_slot", "silent_ties", "rejected_transmit", "all_covering_pay", "idle_power_paid",
@@ -66,9 +67,8 @@ class Plan:
         wire_scale = [float(view.tables.cost_scale[name][view.index[b]]) for name in ("i2i", "i2c")]
         density = float(view.always("density")[b])
 
-        paid = 0.5 * 0.7 * p.penalty_weight * 0.25  # for the whole of a cost
-        self.power_price = paid / (3 * Nc)
-        self.wire_price = np.array([paid / (3 * Ne) / wire_scale[0]] * Ne + [paid / (3 * Ne) / wire_scale[1]])
+        self.paid = cost_shares(p)
+        self.wire_price = np.array([self.paid["i2i"] / wire_scale[0]] * Ne + [self.paid["i2c"] / wire_scale[1]])
 
         first = int(view.first_client[b])
         order = [(first + place) % Nc for place in range(Nc)]
@@ -79,7 +79,7 @@ class Plan:
 
         self.cap = view.tables.numbering.cap.tolist()
         self.nowhere = view.tables.numbering.nodes
-        self._node_terms(density, paid)
+        self._node_terms(density)
         self._receiver_terms()
         self.powers = [POWER_STEPS // 2] * Nc
         self.value = 0.0
@@ -133,14 +133,12 @@ class Plan:
             admitted.append(terms)
         return admitted
 
-    def _node_terms(self, density: float, paid: float) -> None:
+    def _node_terms(self, density: float) -> None:
         """Of each node: backlog, drift per Mbit served, price of the whole CPU, Mbit/s times cycles/bit."""
-        p = self.params
-        counts = {"lc": 3 * p.clients, "vc": p.servers, "ec": 3 * p.edges, "cc": 1}
         self.backlog, self.worth = (
-            np.concatenate([of[name] for name in counts]).tolist() for of in (self.queues, self.prices)
+            np.concatenate([of[name] for name in CPUS]).tolist() for of in (self.queues, self.prices)
         )
-        self.price = [paid / count for name, count in counts.items() for _ in self.queues[name]]
+        self.price = [self.paid[name] for name in CPUS for _ in self.queues[name]]
         self.speed = (1e3 * self.tables["cpu"]).tolist()  # Mcycles/s
         self.density = density
         self.cycles = [float(self.tables["cycles"][i, j]) for i, j in self.tasks]
@@ -199,7 +197,9 @@ class Plan:
 
     def _power_paid(self, i: int, power: int) -> float:
         v2v, v2i = self.bands[i]
-        return self.power_price * ((power if v2v else 0) + (POWER_STEPS - 1 - power if v2i else 0)) / (POWER_STEPS - 1)
+        return (
+            self.paid["power"] * ((power if v2v else 0) + (POWER_STEPS - 1 - power if v2i else 0)) / (POWER_STEPS - 1)
+        )
 
     def power_values(self, i: int) -> list[float]:
         """The value of what depends on a client's power, for each power."""
@@ -307,6 +307,14 @@ class Plan:
         powers = np.array(self.powers)
         share[on_host(numbering.power_share)] = np.stack([powers, POWER_STEPS - 1 - powers], axis=-1)
         return target, share
+
+
+def cost_shares(params: Params) -> dict[str, float]:
+    """What the reward pays for the whole cost of one entity, by kind of cost."""
+    paid, Nc, Ne = 0.5 * 0.7 * params.penalty_weight * 0.25, params.clients, params.edges
+    of_clients = dict.fromkeys(("power", "lc"), paid / (3 * Nc))
+    of_edges = dict.fromkeys(("i2i", "i2c", "ec"), paid / (3 * Ne))
+    return of_clients | of_edges | {"vc": paid / params.servers, "cc": paid}
 
 
 def require_physical(params: Params) -> None:

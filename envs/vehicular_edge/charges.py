@@ -1,0 +1,68 @@
+"""What a Mbit costs after it is sent, charged when it is: serving it, and waiting.
+
+A Mbit that joins a queue waits for what is there, and holds up what comes later. Both are charged at once, by the slope
+of
+
+    Psi = sum over queues q of c_q W_q + CONGESTION kappa/2 w_q W_q^2 / mu_q,
+
+where W_q [Mbit] is in the queue or on its way to it, mu_q [Mbit/s] its speed and c_q what its CPU costs per Mbit; kappa
+and w_q are those of the drift. With CONGESTION = 1 the second term is what the drift charges while W_q Mbit are served
+and none come after them.
+
+All of it is in units of 0.5/G, half a Mbit's share of a slot's load.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from .params import WAITING, WEIGHTS, Params
+from .policies.objective import CPUS, cost_shares
+
+CONGESTION = 7.0  # found by trial
+LINK_MBPS = 300.0  # of a receiver that hears several clients
+
+
+class Charges(NamedTuple):
+    """The potential of B environments, and what the ways to their CPUs charge a Mbit."""
+
+    potential: torch.Tensor  # [B] L - Psi, L the drift's Lyapunov function
+    own: torch.Tensor  # [B, Nc] to a client's own CPU
+    server: torch.Tensor  # [B, Ns] to a server's
+    beyond: torch.Tensor  # [B, Ne, Ne + 1] by an access edge to its own, that of another edge, or the cloud's
+
+
+def charges(queues: Mapping[str, torch.Tensor], cpu: torch.Tensor, load: torch.Tensor, params: Params) -> Charges:
+    """The charges of a slot.
+
+    Args:
+        queues: of each family, [B, ...] Mbit at the beginning of the slot.
+        cpu: [B, nodes] Mbit/s.
+        load: [B] Mbit, G.
+    """
+    Q, Ne = queues, params.edges
+    speed = dict(zip(CPUS, cpu.split([params.clients, params.servers, Ne, 1], dim=1), strict=True))
+    paid = cost_shares(params)
+    served = {name: 2.0 * load[:, None] * paid[name] / speed[name] for name in CPUS}
+    speed |= {"v2v": LINK_MBPS, "v2i": LINK_MBPS, "i2i": params.edge_wire_mbps, "i2c": params.cloud_wire_mbps}
+    to_edges, to_cloud = Q["v2i"][..., :-1], Q["v2i"][..., -1]
+    wires = ~torch.eye(Ne, dtype=torch.bool, device=cpu.device)  # none leads from an edge to itself
+    coming = {
+        "lc": Q["lc"],
+        "v2v": Q["v2v"],
+        "vc": Q["vc"] + Q["v2v"],
+        "v2i": Q["v2i"].sum(dim=-1),
+        "i2i": (Q["i2i"] + to_edges) * wires,
+        "i2c": Q["i2c"] + to_cloud,
+        "ec": Q["ec"] + (Q["i2i"] + to_edges).sum(dim=1),
+        "cc": Q["cc"] + (Q["i2c"] + to_cloud).sum(dim=1, keepdim=True),
+    }
+    slope, potential = {}, torch.zeros_like(load)
+    for name, mbit in coming.items():
+        waits, serving = CONGESTION * WAITING * WEIGHTS[name] * mbit / speed[name], served.get(name, 0.0)
+        slope[name] = waits + serving
+        potential += WEIGHTS[name] * Q[name].flatten(1).sum(dim=1)
+        potential -= (mbit * (0.5 * waits + serving)).flatten(1).sum(dim=1)
+    onward = torch.cat([slope["i2i"] + slope["ec"][:, None], (slope["i2c"] + slope["cc"])[..., None]], dim=-1)
+    return Charges(potential, slope["lc"], slope["v2v"] + slope["vc"], slope["v2i"][..., None] + onward)
