@@ -20,7 +20,7 @@ import torch
 from .params import WAITING, WEIGHTS, Params
 from .policies.objective import CPUS, cost_shares
 
-CONGESTION = 7.0  # found by trial
+CONGESTION = 5.0  # found by trial
 LINK_MBPS = 300.0  # of a receiver that hears several clients
 
 

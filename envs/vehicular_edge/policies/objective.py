@@ -197,9 +197,8 @@ class Plan:
 
     def _power_paid(self, i: int, power: int) -> float:
         v2v, v2i = self.bands[i]
-        return (
-            self.paid["power"] * ((power if v2v else 0) + (POWER_STEPS - 1 - power if v2i else 0)) / (POWER_STEPS - 1)
-        )
+        steps = (power if v2v else 0) + (POWER_STEPS - 1 - power if v2i else 0)
+        return self.paid["power"] * steps / (POWER_STEPS - 1)
 
     def power_values(self, i: int) -> list[float]:
         """The value of what depends on a client's power, for each power."""
