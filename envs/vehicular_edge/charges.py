@@ -1,4 +1,4 @@
-"""What a Mbit costs after it is sent, charged when it is: serving it, and waiting.
+"""What a Mbit will cost, charged when it is sent: serving it, and waiting.
 
 A Mbit that joins a queue waits for what is there, and holds up what comes later. Both are charged at once, by the slope
 of
@@ -6,10 +6,10 @@ of
     Psi = sum over queues q of c_q W_q + CONGESTION kappa/2 w_q W_q^2 / mu_q,
 
 where W_q [Mbit] is in the queue or on its way to it, mu_q [Mbit/s] its speed and c_q what its CPU costs per Mbit; kappa
-and w_q are those of the drift. With CONGESTION = 1 the second term is what the drift charges while W_q Mbit are served
-and none come after them.
+and w_q are those of the drift. With CONGESTION = 1 the second term is what a queue of W_q Mbit is charged for waiting
+until it is empty, if nothing joins it; more than 1 stands for what does join.
 
-All of it is in units of 0.5/G, half a Mbit's share of a slot's load.
+The unit is 0.5/G, with G [Mbit] the load of a slot: what the reward takes for a Mbit of drift.
 """
 
 from collections.abc import Mapping
@@ -20,34 +20,35 @@ import torch
 from .params import WAITING, WEIGHTS, Params
 from .policies.objective import CPUS, cost_shares
 
-CONGESTION = 5.0  # found by trial
-LINK_MBPS = 300.0  # of a receiver that hears several clients
+CONGESTION = 5.0  # found by trial, of 4 to 12
+EFFICIENCY = 15.0  # bit/s/Hz, about what a receiver gets that hears several clients
 
 
 class Charges(NamedTuple):
-    """The potential of B environments, and what the ways to their CPUs charge a Mbit."""
+    """The potential of B environments, and the charges of a Mbit for the ways to their CPUs: the slope of Psi."""
 
-    potential: torch.Tensor  # [B] L - Psi, L the drift's Lyapunov function
-    own: torch.Tensor  # [B, Nc] to a client's own CPU
-    server: torch.Tensor  # [B, Ns] to a server's
-    beyond: torch.Tensor  # [B, Ne, Ne + 1] by an access edge to its own, that of another edge, or the cloud's
+    potential: torch.Tensor  # [B] L - Psi, with L the drift's Lyapunov function
+    own: torch.Tensor  # [B, Nc] to the client's own CPU
+    server: torch.Tensor  # [B, Ns] by V2V to the server's CPU
+    beyond: torch.Tensor  # [B, Ne, Ne + 1] by V2I to the access edge, and on to the CPU of an edge or the cloud
 
 
-def charges(queues: Mapping[str, torch.Tensor], cpu: torch.Tensor, load: torch.Tensor, params: Params) -> Charges:
+def charges(queues: Mapping[str, torch.Tensor], speeds: torch.Tensor, load: torch.Tensor, params: Params) -> Charges:
     """The charges of a slot.
 
     Args:
         queues: of each family, [B, ...] Mbit at the beginning of the slot.
-        cpu: [B, nodes] Mbit/s.
+        speeds: [B, nodes] Mbit/s of the CPUs.
         load: [B] Mbit, G.
     """
     Q, Ne = queues, params.edges
-    speed = dict(zip(CPUS, cpu.split([params.clients, params.servers, Ne, 1], dim=1), strict=True))
+    speed = dict(zip(CPUS, speeds.split([params.clients, params.servers, Ne, 1], dim=1), strict=True))
     paid = cost_shares(params)
     served = {name: 2.0 * load[:, None] * paid[name] / speed[name] for name in CPUS}
-    speed |= {"v2v": LINK_MBPS, "v2i": LINK_MBPS, "i2i": params.edge_wire_mbps, "i2c": params.cloud_wire_mbps}
+    speed |= {"v2v": EFFICIENCY * params.bandwidth_v2v_mhz, "v2i": EFFICIENCY * params.bandwidth_v2i_mhz}
+    speed |= {"i2i": params.edge_wire_mbps, "i2c": params.cloud_wire_mbps}
     to_edges, to_cloud = Q["v2i"][..., :-1], Q["v2i"][..., -1]
-    wires = ~torch.eye(Ne, dtype=torch.bool, device=cpu.device)  # none leads from an edge to itself
+    wires = ~torch.eye(Ne, dtype=torch.bool, device=load.device)  # none leads from an edge to itself
     coming = {
         "lc": Q["lc"],
         "v2v": Q["v2v"],

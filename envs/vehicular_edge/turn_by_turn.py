@@ -49,9 +49,9 @@ class TurnByTurn:
                 chosen = self._turns.action()
             _, whole, _, ended, _ = self.env.step(chosen)
             terminated = ended.view(self.num_envs, -1)[:, 0].clone()
-            before, rest = self._turns.potential, whole[:, 0] - self._paid
+            rest = whole[:, 0] - self._paid - self._turns.potential
             self._begin()
-            reward = reward + rest - before + torch.where(terminated, 0.0, self._turns.potential)
+            reward = reward + rest + self._turns.potential
         obs, mask = self._turns.observe()
         return obs, reward, terminated, self._never, {"final_obs": obs, "action_mask": mask}
 

@@ -1,9 +1,9 @@
 """Offloading as discrete choices: the clients of a slot decide one after another, in the order of admission.
 
 A client keeps each of its tasks, smallest first, or sends it to one of the few nodes that charge least (`charges.py`).
-Options mean the same for every client, so that one network serves all of them, and it sees what those before it have
-left. A node that charges more than a task brings is no option for that task. CPU blocks are not chosen: a node gives
-its whole CPU to the place that serves most bits, as the policies that search do.
+Option k is the k-th cheapest node for every client, so that one network serves all of them, and it sees what those
+before it have left. Another node that charges more than a task brings is no option for that task. CPU blocks are not
+chosen: a node gives its whole CPU to the place that serves most bits, as the policies that search do.
 
 Axes: B environments, Nc clients, J task slots, S server choices, K options, Ne edges among them.
 """
@@ -11,15 +11,15 @@ Axes: B environments, Nc clients, J task slots, S server choices, K options, Ne 
 import numpy as np
 import torch
 
-from .charges import LINK_MBPS, charges
+from .charges import Charges, charges
 from .params import FAMILIES, MBIT, WAITING, WEIGHTS, Params
 from .policies.objective import CPUS, cost_shares, require_physical
 from .policies.views import View
 
 NODES = 8  # that a client chooses among, itself apart
 POWERS = (0.01, 0.1, 0.5, 0.9)  # shares of a client's power that V2V gets; V2I gets the rest
-PER_GHZ = 10.0 / 3.0  # Mbit/s at 300 cycles/bit; this and what follows brings what is seen to the order of 1
-TASK_MBIT, DENSITY, CPU_MBPS, LOG_SIGNAL = 20.0, 300.0, 3000.0, 20.0
+# What brings what is seen to the order of 1.
+TASK_MBIT, DENSITY, QUEUE_MBIT, CPU_MBPS, LOG_SIGNAL = 20.0, 300.0, 300.0, 3000.0, 20.0
 NONE, V2V, V2I = range(3)  # the link of an option
 OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
     *("_option_node", "_option_code", "_option_receiver", "_option_there", "_option_link", "_option_charge"),
@@ -28,7 +28,10 @@ OF_CLIENTS = (  # tables [B, Nc, ..] that turns read, in their order
 
 
 def options(params: Params) -> int:
-    """K: the client itself, then the nodes that charge it least, of its servers, all edges and the cloud."""
+    """K: the client itself, then the nodes that charge it least, of its servers, all edges and the cloud.
+
+    It is at least 4, so that a power can be chosen in the same number.
+    """
     return 1 + min(NODES, params.server_choices + params.edges + 1)
 
 
@@ -40,7 +43,8 @@ class Turns:
         device: of all tensors.
 
     Attributes:
-        potential: [B], of the queues at the beginning of the slot. A slot pays its reward and what the potential gains.
+        potential: [B], of the queues at the beginning of the slot, 0 once the episode is over. A slot pays its reward
+            and what the potential gains.
 
     Raises:
         ValueError: the reward of a slot is not the physical one.
@@ -55,12 +59,15 @@ class Turns:
         self._client = (self._of(view.first_client).long()[:, None] + places) % p.clients  # [B, Nc] of each turn
         self._turn = 0
         self._queues = {name: self._of(view.queues[name]).float() for name in FAMILIES}
-        self._cpu = self._always("cpu") * PER_GHZ  # [B, nodes] Mbit/s
+        self._speeds = 1e3 * self._always("cpu") / self._always("density")[:, None]  # [B, nodes] Mbit/s of CPUs
         self._load = self._always("load")  # [B] Mbit that a slot brings
         self._unit = 0.5 / self._load
         self._cap = self._of(view.tables.numbering.cap).long()
+        self._costs = cost_shares(p)
+        slopes = charges(self._queues, self._speeds, self._load, p)
+        self.potential = self._unit * slopes.potential * self._of(view.t < p.slots)
         self._look_at_tasks()
-        self._fixed = torch.cat([*self._seen_of_slot(), *self._look_at_options()], dim=-1)
+        self._fixed = torch.cat([*self._seen_of_slot(), *self._look_at_options(slopes)], dim=-1)
         for name in OF_CLIENTS:
             setattr(self, name, reordered(getattr(self, name), self._client))
         self._option_cap = self._cap[self._option_node]
@@ -95,7 +102,7 @@ class Turns:
         return seen, mask.flatten(1)
 
     def choose(self, action: torch.Tensor) -> torch.Tensor:
-        """Takes the choices int64 [B, J + 1] of the client whose turn it is: an option for each task, and a power.
+        """Takes choices int64 [B, J + 1] that the mask allows: an option for each of the client's tasks, and a power.
 
         Returns:
             [B], what they add at once to what the slot pays: success, less charges and what power costs.
@@ -107,7 +114,7 @@ class Turns:
         chosen, dropped = (torch.empty_like(table).scatter_(1, by_size, table) for table in (aims, dropped))
         real = self._real[:, turn] & ~dropped
         node = self._option_node[:, turn].gather(1, chosen)
-        alike = chosen[:, :, None] == chosen[:, None]  # [B, J, J]
+        alike = node[:, :, None] == node[:, None]  # [B, J, J]
         before = (alike & self._earlier & real[:, None]).sum(dim=-1)
         room = self._room.gather(1, node)
         admitted = real & (before < room)
@@ -124,7 +131,7 @@ class Turns:
         sends &= ~up | (up.cumsum(dim=1) == 1)  # the access edge hears a client once
         power = torch.where(link == V2V, to_v2v, 1.0 - to_v2v)
         spent = (power * (sends & (link == V2V))).amax(dim=1) + (power * (sends & up)).amax(dim=1)
-        # Receivers are alike only where nobody sends, which adds zeros, so the order of additions does not matter.
+        # Of options with one receiver at most one adds more than zero, so the order of additions does not matter.
         self._signal.scatter_add_(1, self._option_receiver[:, turn], self._option_signal[:, turn] * sends * power)
 
         mbit = self._mbit[:, turn] * admitted
@@ -132,13 +139,14 @@ class Turns:
         self._turn += 1
         charge = self._unit[:, None] * self._option_charge[:, turn].gather(1, chosen)
         paid = (self._success[:, None] * admitted - charge * mbit).sum(dim=1)
-        return paid - cost_shares(p)["power"] * spent
+        return paid - self._costs["power"] * spent
 
     def _drop(self, aims: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Whether tasks that stay, smallest first, are dropped [B, J], and the code that drops them [B, 1].
 
-        A client's CPU keeps the smallest tasks that it admits, of those that can afford its charge. What is left aims
-        at a node that admits nothing: one that is full, or beyond an access edge that there is not.
+        A client's CPU keeps the smallest tasks that it admits, of those whose success pays its charge. The others aim
+        at a node that admits nothing, since it is full or beyond an access edge that there is not. Without one nothing
+        can be dropped, and the CPU admits the first tasks that stay.
         """
         stays = aims == 0
         kept = stays & self._affordable[:, self._turn, :, 0]
@@ -196,13 +204,11 @@ class Turns:
         sizes, densities = self._mbit.gather(2, self._by_size), self._density.gather(2, self._by_size)
         return [of_slot, turn, sizes / TASK_MBIT * self._exists, densities / DENSITY * self._exists]
 
-    def _look_at_options(self) -> list[torch.Tensor]:
+    def _look_at_options(self, slopes: Charges) -> list[torch.Tensor]:
         """Tables [B, Nc, K] of the options; returns what a client sees of them, each as large."""
         p, Q = self.params, self._queues
         Nc, Ns, S = p.clients, p.servers, p.server_choices
         nodes, nobody = self._nowhere, Ns + p.edges
-        slopes = charges(Q, self._cpu, self._load, p)
-        self.potential = self._unit * slopes.potential
         signal = self._now("snr").transpose(1, 2) * self._always("power")[..., None]  # [B, Nc, Ns + Ne] at full power
         server, access = self._of(self._view.now("server_of")).long(), self._of(self._view.now("access")).long()
         found, covered = server >= 0, (access >= 0)[..., None]
@@ -214,12 +220,12 @@ class Turns:
             return table.gather(1, index.flatten(1)).view_as(index)
 
         def joined(of_own, of_servers, of_beyond) -> torch.Tensor:
-            """[B, Nc, 1 + S + Ne + 1] of numbers, or of what can be expanded to so many."""
+            """[B, Nc, 1 + S + Ne + 1] of numbers, or of tensors that can be expanded to so many."""
             parts = zip((of_own, of_servers, of_beyond), (own, server, beyond), strict=True)
-            return torch.cat([self._of(part).expand_as(like) for part, like in parts], dim=-1)
+            return torch.cat([filled(part, like) for part, like in parts], dim=-1)
 
         there, link = joined(True, found, covered), joined(NONE, V2V, V2I)
-        node = joined(own, Nc + server, Nc + Ns + beyond)
+        cpu = joined(own, Nc + server, Nc + Ns + beyond)  # the node that computes
         heard = joined(0.0, signal.gather(2, server), signal.gather(2, Ns + access)) * there
         onward = (slopes.beyond + self._wires()).gather(1, access.expand_as(beyond))
         charge = joined(slopes.own[..., None], at(slopes.server, server), onward)
@@ -227,10 +233,10 @@ class Turns:
         before = joined(0.0, at(Q["v2v"], server), at(Q["v2i"].sum(dim=-1), access))  # Mbit that wait for the link
         backlog = torch.cat([Q[name] for name in CPUS], dim=1)
         # A task for a server that is not found stays, one for an edge that is not in reach is dropped.
-        leads = torch.where(there, node, torch.where(link == V2V, own, nodes))
-        self._elsewhere = leads[..., 1:]
+        node = torch.where(there, cpu, torch.where(link == V2V, own, nodes))
+        self._elsewhere = node[..., 1:]
         tables = {
-            "node": leads,
+            "node": node,
             "code": joined(0, 1 + torch.arange(S, device=self.device), 1 + S + beyond).int(),
             "receiver": torch.where(there, joined(nobody, server, Ns + access), nobody),
             "there": there,
@@ -239,8 +245,8 @@ class Turns:
             "signal": heard,
         }
         shown = [
-            *(charge, there, link == V2V, node == Nc + Ns + access, node == nodes - 1),
-            *(before / LINK_MBPS, at(backlog / self._cpu, node), at(self._cpu, node) / CPU_MBPS),
+            *(charge, there, link == V2V, cpu == Nc + Ns + access, cpu == nodes - 1),
+            *(before / QUEUE_MBIT, at(backlog / self._speeds, cpu), at(self._speeds, cpu) / CPU_MBPS),
             heard.log1p() / LOG_SIGNAL,
         ]
         least = torch.where(there, charge, np.inf)[..., 1:].argsort(dim=-1, stable=True)[..., : options(p) - 1]
@@ -254,11 +260,17 @@ class Turns:
 
     def _wires(self) -> torch.Tensor:
         """[B, Ne, Ne + 1] what the wire from an access edge to an edge or the cloud costs, as a charge of a Mbit."""
-        paid, scale = cost_shares(self.params), self._view.tables.cost_scale
-        Ne = self.params.edges
-        per_mb_m = [paid[name] / self._of(scale[name][self._view.index]).float() for name in ("i2i", "i2c")]
+        scale, Ne = self._view.tables.cost_scale, self.params.edges
+        per_mb_m = [self._costs[name] / self._of(scale[name][self._view.index]).float() for name in ("i2i", "i2c")]
         per_mb_m = torch.stack([per_mb_m[0]] * Ne + [per_mb_m[1]], dim=-1)
         return self._always("wire") * (per_mb_m / (MBIT * self._unit[:, None]))[:, None]
+
+
+def filled(part: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
+    """A tensor that is expanded, or a number that is repeated, to the shape of another."""
+    if isinstance(part, torch.Tensor):
+        return part.expand_as(like)
+    return torch.full(like.shape, part, device=like.device)
 
 
 def reordered(table: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
