@@ -8,14 +8,17 @@ import torch
 
 from lockstep import envs
 from lockstep.agents import ppo
+from lockstep.envs.vehicular_edge import charges as charges_module
 from lockstep.envs.vehicular_edge import original
+from lockstep.envs.vehicular_edge import turns as turns_module
 from lockstep.envs.vehicular_edge.charges import CONGESTION, charges
 from lockstep.envs.vehicular_edge.params import WAITING, WEIGHTS, Params, queue_shapes
-from lockstep.envs.vehicular_edge.policies import view_of_original, view_of_port
+from lockstep.envs.vehicular_edge.policies import View, view_of_original, view_of_port
 from lockstep.envs.vehicular_edge.scenario import draw
+from lockstep.envs.vehicular_edge.slot.step import initial, step
 from lockstep.envs.vehicular_edge.slot.tables import tables
 from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
-from lockstep.envs.vehicular_edge.turns import Turns, options
+from lockstep.envs.vehicular_edge.turns import V2I, Turns, options
 
 SMALL = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
 
@@ -39,15 +42,69 @@ def test_the_turns_of_an_episode_are_paid_its_return(traffic):
     env, generator = TurnByTurn(port), torch.Generator().manual_seed(0)
     mask, total = env.reset(seed=0)[1]["action_mask"], torch.zeros(6)
     steps = port.params.slots * port.params.clients
-    for step in range(steps):
+    for turn in range(steps):
         action = any_choice(mask, port.params.tasks + 1, generator)
         _, reward, terminated, truncated, info = env.step(action)
         mask, total = info["action_mask"], total + reward
         assert not truncated.any()
-        assert terminated.all() == terminated.any() == (step == steps - 1)
+        assert terminated.all() == terminated.any() == (turn == steps - 1)
     found = env.statistics()
     assert found["episodes"] == 6
     assert found["return_mean"].item() == pytest.approx(total.mean().item(), abs=1e-4)
+
+
+@pytest.mark.parametrize("traffic", ["city", "dense"])
+def test_a_slot_pays_its_reward_and_what_the_potential_gains(traffic, monkeypatch):
+    port = envs.make("vehicular_edge", 4, traffic=traffic, scenarios=2, autoreset_mode="NextStep", **SMALL)
+    env, generator, stepped, slots = TurnByTurn(port), torch.Generator().manual_seed(5), port.step, []
+    monkeypatch.setattr(port, "step", lambda action: slots.append(stepped(action)) or slots[-1])
+    mask, J = env.reset(seed=0)[1]["action_mask"], port.params.tasks
+    for slot in range(port.params.slots + 2):
+        before, paid = potential(port), torch.zeros(4)
+        for _ in range(port.params.clients):
+            _, reward, terminated, _, info = env.step(any_choice(mask, J + 1, generator))
+            mask, paid = info["action_mask"], paid + reward
+        gained, over = potential(port) - before, port.params.slots
+        if slot == over - 1:  # what is left does not count
+            assert terminated.all() and potential(port).abs().min() > 0.01
+            gained = -before
+        elif slot == over:  # the slot of the reset
+            gained = torch.zeros(4)
+        assert torch.allclose(paid, slots[-1][1][:, 0] + gained, atol=1e-5)
+
+
+def potential(port) -> torch.Tensor:
+    """That of the port's queues, from its state."""
+    turns = Turns(view_of_port(port))
+    return turns._unit * charges(turns._queues, turns._speeds, turns._load, port.params).potential
+
+
+@pytest.mark.parametrize("fill", [0.0, 50.0])
+@pytest.mark.parametrize("traffic", ["city", "dense", "arterial"])
+def test_turns_are_paid_at_once_what_their_tasks_change(traffic, fill, monkeypatch):
+    """Where nothing is served: success, the costs of power and wires, and the charges of all that comes in."""
+    monkeypatch.setattr(charges_module, "CONGESTION", 0.0)  # what is left of Psi is linear
+    scenario = draw(Params(bandwidth_v2v_mhz=1e-9, bandwidth_v2i_mhz=1e-9, **SMALL), traffic)
+    packed, slot, generator = tables(np, [scenario]), np.array([3]), np.random.default_rng(0)
+    state = initial(np, packed)
+    for name in ("lc", "v2v", "vc", "v2i", "ec", "cc"):  # wires would serve
+        state[name] = fill * generator.random(state[name].shape)
+    turns = Turns(View(np, packed, np.array([0]), slot, {name: state[name] for name in queue_shapes(scenario.params)}))
+    draws, paid = torch.Generator().manual_seed(1), 0.0
+    while not turns.over:
+        paid += turns.choose(any_choice(turns.observe()[1], scenario.params.tasks + 1, draws)).item()
+    given = {name: part.numpy().copy() for name, part in turns.action().items()}
+    given["share"][:, packed.numbering.place_share] = 0.0
+    after, found = step(np, packed, state, given, slot)
+
+    def worth(queues) -> float:
+        mbit = {name: torch.tensor(queues[name]).double() for name in queue_shapes(scenario.params)}
+        found = charges(mbit, turns._speeds.double(), turns._load.double(), scenario.params)
+        return float(0.5 / turns._load * found.potential)
+
+    waits = sum(WEIGHTS[name] * state[name].sum() for name in queue_shapes(scenario.params))
+    waited = 0.5 * WAITING * waits / turns._load.item()  # by what was there before
+    assert paid == pytest.approx(float(found.reward[0]) + worth(after) - worth(state) + waited, abs=1e-5)
 
 
 @pytest.mark.parametrize("traffic", ["city", "dense", "sparse"])
@@ -99,15 +156,26 @@ def test_a_node_that_is_full_is_no_option_for_later_clients():
     assert (full > 10).all()
 
 
-def test_options_are_the_nodes_that_charge_least_and_only_if_a_task_can_afford_them():
+def every_charge(port, packed, monkeypatch) -> torch.Tensor:
+    """[B, Nc, S + Ne + 1] charges of all nodes, least first, infinite where one is not in reach."""
+    with monkeypatch.context() as patched:
+        patched.setattr(turns_module, "NODES", port.params.server_choices + port.params.edges + 1)
+        turns = Turns(view_of_port(port, packed))
+    return torch.where(turns._option_there, turns._option_charge, np.inf)[..., 1:]
+
+
+def test_options_are_the_nodes_that_charge_least_and_only_if_a_task_can_afford_them(monkeypatch):
     port = envs.make("vehicular_edge", 4, traffic="dense", scenarios=2, **SMALL)
     port.reset(seed=0)
     packed, generator = tables(np, port.scenarios), torch.Generator().manual_seed(3)
-    K, J, refused = options(port.params), port.params.tasks, 0
+    K, J, refused, left_out = options(port.params), port.params.tasks, 0, 0
     for _ in range(port.params.slots - 1):
         turns = Turns(view_of_port(port, packed))
         charge = torch.where(turns._option_there, turns._option_charge, np.inf)[..., 1:]
         assert (charge[..., :-1] <= charge[..., 1:]).all()
+        every = every_charge(port, packed, monkeypatch)
+        assert torch.equal(charge, every[..., : K - 1])
+        left_out += int(torch.isfinite(every[..., K - 1 :]).sum())
         while not turns.over:
             turn, mask = turns._turn, turns.observe()[1]
             asked = mask.view(4, J + 1, K)[:, :J, 1:].nonzero().T
@@ -119,7 +187,7 @@ def test_options_are_the_nodes_that_charge_least_and_only_if_a_task_can_afford_t
             refused += int((reached[:, None] & turns._real[:, turn, :, None]).sum()) - len(asked[0])
             turns.choose(any_choice(mask, J + 1, generator))
         port.step(turns.action())
-    assert refused > 0
+    assert refused > 0 and left_out > 0
 
 
 def of_queues(params: Params, fill, batch: int = 2):
@@ -128,7 +196,7 @@ def of_queues(params: Params, fill, batch: int = 2):
     return queues, 1.0 + fill((batch, params.clients + params.servers + params.edges + 1)), torch.full((batch,), 1e3)
 
 
-def test_a_charge_is_the_slope_of_the_potential():
+def test_a_charge_is_the_slope_of_psi():
     params, generator = Params(**SMALL), torch.Generator().manual_seed(4)
     queues, cpu, load = of_queues(params, lambda shape: 100 * torch.rand(shape, generator=generator))
     for mbit in queues.values():
@@ -197,6 +265,25 @@ def test_a_client_keeps_its_smallest_tasks_if_it_can_drop_the_others():
         else:
             assert list(admitted) == list(range(min(count, 2)))
     assert 0 < dropping < scenario.params.clients
+
+
+def test_what_a_client_cannot_afford_or_keep_is_dropped_at_a_full_node():
+    port = envs.make("vehicular_edge", 1, traffic="dense", scenarios=1, cap_cloud=1, cap_edge=1, cap_local=4, **SMALL)
+    port.reset(seed=0)
+    turns, J = Turns(view_of_port(port)), port.params.tasks
+    dear = turns._mbit[turns._real].median()  # what its own CPU would charge too much for
+    turns._affordable[:, 1:, :, 0] &= turns._mbit.gather(2, turns._by_size)[:, 1:] < dear
+    beyond = (turns.observe()[1].view(J + 1, -1)[0] & (turns._option_link[0, 0] == V2I)).nonzero()[0, 0]
+    turns.choose(torch.cat([beyond[None], torch.zeros(J, dtype=torch.int64)])[None])  # fills a node beyond the edges
+    given = stay(turns)
+    kept = turns._node[0, 1:] < turns._nowhere
+    mbit, real = turns._mbit[0, 1:], turns._real[0, 1:]
+    assert (kept.sum(dim=1) <= 4).all()
+    assert not (kept & (mbit >= dear)).any() and (real & ~kept & (mbit < dear)).any()
+    for i in range(len(kept)):
+        left = real[i] & ~kept[i] & (mbit[i] < dear)
+        assert not left.any() or mbit[i][left].min() >= mbit[i][kept[i]].max()
+    assert torch.equal(port.step(given)[4]["admitted"].flatten().long(), (turns._node < turns._nowhere).sum((1, 2)))
 
 
 def stay(turns: Turns):
