@@ -278,6 +278,7 @@ def test_what_a_client_cannot_afford_or_keep_is_dropped_at_a_full_node():
     given = stay(turns)
     kept = turns._node[0, 1:] < turns._nowhere
     mbit, real = turns._mbit[0, 1:], turns._real[0, 1:]
+    assert (turns._signal > 0).sum() == 1  # of the one task that was sent
     assert (kept.sum(dim=1) <= 4).all()
     assert not (kept & (mbit >= dear)).any() and (real & ~kept & (mbit < dear)).any()
     for i in range(len(kept)):
