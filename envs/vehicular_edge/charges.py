@@ -1,4 +1,4 @@
-"""What a Mbit will cost, charged when it is sent: serving it, and waiting.
+"""Charges of a Mbit when it is sent, for serving it and for waiting.
 
 A Mbit that joins a queue waits for what is there, and holds up what comes later. Both are charged at once, by the slope
 of

@@ -142,7 +142,7 @@ class Turns:
         return paid - self._costs["power"] * spent
 
     def _drop(self, aims: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Whether tasks that stay, smallest first, are dropped [B, J], and the code that drops them [B, 1].
+        """Masks [B, J] of the tasks that are dropped, smallest first, and the code [B, 1] that drops them.
 
         A client's CPU keeps the smallest tasks that it admits, of those whose success pays its charge. The others aim
         at a node that admits nothing, since it is full or beyond an access edge that there is not. Without one nothing
@@ -194,7 +194,7 @@ class Turns:
         self._success = 0.5 / self._now("count").sum(dim=1).clamp(min=1e-6)  # of a task that is admitted
 
     def _seen_of_slot(self) -> list[torch.Tensor]:
-        """What a client sees of the slot, itself and its tasks, each [B, Nc, n]."""
+        """Parts [B, Nc, n] of the observation: the slot, the client and its tasks."""
         p, Q, B = self.params, self._queues, self._view.size
         time = self._of(self._view.t).float() / p.slots
         backlogs = [Q[name].flatten(1).sum(dim=1) / self._load for name in FAMILIES]

@@ -309,7 +309,7 @@ class Plan:
 
 
 def cost_shares(params: Params) -> dict[str, float]:
-    """What the reward pays for the whole cost of one entity, by kind of cost."""
+    """The part of the reward that the whole cost of one entity takes, by kind of cost."""
     paid, Nc, Ne = 0.5 * 0.7 * params.penalty_weight * 0.25, params.clients, params.edges
     of_clients = dict.fromkeys(("power", "lc"), paid / (3 * Nc))
     of_edges = dict.fromkeys(("i2i", "i2c", "ec"), paid / (3 * Ne))

@@ -82,7 +82,7 @@ def potential(port) -> torch.Tensor:
 @pytest.mark.parametrize("fill", [0.0, 50.0])
 @pytest.mark.parametrize("traffic", ["city", "dense", "arterial"])
 def test_turns_are_paid_at_once_what_their_tasks_change(traffic, fill, monkeypatch):
-    """Where nothing is served: success, the costs of power and wires, and the charges of all that comes in."""
+    """Success, the costs of power and wires, and the charges of all that comes in, while nothing is served."""
     monkeypatch.setattr(charges_module, "CONGESTION", 0.0)  # what is left of Psi is linear
     scenario = draw(Params(bandwidth_v2v_mhz=1e-9, bandwidth_v2i_mhz=1e-9, **SMALL), traffic)
     packed, slot, generator = tables(np, [scenario]), np.array([3]), np.random.default_rng(0)
