@@ -62,6 +62,7 @@ class SAC(Continuous):
         self.log_alpha = torch.full((1,), math.log(self.config.alpha), dtype=torch.float32, device=self.device)
         self.log_alpha_gradient = torch.zeros_like(self.log_alpha)
         self.adam_alpha = self.optimizer(self.log_alpha, self.log_alpha_gradient)
+        self.critics, self.target_critics = self.abreast(CRITICS)
         super().ready()
 
     def _networks(self, n: int, m: int) -> dict[str, Network]:
@@ -71,7 +72,7 @@ class SAC(Continuous):
         return (*CRITICS, "actor") if self.config.target_actor else CRITICS
 
     def _drawn(self, out: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        z, _ = self._sampled(out, noise)
+        z, *_ = self._sampled(out, noise)
         return self.squash(z)
 
     def _greedy(self, out: torch.Tensor) -> torch.Tensor:
@@ -79,17 +80,18 @@ class SAC(Continuous):
             return super()._greedy(out)
         return self._drawn(out, self.normal((len(out), self.squash.m), None))
 
-    def _sampled(self, out: torch.Tensor, normal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """z of standard normal numbers, and log_std, all [N, m]."""
+    def _sampled(self, out: torch.Tensor, normal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """z = mean + spread of standard normal numbers, log_std, and spread, all [N, m]."""
         mean, log_std = out.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD)
-        return torch.addcmul(mean, log_std.exp(), normal), log_std
+        spread = log_std.exp().mul_(normal)
+        return mean + spread, log_std, spread
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        loss, value, norms = self.learn_values(CRITICS, rows, self.target(rows))
-        log_prob, norm = self._learn_actor(rows["obs"])
-        entropy = -log_prob.mean()
         alpha = self.log_alpha.exp()
+        loss, value, norms = self.learn_values(self.critics, rows, self.target(rows))
+        log_prob, norm = self._learn_actor(rows["obs"], alpha)
+        entropy = -log_prob.mean()
         if self.config.learn_alpha:
             torch.mul(alpha, self.squash.m + entropy, out=self.log_alpha_gradient)  # target entropy -m
             norms = [*norms, self.adam_alpha.step(self.config.lr)]
@@ -99,28 +101,26 @@ class SAC(Continuous):
         """y [k, 1] of rows."""
         actor = (self.targets if self.config.target_actor else self.networks)["actor"]
         normal = self.normal((len(rows["next_obs"]), self.squash.m), self.generator)
-        z, log_std = self._sampled(actor(rows["next_obs"]), normal)
+        z, log_std, _ = self._sampled(actor(rows["next_obs"]), normal)
         x = torch.cat([rows["next_obs"], self.squash(z)], dim=1)
-        soft = self.lesser(x) - self.log_alpha.exp() * self.squash.log_prob(z, normal, log_std).unsqueeze(1)
+        log_prob = self.squash.log_prob(z, normal, log_std).unsqueeze(1)
+        soft = torch.addcmul(self.target_critics(x).amin(0), self.log_alpha.exp(), log_prob, value=-1)
         return self.bootstrapped(rows, soft)
 
-    def _learn_actor(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _learn_actor(self, obs: torch.Tensor, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """log p [k] of new actions, and the norm of the actor's gradient."""
-        actor, critics = self.networks["actor"], [self.networks[name] for name in CRITICS]
+        actor, m = self.networks["actor"], self.squash.m
         kept = actor.activations(obs)
-        normal = self.normal((len(obs), self.squash.m), self.generator)
-        z, log_std = self._sampled(kept[-1], normal)
-        x = torch.cat([obs, self.squash(z)], dim=1)
-        layers = [critic.activations(x) for critic in critics]
-        first = layers[0][-1] <= layers[1][-1]
-        chosen = [first.float(), first.logical_not().float()]  # [k, 1], whose value is the smaller one
-        given, m = zip(critics, layers, chosen, strict=True), self.squash.m
-        of_action = sum(critic.slope_of_last(kept_of, slope, m) for critic, kept_of, slope in given)
-        alpha = self.log_alpha.exp()
-        slope = (-alpha * self.squash.bend(z) - of_action * self.squash.slope(z)) / len(obs)  # by z
-        of_log_std = slope * log_std.exp() * normal - alpha / len(obs)
-        inside = (kept[-1][:, self.squash.m :] - log_std) == 0  # where it was not clipped
-        actor.backward(kept, torch.cat([slope, of_log_std * inside], dim=1))
+        normal = self.normal((len(obs), m), self.generator)
+        z, log_std, spread = self._sampled(kept[-1], normal)
+        values, kept_of = self.critics.activations(torch.cat([obs, self.squash(z)], dim=1))
+        first = values[0] <= values[1]
+        chosen = torch.stack([first, ~first]) * (-1 / len(obs))  # [2, k, 1], of the lesser values' mean
+        of_action = self.critics.slope_of_last(kept_of, chosen, m)
+        share = alpha / len(obs)
+        slope = torch.addcmul(of_action * self.squash.slope(z), share, self.squash.bend(z), value=-1)  # by z
+        inside = kept[-1][:, m:] == log_std  # where it was not clipped
+        actor.backward(kept, torch.cat([slope, (slope * spread - share) * inside], dim=1))
         return self.squash.log_prob(z, normal, log_std), self.adams["actor"].step(self.config.lr)
 
     def load_weights(self, state: Mapping) -> None:

@@ -53,6 +53,10 @@ class TD3(Deterministic):
     def _networks(self, n: int, m: int) -> dict[str, Network]:
         return {"actor": self.network(n, m, 0), **self.twins(n, m)}
 
+    def ready(self) -> None:
+        self.critics, self.target_critics = self.abreast(CRITICS)
+        super().ready()
+
     @property
     def uneven(self) -> str:
         delay, chunk = self.config.policy_delay, self.chunk
@@ -68,10 +72,10 @@ class TD3(Deterministic):
         action = self.squash(self.targets["actor"](obs))
         noise = (self.config.target_noise * self.normal(action.shape, self.generator)).clamp_(-limit, limit)
         x = torch.cat([obs, (action + noise).clamp_(-1.0, 1.0)], dim=1)
-        return self.bootstrapped(rows, self.lesser(x))
+        return self.bootstrapped(rows, self.target_critics(x).amin(0))
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        loss, value, norms = self.learn_values(CRITICS, rows, self.target(rows))
+        loss, value, norms = self.learn_values(self.critics, rows, self.target(rows))
         if self.updates % self.config.policy_delay == 0:
             norms = [*norms, self.learn_actor(rows["obs"], CRITICS[0])]
         return [loss, value], norms

@@ -12,6 +12,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from lockstep.agents.run.config import setting
 
+from .critics import Critics
 from .distributions import squashed
 from .encoder import Encoded, network_of
 from .mlp import MLP, Network, seeds
@@ -123,9 +124,9 @@ class Continuous(OffPolicy):
         """The CRITICS of n components of an observation and m of an action, by name."""
         return {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
 
-    def lesser(self, x: torch.Tensor) -> torch.Tensor:
-        """The lesser value [k, 1] of both target CRITICS at observations and actions [k, n + m]."""
-        return torch.minimum(*(self.targets[name](x) for name in CRITICS))
+    def abreast(self, names: Sequence[str]) -> tuple[Critics, Critics]:
+        """Critics by name, and their targets."""
+        return Critics(self.networks, names), Critics(self.targets, names)
 
     def seed_of(self, number: int) -> int:
         """The seed of a network's first numbers."""
@@ -206,12 +207,12 @@ class Continuous(OffPolicy):
         return f"{asked} must divide the {self.chunk} updates that are made together, or be as many or more"
 
     def learn_values(
-        self, names: Sequence[str], rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
+        self, critics: Critics, rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        """One step of critics, networks of observation and action, towards their targets.
+        """One step of critics of observation and action towards their targets.
 
         Args:
-            names: of the critics.
+            critics: of `networks`.
             rows: obs [k, n], action [k, m].
             target: [k, 1].
             huber: the smooth L1 loss; otherwise the squared error.
@@ -219,19 +220,12 @@ class Continuous(OffPolicy):
         Returns:
             Loss and value [], means of all critics, and norms of their gradients.
         """
-        x = torch.cat([rows["obs"], rows["action"]], dim=1)
-        values, errors, norms = [], [], []
-        for name in names:
-            critic = self.networks[name]
-            kept = critic.activations(x)
-            error = kept[-1] - target
-            critic.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(x)))
-            norms.append(self.adams[name].step(self.config.lr))
-            values.append(kept[-1])
-            errors.append(error)
-        errors = torch.cat(errors)
-        loss = smooth_l1_loss(errors, torch.zeros_like(errors)) if huber else errors.square().mean()
-        return loss, torch.cat(values).mean(), norms
+        values, kept = critics.activations(torch.cat([rows["obs"], rows["action"]], dim=1))
+        error = values - target
+        critics.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(target)))
+        norms = [self.adams[name].step(self.config.lr) for name in critics.names]
+        loss = smooth_l1_loss(error, torch.zeros_like(error)) if huber else error.square().mean()
+        return loss, values.mean(), norms
 
     def _tell(self, figures: torch.Tensor, norms: torch.Tensor):
         """Takes updates into the sums of figures and norm, their number, and that of gradients that are not finite."""

@@ -74,28 +74,38 @@ FN void product(const real* a, i64 a_row, i64 a_step, const real* panels, i64 ro
     }
 }
 
-// kept[0] [rows, widths[0]] are the inputs; kept[k] [rows, widths[k]] gets what layer k gives, NaN where its inputs have one. There
-// is room for the panels of a layer.
-extern "C" void mlp_forward(const i64* widths, i64 layers, const real* parameters, i64 rows, real* const* kept, real* panels) {
-    for (i64 k = 0; k < layers; k++) {
-        const i64 inputs = widths[k], outputs = widths[k + 1];
-        const real* const bias = parameters + outputs * inputs;
-        real* const out = kept[k + 1];
-        const bool rectified = k + 1 < layers;
-        pack_transposed(parameters, inputs, outputs, panels);
-        product(kept[k], inputs, 1, panels, rows, inputs, outputs, [&](i64 r, i64 u, i64 count, Vector sum) {
-            sum += vector_of(bias + u, count);
-            write(out + r * outputs + u, count, rectified ? (sum < Vector{} ? Vector{} : sum) : sum);
-        });
-        parameters = bias + outputs;
+// What layer k of network i gave: kept[k] [networks, rows, widths[k]], of k = 0 the inputs [rows, widths[0]] of all.
+FN real* layer_of(real* const* kept, const i64* widths, i64 k, i64 i, i64 rows) {
+    return kept[k] + (k ? i * rows * widths[k] : 0);
+}
+
+// Of several networks of these widths kept[k] gets what layer k gives, NaN where its inputs have one. There is room for the panels
+// of a layer.
+extern "C" void mlp_forward(const i64* widths, i64 layers, i64 networks, const real* const* parameters, i64 rows, real* const* kept,
+                            real* panels) {
+    for (i64 i = 0; i < networks; i++) {
+        const real* weight = parameters[i];
+        for (i64 k = 0; k < layers; k++) {
+            const i64 inputs = widths[k], outputs = widths[k + 1];
+            const real* const bias = weight + outputs * inputs;
+            real* const out = layer_of(kept, widths, k + 1, i, rows);
+            const bool rectified = k + 1 < layers;
+            pack_transposed(weight, inputs, outputs, panels);
+            product(layer_of(kept, widths, k, i, rows), inputs, 1, panels, rows, inputs, outputs,
+                    [&](i64 r, i64 u, i64 count, Vector sum) {
+                        sum += vector_of(bias + u, count);
+                        write(out + r * outputs + u, count, rectified ? (sum < Vector{} ? Vector{} : sum) : sum);
+                    });
+            weight = bias + outputs;
+        }
     }
 }
 
-// kept[0] [rows, widths[0]] are the inputs, kept[k] [rows, widths[k]] what layer k gave; slope [rows, widths[layers]] is that of
-// the loss by the outputs. There is room for two layers' slopes and for the panels of a layer. Unless they are
-// null, gradient gets that by the parameters, and by_first [rows, widths[0]] the slope by the inputs.
-extern "C" void mlp_backward(const i64* widths, i64 layers, const real* parameters, real* gradient, i64 rows,
-                             const real* const* kept, const real* slope, real* slopes, real* panels, real* by_first) {
+// Of one network kept[k] [rows, widths[k]] is what layer k gave; slope [rows, widths[layers]] is that of the loss by the outputs.
+// There is room for two layers' slopes and for the panels of a layer. Unless they are null, gradient gets that by the
+// parameters, and by_first [rows, widths[0]] the slope by the inputs.
+FN void backward_of(const i64* widths, i64 layers, i64 i, const real* parameters, real* gradient, i64 rows, i64 kept_rows,
+                    real* const* kept, const real* slope, real* slopes, real* panels, real* by_first) {
     i64 place = 0, widest = 0;
     for (i64 k = 0; k < layers; k++) {
         place += widths[k + 1] * (widths[k] + 1);
@@ -104,7 +114,7 @@ extern "C" void mlp_backward(const i64* widths, i64 layers, const real* paramete
     for (i64 k = layers; k-- > 0;) {
         const i64 inputs = widths[k], outputs = widths[k + 1];
         place -= outputs * (inputs + 1);
-        const real* const in = kept[k];
+        const real* const in = layer_of(kept, widths, k, i, kept_rows);
         if (gradient) {
             real *const weight = gradient + place, *const bias = weight + outputs * inputs;
             pack(in, rows, inputs, panels);
@@ -124,4 +134,14 @@ extern "C" void mlp_backward(const i64* widths, i64 layers, const real* paramete
         });
         slope = by_inputs;
     }
+}
+
+// The same of several networks, whose slopes and by_first lie one after the other; `kept` is of `kept_rows`, of which the first
+// `rows` count. gradients may be null.
+extern "C" void mlp_backward(const i64* widths, i64 layers, i64 networks, const real* const* parameters, real* const* gradients,
+                             i64 rows, i64 kept_rows, real* const* kept, const real* slope, real* slopes, real* panels,
+                             real* by_first) {
+    for (i64 i = 0; i < networks; i++)
+        backward_of(widths, layers, i, parameters[i], gradients ? gradients[i] : nullptr, rows, kept_rows, kept,
+                    slope + i * rows * widths[layers], slopes, panels, by_first ? by_first + i * rows * widths[0] : nullptr);
 }

@@ -5,9 +5,10 @@ torch's own products of a gradient still twice as long.
 """
 
 import ctypes
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -21,6 +22,7 @@ from .precision import arithmetic
 
 SOURCE = Path(__file__).with_name("mlp.cuh")
 LANES = 16  # a multiple of those of a vector
+CPU = torch.device("cpu")
 TINY = 2**19  # multiplications of a layer, up to which torch spends more on the call than on a pass
 SMALL = 2**24  # multiplications of a layer, up to which several threads are not worth their waking
 
@@ -97,6 +99,68 @@ class Joined:
             member.multiply(precision)
 
 
+@functools.cache
+def _compiled(dtype: torch.dtype) -> list[Callable]:
+    return functions(SOURCE, dtype, mlp_forward="piipipp", mlp_backward="piippiippppp")
+
+
+class Compiled:
+    """Passes in C++ of perceptrons of the same widths on the CPU, one call for all of them.
+
+    Axes: N rows; a leading one of the perceptrons where `stacked`, and none otherwise.
+
+    Args:
+        members: the perceptrons; only one of them unless `stacked`.
+    """
+
+    def __init__(self, members: Sequence["MLP"], stacked: bool = False):
+        self.widths, numbers = members[0].widths, members[0].parameters
+        self._forward, self._backward = _compiled(numbers.dtype)
+        self._kind, self._lead = numbers.dtype, (len(members),) * stacked
+        self._columns = torch.tensor(self.widths, device="cpu")
+        self._members = self._columns.data_ptr(), len(self.widths) - 1, len(members)
+        self._parameters = _addresses([member.parameters for member in members])
+        self._gradients = _addresses([member.gradient for member in members])
+        self._padded = -(-max(self.widths) // LANES) * LANES
+        self._room = (-1, 0, 0)
+
+    def takes(self, x: torch.Tensor) -> bool:
+        """True where a pass of x [N, n] is one of C++."""
+        fits = x.device.type == "cpu" and x.dtype == self._kind and not x.requires_grad
+        return fits and x.shape[0] * self._padded**2 < TINY
+
+    def passed(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """The `activations` of x [N, n]: x, and [..., N, *] of each layer."""
+        rows, inputs = x.shape
+        if inputs != self.widths[0]:
+            raise ValueError(f"x must be [N, {self.widths[0]}], got {[rows, inputs]}")
+        kept = [x.contiguous(), *(x.new_empty(*self._lead, rows, width) for width in self.widths[1:])]
+        self._forward(*self._members, self._parameters, rows, _addresses(kept), self._room_for(rows)[1])
+        return kept
+
+    def descended(
+        self, kept: Sequence[torch.Tensor], slope: torch.Tensor, learns: bool, descends: bool
+    ) -> torch.Tensor | None:
+        """Does as `MLP.backward` does with slope [..., N, m]; learns: fill the gradients."""
+        rows, given = slope.shape[-2], len(kept[0])
+        shape = (*self._lead, min(rows, given), self.widths[-1])
+        slope = require("slope", slope.contiguous(), shape, self._kind, CPU)
+        kept = [layer.contiguous() for layer in kept]
+        by_inputs = slope.new_empty(*self._lead, rows, self.widths[0]) if descends else None
+        gradients = self._gradients if learns else None
+        layers = *self._members, self._parameters, gradients, rows, given, _addresses(kept), slope.data_ptr()
+        self._backward(*layers, *self._room_for(rows), by_inputs.data_ptr() if descends else None)
+        return by_inputs
+
+    def _room_for(self, rows: int) -> tuple[int, int]:
+        """Addresses of room for two layers' slopes of so many rows, and for the panels of a layer."""
+        if rows > self._room[0]:
+            sizes = 2 * rows * self._padded, max(rows, self._padded) * self._padded
+            self._scratch = [torch.empty(size, dtype=self._kind, device="cpu") for size in sizes]
+            self._room = rows, *(part.data_ptr() for part in self._scratch)
+        return self._room[1:]
+
+
 class MLP:
     """Linear layers with ReLU between.
 
@@ -120,11 +184,8 @@ class MLP:
             for part in (weight, bias):
                 uniform = torch.rand(part.shape, generator=generator, dtype=torch.float32, device="cpu")
                 part.copy_((2 * uniform - 1) / math.sqrt(weight.shape[1]))
-        self._precision, self._compiled = "fp32", None
-        if self.parameters.device.type == "cpu":
-            self._compiled = functions(SOURCE, dtype, mlp_forward="pipipp", mlp_backward="pippippppp")
-            self._widths, self._padded = torch.tensor(self.widths, device="cpu"), -(-max(widths) // LANES) * LANES
-            self._room = (-1, 0, 0)
+        self._precision = "fp32"
+        self._compiled = Compiled([self]) if self.parameters.device.type == "cpu" else None
 
     def _views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         parts = iter(flat.split([size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]))
@@ -141,44 +202,27 @@ class MLP:
         parameters.copy_(self.parameters)
         self.parameters, self.gradient = parameters, gradient
         self.layers, self._slopes = self._views(parameters), self._views(gradient)
+        self._compiled = Compiled([self]) if self._compiled else None
 
     def multiply(self, precision: str) -> None:
         """Has matrix products made in this precision from now on."""
         self._precision = precision
 
     @property
-    def _in_cpp(self) -> bool:
+    def in_cpp(self) -> bool:
         """True where passes may be made in C++: on the CPU, in "fp32"."""
         return self._compiled is not None and self._precision == "fp32"
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
-        fits = x.device == self.parameters.device and x.dtype == self.parameters.dtype and not x.requires_grad
-        if self._in_cpp and fits and x.shape[0] * self._padded**2 < TINY:
-            return self._passed(x)
+        if self.in_cpp and self._compiled.takes(x):
+            return self._compiled.passed(x)
         kept = [x]
         with arithmetic(self._precision, self.parameters.device):
             for number, (weight, bias) in enumerate(self.layers, start=1):
                 x = torch.addmm(bias, x, weight.t())
                 kept.append(x.relu_() if number < len(self.layers) else x.to(self.parameters.dtype))
         return kept
-
-    def _passed(self, x: torch.Tensor) -> list[torch.Tensor]:
-        rows, inputs = x.shape
-        if inputs != self.widths[0]:
-            raise ValueError(f"x must be [N, {self.widths[0]}], got {[rows, inputs]}")
-        kept = [x.contiguous(), *(x.new_empty(rows, width) for width in self.widths[1:])]
-        layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr()
-        self._compiled[0](*layers, rows, _addresses(kept), self._room_for(rows)[1])
-        return kept
-
-    def _room_for(self, rows: int) -> tuple[int, int]:
-        """Addresses of room for two layers' slopes of so many rows, and for the panels of a layer."""
-        if rows > self._room[0]:
-            sizes = 2 * rows * self._padded, max(rows, self._padded) * self._padded
-            self._scratch = [self.parameters.new_empty(size) for size in sizes]
-            self._room = rows, *(part.data_ptr() for part in self._scratch)
-        return self._room[1:]
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.activations(x)[-1]
@@ -194,8 +238,8 @@ class MLP:
             descends: give derivatives [N, n] by the inputs too.
         """
         rows = len(slope)
-        if self._in_cpp and small(rows, self.widths):
-            return self._descended(kept, slope, self.gradient.data_ptr(), descends)
+        if self.in_cpp and small(rows, self.widths):
+            return self._compiled.descended(kept, slope, True, descends)
         with arithmetic(self._precision, self.parameters.device):
             for number in reversed(range(len(self.layers))):
                 weight, bias = self._slopes[number]
@@ -215,20 +259,6 @@ class MLP:
         found = torch.mm(one, other)  # autocast leaves alone what is given its place
         return found.to(self.parameters.dtype) if out is None else out.copy_(found)
 
-    def _descended(
-        self, kept: Sequence[torch.Tensor], slope: torch.Tensor, gradient: int | None, descends: bool
-    ) -> torch.Tensor | None:
-        """Does in C++ as `backward` does; gradient: the address it is written to, None for nowhere."""
-        rows = len(slope)
-        shape = (min(rows, len(kept[0])), self.widths[-1])
-        slope = require("slope", slope.contiguous(), shape, self.gradient.dtype, self.gradient.device)
-        kept = [layer.contiguous() for layer in kept]
-        by_inputs = slope.new_empty(rows, self.widths[0]) if descends else None
-        layers = self._widths.data_ptr(), len(self.layers), self.parameters.data_ptr(), gradient, rows
-        room = *self._room_for(rows), by_inputs.data_ptr() if descends else None
-        self._compiled[1](*layers, _addresses(kept), slope.data_ptr(), *room)
-        return by_inputs
-
     def sequential(self) -> nn.Sequential:
         """The network as a module of torch that shares its numbers."""
         return sequential(self.layers, nn.ReLU)
@@ -240,8 +270,8 @@ class MLP:
             kept: the `activations` of N rows.
             slope: [N, m], derivatives of the loss by the outputs.
         """
-        if self._in_cpp and small(len(slope), self.widths):
-            return self._descended(kept, slope, None, True)
+        if self.in_cpp and small(len(slope), self.widths):
+            return self._compiled.descended(kept, slope, False, True)
         with arithmetic(self._precision, self.parameters.device):
             for number in reversed(range(len(self.layers))):
                 slope = self._product(slope, self.layers[number][0])

@@ -166,6 +166,6 @@ def standing_in():
 @contextlib.contextmanager
 def torch_s_own():
     """Within it networks and Adam take torch's operations on the CPU too."""
-    of_networks = mock.patch.object(mlp, "functions", return_value=None)
+    of_networks = mock.patch.object(mlp.MLP, "in_cpp", False)
     with of_networks, mock.patch.object(adam, "functions", return_value=[None]):
         yield

@@ -87,6 +87,18 @@ def test_room_that_calls_share_grows_with_their_rows_and_serves_fewer(widths):
         torch.testing.assert_close(network.gradient, flat([leaf.grad for leaf in leaves]), **CLOSE[torch.float64])
 
 
+def test_passes_read_numbers_and_fill_gradients_where_they_were_moved():
+    network, x = MLP((3, 5, 2), torch.device("cpu"), seed=1), normal(4, 3, dtype=torch.float32)
+    before = network(x)
+    network.move(*torch.zeros(2, network.parameters.numel()))
+    assert torch.equal(network(x), before)
+    network.parameters.zero_()
+    kept = network.activations(x)
+    assert not kept[-1].any()
+    network.backward(kept, torch.ones(4, 2))
+    assert network.gradient[-2:].tolist() == [4.0, 4.0]
+
+
 def test_an_input_that_requires_a_gradient_gets_one():
     network = MLP((3, 5, 2), torch.device("cpu"), seed=1, dtype=torch.float64)
     x, slope = normal(4, 3).requires_grad_(), normal(4, 2, seed=3)

@@ -50,7 +50,7 @@ def test_products_are_rounded_and_nothing_else(name):
         assert near.dtype == torch.float32 and not torch.equal(near, right)
         assert (near - right).norm() < 0.02 * right.norm()
     other.multiply("fp32")
-    assert name != "layers" or other._in_cpp
+    assert name != "layers" or other.in_cpp
     for right, same in zip(exact, passed(other), strict=True):
         torch.testing.assert_close(same, right, rtol=1e-4, atol=1e-5)
 
