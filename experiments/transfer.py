@@ -320,7 +320,7 @@ def taken_apart(found: Round, blocks: int) -> list[dict]:
 
     timing.warm_up(lambda: calls / whole())
     parts()
-    measured, had = timing.undisturbed(lambda: [(whole(), parts()) for _ in range(blocks)])
+    measured, had = timing.undisturbed(lambda: timing.unslowed(lambda: (whole(), parts()), blocks))
     rows = []
     for block, (wall_s, spent) in enumerate(measured):
         same = {"threads": found.threads, "had": had}

@@ -3,6 +3,10 @@
 A block calls `run` a fixed number of times, chosen once so that it lasts `min_block_s`, with the device
 synchronised before the clock starts and before it stops. Blocks are thrown away until three in a row agree
 within 5 %. Where other processes kept these from the cores, they are measured again, and say so if that did not help.
+
+A virtual core may be one of two threads of a core. The other one's work, perhaps another machine's, slows it down for
+seconds at a time, and no clock of the system shows that. So a short fixed piece of work is run beside each block on the
+CPU, and blocks beside which it was slow are measured again.
 """
 
 import contextlib
@@ -19,6 +23,8 @@ AGREEMENT = 1.05  # slowest over fastest of the agreeing blocks
 MAX_WARM_UP_BLOCKS = 8  # a machine that never settles is measured as it is; the interval shows it
 ENOUGH = 0.9  # share of the time in which threads could run that they must have had a core; below it a machine is busy
 ATTEMPTS = 3  # of measuring on a machine that is
+SLOWED = 1.15  # pace over the least one, from which on a core is taken to be slowed down
+PIECE = 30_000  # turns of a loop of Python's, two milliseconds or so
 THREADS = Path("/proc/self/task")
 T = TypeVar("T")
 
@@ -87,6 +93,68 @@ def undisturbed(attempt: Callable[[], T], clocks: Callable[[], Spent] = spent) -
     return best
 
 
+class Pace:
+    """CPU seconds of a fixed piece of work.
+
+    least: of all so far in this process.
+    """
+
+    def __init__(self):
+        self.least = math.inf
+
+    def __call__(self) -> float:
+        start, total = time.thread_time(), 0
+        for number in range(PIECE):
+            total += number * number
+        spent = time.thread_time() - start
+        self.least = min(self.least, spent)
+        return spent
+
+
+PACE = Pace()
+
+
+class Unslowed:
+    """Results of blocks, of which those count first beside which the core was not slowed down.
+
+    It runs the piece of work where it is made, and where it takes a result.
+
+    Args:
+        count: of results that are wanted.
+    """
+
+    def __init__(self, count: int, pace: Pace = PACE):
+        self.count, self.pace, self.before = count, pace, pace()
+        self.found: list[tuple[float, object]] = []
+
+    def add(self, result: object) -> bool:
+        """Takes the result of a block; tells if there are enough, or ATTEMPTS times as many as are wanted."""
+        after = self.pace()
+        self.found.append((max(self.before, after), result))
+        self.before = after
+        quiet = sum(slowest <= SLOWED * self.pace.least for slowest, _ in self.found)
+        return quiet >= self.count or len(self.found) >= ATTEMPTS * self.count
+
+    @property
+    def results(self) -> list:
+        """As many as are wanted, or all there are."""
+        by_kind = sorted(self.found, key=lambda one: one[0] > SLOWED * self.pace.least)  # those alike stay in order
+        return [result for _, result in by_kind[: self.count]]
+
+
+def unslowed(block: Callable[[], T], count: int, device: str = "cpu", pace: Pace = PACE) -> list[T]:
+    """So many results of a block, as `Unslowed` takes them.
+
+    A device of its own is not slowed down by what shares the host's cores: there every call's result counts.
+    """
+    if device != "cpu":
+        return [block() for _ in range(count)]
+    found = Unslowed(count, pace)
+    while not found.add(block()):
+        pass
+    return found.results
+
+
 def asked(scale: Mapping) -> tuple[int, float]:
     """The number of blocks and the least length of one that a section's settings at a scale ask for."""
     return scale["blocks"], scale.get("block_s", MIN_BLOCK_S)
@@ -105,6 +173,7 @@ def measure(
     min_block_s: float = MIN_BLOCK_S,
     clock: Callable[[], float] = time.perf_counter,
     clocks: Callable[[], Spent] = spent,
+    pace: Pace = PACE,
 ) -> list[Block]:
     """Time `run` in `blocks` blocks of at least `min_block_s` seconds each.
 
@@ -128,7 +197,8 @@ def measure(
 
     calls = calls_per_block(run, synchronize, min_block_s, clock)
     warm_up(lambda: block(calls).rate)
-    measured, had = undisturbed(lambda: [block(calls) for _ in range(blocks)], clocks)
+    device = "cpu" if synchronize is nothing else "its own"
+    measured, had = undisturbed(lambda: unslowed(lambda: block(calls), blocks, device, pace), clocks)
     return [one._replace(had=had) for one in measured]
 
 
@@ -167,7 +237,7 @@ def expected_s(blocks: int, min_block_s: float = MIN_BLOCK_S) -> float:
     """Seconds that `measure` takes by estimate of work whose calls are short against a block.
 
     Finding their number counts as a block; then come the longest warm-up and the blocks. It is no bound: work that
-    has become slower since its calls were counted takes as much longer.
+    has become slower since its calls were counted takes as much longer, and so does that of a core slowed down.
     """
     return (1 + MAX_WARM_UP_BLOCKS + blocks) * min_block_s
 
@@ -181,5 +251,6 @@ def method(blocks: int, min_block_s: float = MIN_BLOCK_S) -> dict:
         f"at most {MAX_WARM_UP_BLOCKS}",
         "synchronise": "before and after each block",
         "cpu_s": "user and system, process and children",
+        "slowed": f"a piece of work beside a block took over {SLOWED:g} times its least; up to {ATTEMPTS} attempts",
         "busy": f"below {ENOUGH:.0%} of a core while a thread could run; up to {ATTEMPTS} attempts",
     }

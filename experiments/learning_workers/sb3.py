@@ -12,7 +12,6 @@ sb3-contrib): fixed fractions, as many as ours takes a value from, no layer of f
 proportion to 1 / batch.
 """
 
-import itertools
 import time
 from collections.abc import Callable
 
@@ -200,21 +199,27 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Clock(BaseCallback):
-        """Notes the time where a block ends, with the iteration that fills it, after WARM_UP iterations that learn."""
+        """Takes blocks of whole iterations, after WARM_UP iterations that learn."""
 
-        iterations, clocks = -1, []
+        iterations, enough, blocks, start = -1, False, None, None
 
         def _on_rollout_start(self) -> None:
             if self.num_timesteps < getattr(self.model, "learning_starts", 0):
                 return
             self.iterations += 1
-            now = time.perf_counter(), timing.cpu_seconds(), self.num_timesteps
-            full = not self.clocks or now[0] - self.clocks[-1][0] >= timing.MIN_BLOCK_S
-            if self.iterations >= WARM_UP and full:
-                self.clocks.append(now)
+            if self.iterations >= WARM_UP and self.blocks is None:
+                self.blocks = timing.Unslowed(job.blocks)
+                self.start = self.now()
+            elif self.blocks is not None and self.now()[0] - self.start[0] >= timing.MIN_BLOCK_S:
+                spent = [after - before for before, after in zip(self.start, self.now(), strict=True)]
+                self.enough = self.blocks.add(dict(zip(("wall_s", "cpu_s", "env_steps"), spent, strict=True)))
+                self.start = self.now()
+
+        def now(self) -> tuple[float, float, int]:
+            return time.perf_counter(), timing.cpu_seconds(), self.num_timesteps
 
         def _on_step(self) -> bool:
-            return len(self.clocks) <= job.blocks
+            return not self.enough
 
     env = make_vector(job, job.seeds[0])
     model, clock, before = ALGORITHMS[job.algorithm](job, env, job.seeds[0]), Clock(), timing.spent()
@@ -222,9 +227,7 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
     same = {"had": timing.spent().had_since(before)}
     env.close()
     same |= {"parameters": numbers(model), "reason": f"{type(model).__name__} {how}"}
-    spent = ([after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(clock.clocks))
-    names = ("wall_s", "cpu_s", "env_steps")
-    return [same | {"block": block} | dict(zip(names, numbers, strict=True)) for block, numbers in enumerate(spent)]
+    return [same | {"block": number} | spent for number, spent in enumerate(clock.blocks.results)]
 
 
 def trained(job: Job, seed: int, callback=None) -> tuple[object, dict]:

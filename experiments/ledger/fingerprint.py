@@ -22,6 +22,7 @@ ASIDE = (
     *("lockstep/files.py", "lockstep/interrupt.py", "lockstep/extras.py"),
 )
 DRAWING = "render.py"
+TIMING = "experiments/bench/timing.py"  # no row depends on it where nothing is timed
 OF_A_GPU = "_cuda.cuh"  # files of kernels that only a GPU's form has
 C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
 CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|else|endif)\b\s*(.*?)\s*$")
@@ -39,8 +40,9 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
     """
     paths = sources.of_experiment(experiment, environment, root)
     counts = counts_gpu(experiment, gpu)
-    aside = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
-    counted = [path for path in paths if not path.startswith(ASIDE) and not path.endswith(aside)]
+    endings = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
+    aside = (*ASIDE, *[TIMING][is_timed(experiment) :])
+    counted = [path for path in paths if not path.startswith(aside) and not path.endswith(endings)]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text(), counts) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
     digests += [digest_of_content(root / path) for path in read]
@@ -50,6 +52,12 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
 def counts_gpu(experiment: str, gpu: bool) -> bool:
     """Tells that a GPU's parts of kernels count: the machine has one, or the experiment compiles them."""
     return gpu or catalogue.experiments()[experiment].compiles
+
+
+def is_timed(experiment: str) -> bool:
+    """Tells that rows of an experiment may be times; of one that is not known they may."""
+    listed = catalogue.experiments().get(experiment)
+    return listed is None or listed.timed
 
 
 def digest(text: str) -> str:

@@ -277,7 +277,8 @@ def measure(name: str, group: Group, settings: Settings) -> list[dict]:
 
         rounds = timing.calls_per_block(whole, synchronize, scale.block_s)
         timing.warm_up(lambda: 1 / sum(whole().wall for _ in range(rounds)))
-        blocks, had = timing.undisturbed(lambda: [clock_block(form, rounds, synchronize) for _ in range(scale.blocks)])
+        block = functools.partial(clock_block, form, rounds, synchronize)
+        blocks, had = timing.undisturbed(lambda: timing.unslowed(block, scale.blocks, group.device))
     same = {"environment": name, **asdict(group), "device": group.device, "threads": 1, "dtype": form.dtype}
     return [
         {**same, "operation": operation, "block": number, "steps": rounds * slots * group.num_envs}

@@ -87,6 +87,12 @@ def test_what_does_not_leaves_it(edited, path, old, new):
     assert not edited(path, old, new)
 
 
+def test_how_time_is_taken_counts_where_it_is_taken(edited):
+    change = TIMING, "MIN_BLOCK_S = 0.2", "MIN_BLOCK_S = 0.3"
+    assert edited(*change, ("throughput", "cartpole")) and edited(*change, ("learning", "cartpole"))
+    assert not edited(*change, ("conformance", "cartpole")) and not edited(*change, ("offloading", "vehicular_edge"))
+
+
 def test_a_file_may_move(tmp_path):
     """The import of it changes as well, and the order of the files."""
 

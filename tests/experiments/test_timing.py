@@ -12,6 +12,19 @@ from hypothesis import strategies as st
 from lockstep.experiments.bench import timing
 
 
+class Paces(timing.Pace):
+    """A pace that takes what it is given, the last of it for ever."""
+
+    def __init__(self, *given):
+        super().__init__()
+        self.given = list(given)
+
+    def __call__(self):
+        spent = self.given.pop(0) if len(self.given) > 1 else self.given[0]
+        self.least = min(self.least, spent)
+        return spent
+
+
 class Machine:
     """A clock that advances by what each call costs, in seconds; the costs are used one after the other."""
 
@@ -66,7 +79,8 @@ def test_run_may_count_its_own_steps():
         machine.run()
         return 3 if machine.calls % 2 else 1  # 2 on average
 
-    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, clocks=lambda: timing.Spent(0.0, 0.0))
+    clocks, pace = lambda: timing.Spent(0.0, 0.0), Paces(1.0)
+    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, clocks=clocks, pace=pace)
     assert [block.rate for block in blocks] == pytest.approx([40, 40])
 
 
@@ -76,6 +90,45 @@ def test_the_device_is_synchronised_before_and_after_each_block():
     calibration, warm_up = 1, 3
     assert machine.calls == calibration + warm_up + 4
     assert machine.synchronised == 2 * machine.calls
+
+
+@pytest.mark.parametrize(
+    ("paces", "kept"),
+    [
+        ([1.0, 1.1, 1.0, 1.1], [0, 1, 2]),
+        ([1.0, 1.4, 1.4, 1.0, 1.0, 1.1, 1.0], [3, 4, 5]),  # a block is slow if it is on either side
+        ([1.4, 1.4, 1.4, 1.0, 1.0, 1.0, 1.0], [3, 4, 5]),  # what is slow shows once it is not
+        ([1.0, 1.0, 1.4], [0, 1, 2]),  # of slow ones the first, after all attempts
+        ([1.4], [0, 1, 2]),  # never anything else
+    ],
+)
+def test_blocks_beside_which_a_core_was_slowed_down_are_measured_again(paces, kept):
+    numbers = iter(range(100))
+    assert timing.unslowed(lambda: next(numbers), 3, pace=Paces(*paces)) == kept
+    used = next(numbers)
+    assert used == 3 * timing.ATTEMPTS if paces == [1.0, 1.0, 1.4] else used == kept[-1] + 1
+
+
+def test_a_device_of_its_own_is_not_measured_again():
+    numbers, pace = iter(range(100)), Paces(1.0, 9.0)
+    assert timing.unslowed(lambda: next(numbers), 3, "cuda", pace) == [0, 1, 2]
+    assert len(pace.given) == 2
+
+
+def test_a_measurement_leaves_out_what_was_slowed_down():
+    """One call is a block: one calibrates, three warm up, of the others the second and third lie beside a slow core."""
+    machine = Machine(*[0.3] * 5, 0.5, 0.5, 0.3)
+    given = {"clock": lambda: machine.now, "clocks": lambda: timing.Spent(0.0, 0.0)}
+    paces = Paces(1.0, 1.0, 1.5, 1.0, 1.0)
+    blocks = timing.measure(machine.run, steps_per_call=1, blocks=3, pace=paces, **given)
+    assert [block.wall_s for block in blocks] == pytest.approx([0.3] * 3)
+    assert machine.calls == 1 + 3 + 5
+
+
+def test_the_pace_is_that_of_a_thread_and_knows_its_least():
+    pace = timing.Pace()
+    paces = [pace() for _ in range(5)]
+    assert pace.least == min(paces) > 0
 
 
 @pytest.mark.parametrize(
@@ -146,7 +199,8 @@ def test_what_other_processes_slowed_is_measured_again(waits, attempts, had):
             waited[0] += next(asked)
 
     clocks = lambda: timing.Spent(machine.now, waited[0])  # noqa: E731
-    blocks = timing.measure(run, steps_per_call=1, blocks=3, clock=lambda: machine.now, clocks=clocks)
+    given = {"clock": lambda: machine.now, "clocks": clocks, "pace": Paces(1.0)}
+    blocks = timing.measure(run, steps_per_call=1, blocks=3, **given)
     assert len(blocks) == 3 and machine.calls == before + 3 * attempts
     assert [block.had for block in blocks] == pytest.approx([had] * 3, nan_ok=True)
 
