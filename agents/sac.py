@@ -115,8 +115,8 @@ class SAC(Continuous):
         z, log_std, spread = self._sampled(kept[-1], normal)
         values, kept_of = self.critics.activations(torch.cat([obs, self.squash(z)], dim=1))
         first = values[0] <= values[1]
-        chosen = torch.stack([first, ~first]) * (-1 / len(obs))  # [2, k, 1], of the lesser values' mean
-        of_action = self.critics.slope_of_last(kept_of, chosen, m)
+        lesser = torch.stack([first, ~first]).to(values.dtype)
+        of_action = self.critics.slope_of_last(kept_of, lesser * (-1 / len(obs)), m)
         share = alpha / len(obs)
         slope = torch.addcmul(of_action * self.squash.slope(z), share, self.squash.bend(z), value=-1)  # by z
         inside = kept[-1][:, m:] == log_std  # where it was not clipped

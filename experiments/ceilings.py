@@ -195,7 +195,8 @@ def measure(group: Ceiling, scale: str) -> list[dict]:
     run, amount = CEILINGS[group.quantity](group)
     synchronize = torch.cuda.synchronize if group.device == "cuda" else timing.nothing
     blocks, block_s = BLOCKS[scale]
-    measured = timing.measure(run, steps_per_call=amount, synchronize=synchronize, blocks=blocks, min_block_s=block_s)
+    given = {"synchronize": synchronize, "blocks": blocks, "min_block_s": block_s, "device": group.device}
+    measured = timing.measure(run, steps_per_call=amount, **given)
     unit = UNITS[group.quantity]
     return [
         {**asdict(group), "block": number, "amount": block.steps, "unit": unit, "wall_s": block.wall_s}

@@ -289,9 +289,10 @@ def graph(name: str, group: Loop, settings: Settings) -> Iterator[tuple[Callable
 def timed(part: str, run: Callable, blocks: int, steps: int = 1, **about) -> list[dict]:
     """Rows of what is timed by itself: each call of `run` does the part `steps` times."""
     run()  # loads and compiles what the first call does
-    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else timing.nothing
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    synchronize = torch.cuda.synchronize if device == "cuda" else timing.nothing
     measured = timing.measure(
-        run, steps_per_call=steps, synchronize=synchronize, blocks=blocks, min_block_s=MIN_BLOCK_S
+        run, steps_per_call=steps, synchronize=synchronize, blocks=blocks, min_block_s=MIN_BLOCK_S, device=device
     )
     return [
         row(part, number, block.steps, wall_s=block.wall_s, had=block.had, clock="host", **about)

@@ -8,7 +8,7 @@ from .mlp import MLP, Compiled, Network
 
 
 class Critics:
-    """Networks with one value each; where they are small and on the CPU all pass in one call of C++.
+    """Networks with one value each, whose numbers stay where they are; small ones on the CPU pass in one call of C++.
 
     Axes: C critics, k rows, n inputs.
 
@@ -20,6 +20,7 @@ class Critics:
     def __init__(self, networks: Mapping[str, Network], names: Sequence[str]):
         self.names, self.members = tuple(names), [networks[name] for name in names]
         in_cpp = all(isinstance(member, MLP) and member.in_cpp for member in self.members)
+        in_cpp = in_cpp and all(member.widths == self.members[0].widths for member in self.members)
         self._compiled = Compiled(self.members, stacked=True) if in_cpp else None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

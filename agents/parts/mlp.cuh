@@ -74,7 +74,7 @@ FN void product(const real* a, i64 a_row, i64 a_step, const real* panels, i64 ro
     }
 }
 
-// What layer k of network i gave: kept[k] [networks, rows, widths[k]], of k = 0 the inputs [rows, widths[0]] of all.
+// The output of layer k of network i: kept[k] [networks, rows, widths[k]], of k = 0 the inputs [rows, widths[0]] of all.
 FN real* layer_of(real* const* kept, const i64* widths, i64 k, i64 i, i64 rows) {
     return kept[k] + (k ? i * rows * widths[k] : 0);
 }

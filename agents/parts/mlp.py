@@ -118,7 +118,7 @@ class Compiled:
         self._forward, self._backward = _compiled(numbers.dtype)
         self._kind, self._lead = numbers.dtype, (len(members),) * stacked
         self._columns = torch.tensor(self.widths, device="cpu")
-        self._members = self._columns.data_ptr(), len(self.widths) - 1, len(members)
+        self._sizes = self._columns.data_ptr(), len(self.widths) - 1, len(members)
         self._parameters = _addresses([member.parameters for member in members])
         self._gradients = _addresses([member.gradient for member in members])
         self._padded = -(-max(self.widths) // LANES) * LANES
@@ -135,20 +135,23 @@ class Compiled:
         if inputs != self.widths[0]:
             raise ValueError(f"x must be [N, {self.widths[0]}], got {[rows, inputs]}")
         kept = [x.contiguous(), *(x.new_empty(*self._lead, rows, width) for width in self.widths[1:])]
-        self._forward(*self._members, self._parameters, rows, _addresses(kept), self._room_for(rows)[1])
+        self._forward(*self._sizes, self._parameters, rows, _addresses(kept), self._room_for(rows)[1])
         return kept
 
     def descended(
         self, kept: Sequence[torch.Tensor], slope: torch.Tensor, learns: bool, descends: bool
     ) -> torch.Tensor | None:
-        """Does as `MLP.backward` does with slope [..., N, m]; learns: fill the gradients."""
+        """The pass of `MLP.backward`, with slope [..., N, m].
+
+        learns: fill the gradients.
+        """
         rows, given = slope.shape[-2], len(kept[0])
         shape = (*self._lead, min(rows, given), self.widths[-1])
         slope = require("slope", slope.contiguous(), shape, self._kind, CPU)
         kept = [layer.contiguous() for layer in kept]
         by_inputs = slope.new_empty(*self._lead, rows, self.widths[0]) if descends else None
         gradients = self._gradients if learns else None
-        layers = *self._members, self._parameters, gradients, rows, given, _addresses(kept), slope.data_ptr()
+        layers = *self._sizes, self._parameters, gradients, rows, given, _addresses(kept), slope.data_ptr()
         self._backward(*layers, *self._room_for(rows), by_inputs.data_ptr() if descends else None)
         return by_inputs
 

@@ -94,6 +94,7 @@ def clocked(
             synchronize=synchronize,
             blocks=blocks,
             min_block_s=block_s,
+            device=device,
             clocks=loop.clocks,
         )
         alone = loop.clocks is timing.spent

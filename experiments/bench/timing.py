@@ -11,6 +11,7 @@ CPU, and blocks beside which it was slow are measured again.
 
 import contextlib
 import math
+import os
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -23,8 +24,9 @@ AGREEMENT = 1.05  # slowest over fastest of the agreeing blocks
 MAX_WARM_UP_BLOCKS = 8  # a machine that never settles is measured as it is; the interval shows it
 ENOUGH = 0.9  # share of the time in which threads could run that they must have had a core; below it a machine is busy
 ATTEMPTS = 3  # of measuring on a machine that is
-SLOWED = 1.15  # pace over the least one, from which on a core is taken to be slowed down
+SLOWED = 1.2  # pace over the least one, beyond which a core is taken to be slowed down
 PIECE = 30_000  # turns of a loop of Python's, two milliseconds or so
+LEAST_PACE = "LOCKSTEP_LEAST_PACE"  # in the environment of processes that this one starts
 THREADS = Path("/proc/self/task")
 T = TypeVar("T")
 
@@ -96,18 +98,19 @@ def undisturbed(attempt: Callable[[], T], clocks: Callable[[], Spent] = spent) -
 class Pace:
     """CPU seconds of a fixed piece of work.
 
-    least: of all so far in this process.
+    least: of all so far, in this process and before it in those that started it.
     """
 
     def __init__(self):
-        self.least = math.inf
+        self.least = float(os.environ.get(LEAST_PACE, math.inf))
 
     def __call__(self) -> float:
         start, total = time.thread_time(), 0
         for number in range(PIECE):
             total += number * number
         spent = time.thread_time() - start
-        self.least = min(self.least, spent)
+        if spent < self.least:
+            self.least, os.environ[LEAST_PACE] = spent, repr(spent)
         return spent
 
 
@@ -115,12 +118,11 @@ PACE = Pace()
 
 
 class Unslowed:
-    """Results of blocks, of which those count first beside which the core was not slowed down.
+    """Results of blocks, and whether the core was slowed down beside each.
 
-    It runs the piece of work where it is made, and where it takes a result.
+    The piece of work runs when this is made and after each block. Nothing marks slow blocks that stand in for others.
 
-    Args:
-        count: of results that are wanted.
+    count: of the results that are wanted.
     """
 
     def __init__(self, count: int, pace: Pace = PACE):
@@ -137,15 +139,15 @@ class Unslowed:
 
     @property
     def results(self) -> list:
-        """As many as are wanted, or all there are."""
-        by_kind = sorted(self.found, key=lambda one: one[0] > SLOWED * self.pace.least)  # those alike stay in order
+        """As many as are wanted, slow ones last; each kind in the order of measuring."""
+        by_kind = sorted(self.found, key=lambda one: one[0] > SLOWED * self.pace.least)
         return [result for _, result in by_kind[: self.count]]
 
 
 def unslowed(block: Callable[[], T], count: int, device: str = "cpu", pace: Pace = PACE) -> list[T]:
-    """So many results of a block, as `Unslowed` takes them.
+    """So many results of a block, which is measured again where the core was slowed down.
 
-    A device of its own is not slowed down by what shares the host's cores: there every call's result counts.
+    What shares the host's cores does not slow down a GPU: there every call's result counts.
     """
     if device != "cpu":
         return [block() for _ in range(count)]
@@ -171,6 +173,7 @@ def measure(
     synchronize: Callable[[], None] = nothing,
     blocks: int,
     min_block_s: float = MIN_BLOCK_S,
+    device: str = "cpu",
     clock: Callable[[], float] = time.perf_counter,
     clocks: Callable[[], Spent] = spent,
     pace: Pace = PACE,
@@ -197,7 +200,6 @@ def measure(
 
     calls = calls_per_block(run, synchronize, min_block_s, clock)
     warm_up(lambda: block(calls).rate)
-    device = "cpu" if synchronize is nothing else "its own"
     measured, had = undisturbed(lambda: unslowed(lambda: block(calls), blocks, device, pace), clocks)
     return [one._replace(had=had) for one in measured]
 
@@ -237,13 +239,18 @@ def expected_s(blocks: int, min_block_s: float = MIN_BLOCK_S) -> float:
     """Seconds that `measure` takes by estimate of work whose calls are short against a block.
 
     Finding their number counts as a block; then come the longest warm-up and the blocks. It is no bound: work that
-    has become slower since its calls were counted takes as much longer, and so does that of a core slowed down.
+    has become slower since its calls were counted takes as much longer, and so do blocks that are measured again, up to
+    ATTEMPTS^2 times in all.
     """
     return (1 + MAX_WARM_UP_BLOCKS + blocks) * min_block_s
 
 
-def method(blocks: int, min_block_s: float = MIN_BLOCK_S) -> dict:
-    """The rules above, as they go into a result's provenance."""
+def method(blocks: int, min_block_s: float = MIN_BLOCK_S, again: bool = True) -> dict:
+    """The rules above, as they go into a result's provenance.
+
+    again: blocks beside which a core was slowed down are measured again.
+    """
+    slowed = f"on the CPU, a piece of work beside a block over {SLOWED:g} times its least; up to {ATTEMPTS} attempts"
     return {
         "blocks": blocks,
         "min_block_s": min_block_s,
@@ -251,6 +258,6 @@ def method(blocks: int, min_block_s: float = MIN_BLOCK_S) -> dict:
         f"at most {MAX_WARM_UP_BLOCKS}",
         "synchronise": "before and after each block",
         "cpu_s": "user and system, process and children",
-        "slowed": f"a piece of work beside a block took over {SLOWED:g} times its least; up to {ATTEMPTS} attempts",
+        **({"slowed": slowed} if again else {}),
         "busy": f"below {ENOUGH:.0%} of a core while a thread could run; up to {ATTEMPTS} attempts",
     }

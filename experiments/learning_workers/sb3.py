@@ -210,10 +210,11 @@ def rates(job: Job, make_vector=vector, how: str = HOW) -> list[dict]:
             if self.iterations >= WARM_UP and self.blocks is None:
                 self.blocks = timing.Unslowed(job.blocks)
                 self.start = self.now()
-            elif self.blocks is not None and self.now()[0] - self.start[0] >= timing.MIN_BLOCK_S:
-                spent = [after - before for before, after in zip(self.start, self.now(), strict=True)]
-                self.enough = self.blocks.add(dict(zip(("wall_s", "cpu_s", "env_steps"), spent, strict=True)))
-                self.start = self.now()
+            elif self.blocks is not None:
+                wall_s, cpu_s, env_steps = (after - at for at, after in zip(self.start, self.now(), strict=True))
+                if wall_s >= timing.MIN_BLOCK_S:
+                    self.enough = self.blocks.add({"wall_s": wall_s, "cpu_s": cpu_s, "env_steps": env_steps})
+                    self.start = self.now()
 
         def now(self) -> tuple[float, float, int]:
             return time.perf_counter(), timing.cpu_seconds(), self.num_timesteps

@@ -41,7 +41,7 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
     paths = sources.of_experiment(experiment, environment, root)
     counts = counts_gpu(experiment, gpu)
     endings = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
-    aside = (*ASIDE, *[TIMING][is_timed(experiment) :])
+    aside = ASIDE if is_timed(experiment) else (*ASIDE, TIMING)
     counted = [path for path in paths if not path.startswith(aside) and not path.endswith(endings)]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text(), counts) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]

@@ -21,7 +21,8 @@ def measure(peer, task: Task, group: Group, blocks: int, min_block_s: float) -> 
         loop.run()
         loop.synchronize()
         first_call_s = time.perf_counter() - start
-        measured = timing.measure(loop.run, synchronize=loop.synchronize, blocks=blocks, min_block_s=min_block_s)
+        given = {"blocks": blocks, "min_block_s": min_block_s, "device": group.device}
+        measured = timing.measure(loop.run, synchronize=loop.synchronize, **given)
         about = {"how": loop.how, "dtype": loop.dtype, "live_share": loop.live_share()}
     return about | {"first_call_s": first_call_s, "blocks": measured}
 

@@ -16,8 +16,7 @@ class Paces(timing.Pace):
     """A pace that takes what it is given, the last of it for ever."""
 
     def __init__(self, *given):
-        super().__init__()
-        self.given = list(given)
+        self.least, self.given = math.inf, list(given)
 
     def __call__(self):
         spent = self.given.pop(0) if len(self.given) > 1 else self.given[0]
@@ -125,10 +124,13 @@ def test_a_measurement_leaves_out_what_was_slowed_down():
     assert machine.calls == 1 + 3 + 5
 
 
-def test_the_pace_is_that_of_a_thread_and_knows_its_least():
+def test_the_least_pace_is_known_to_processes_that_are_started_later(monkeypatch):
+    monkeypatch.setenv(timing.LEAST_PACE, "1e-9")
+    assert timing.Pace().least == 1e-9
+    monkeypatch.delenv(timing.LEAST_PACE)
     pace = timing.Pace()
     paces = [pace() for _ in range(5)]
-    assert pace.least == min(paces) > 0
+    assert pace.least == min(paces) == float(os.environ[timing.LEAST_PACE]) > 0
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ import torch
 from lockstep.agents.parts import mlp
 from lockstep.agents.parts.critics import Critics
 from lockstep.agents.parts.encoder import network_of
+from lockstep.agents.parts.mlp import MLP
 from tests.agents.parts.test_encoder import INPUTS, encoder
 from tests.agents.parts.test_mlp import DEVICES, normal
 
+CPU = torch.device("cpu")
 ACTIONS, HIDDEN = 2, (28, 37, 20)
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -52,6 +54,26 @@ def test_the_critics_are_those_that_are_named_in_that_order():
     x = normal(5, INPUTS + ACTIONS, dtype=torch.float32)
     found = Critics(networks, ["critic_2", "critic_0"])(x)
     torch.testing.assert_close(found, torch.stack([networks["critic_2"](x), networks["critic_0"](x)]), **CLOSE)
+
+
+@pytest.mark.parametrize("tiny", [0, mlp.TINY])
+def test_the_first_rows_alone_may_make_the_loss(tiny, monkeypatch):
+    monkeypatch.setattr(mlp, "TINY", tiny)
+    networks = networks_of(2, False, "cpu")
+    critics, x = Critics(networks, list(networks)), normal(9, INPUTS + ACTIONS, dtype=torch.float32)
+    slope = normal(2, 4, 1, seed=3, dtype=torch.float32)
+    critics.backward(critics.activations(x[:4])[1], slope)
+    expected = [network.gradient.clone() for network in networks.values()]
+    critics.backward(critics.activations(x)[1], slope)
+    for network, gradient in zip(networks.values(), expected, strict=True):
+        torch.testing.assert_close(network.gradient, gradient, **CLOSE)
+
+
+def test_critics_of_other_widths_pass_each_by_itself():
+    networks = {"one": MLP([3, 5, 1], CPU), "other": MLP([3, 8, 8, 1], CPU)}
+    x = normal(6, 3, dtype=torch.float32)
+    values = Critics(networks, list(networks))(x)
+    torch.testing.assert_close(values, torch.stack([network(x) for network in networks.values()]), **CLOSE)
 
 
 def test_slopes_of_another_number_of_critics_are_refused():
