@@ -22,7 +22,8 @@ ASIDE = (
     *("lockstep/files.py", "lockstep/interrupt.py", "lockstep/extras.py"),
 )
 DRAWING = "render.py"
-TIMING = "experiments/bench/timing.py"  # no row depends on it where nothing is timed
+# Code that only times: no row depends on it where nothing is timed.
+TIMING = ("experiments/bench/ladder.py", "experiments/bench/timing.py")
 OF_A_GPU = "_cuda.cuh"  # files of kernels that only a GPU's form has
 C_TEXT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a string, which is kept, or a comment
 CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|else|endif)\b\s*(.*?)\s*$")
@@ -41,7 +42,7 @@ def of(experiment: str, environment: str | None = None, root: Path = ROOT, gpu: 
     paths = sources.of_experiment(experiment, environment, root)
     counts = counts_gpu(experiment, gpu)
     endings = (*sources.DATA, DRAWING, *[OF_A_GPU][counts:])
-    aside = ASIDE if is_timed(experiment) else (*ASIDE, TIMING)
+    aside = ASIDE if is_timed(experiment) else (*ASIDE, *TIMING)
     counted = [path for path in paths if not path.startswith(aside) and not path.endswith(endings)]
     digests = [digest_of_meaning(Path(path).suffix, (root / path).read_text(), counts) for path in counted]
     read = [path for path in paths if path.startswith((sources.RECIPES, "envs/")) and path.endswith(sources.DATA)]
