@@ -44,21 +44,17 @@ class DDPG(Deterministic):
     def _networks(self, n: int, m: int) -> dict[str, Network]:
         return {"actor": self.network(n, m, 0), "critic": self.network(n, 1, 1, actions=m)}
 
-    def ready(self) -> None:
-        self.critics, self.target_critics = self.abreast(["critic"])
-        super().ready()
-
     def _followed(self) -> tuple[str, ...]:
         return ("actor", "critic")
 
     def target(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """y [k, 1] of rows."""
         obs = rows["next_obs"]
-        (value,) = self.target_critics(torch.cat([obs, self.squash(self.targets["actor"](obs))], dim=1))
+        value = self.targets["critic"](torch.cat([obs, self.squash(self.targets["actor"](obs))], dim=1))
         return self.bootstrapped(rows, value)
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        loss, value, norms = self.learn_values(self.critics, rows, self.target(rows), self.config.huber)
+        loss, value, norms = self.learn_values(rows, self.target(rows), self.config.huber)
         return [loss, value], [*norms, self.learn_actor(rows["obs"], "critic")]
 
 

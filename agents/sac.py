@@ -62,7 +62,6 @@ class SAC(Continuous):
         self.log_alpha = torch.full((1,), math.log(self.config.alpha), dtype=torch.float32, device=self.device)
         self.log_alpha_gradient = torch.zeros_like(self.log_alpha)
         self.adam_alpha = self.optimizer(self.log_alpha, self.log_alpha_gradient)
-        self.critics, self.target_critics = self.abreast(CRITICS)
         super().ready()
 
     def _networks(self, n: int, m: int) -> dict[str, Network]:
@@ -89,7 +88,7 @@ class SAC(Continuous):
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         alpha = self.log_alpha.exp()
-        loss, value, norms = self.learn_values(self.critics, rows, self.target(rows))
+        loss, value, norms = self.learn_values(rows, self.target(rows))
         log_prob, norm = self._learn_actor(rows["obs"], alpha)
         entropy = -log_prob.mean()
         if self.config.learn_alpha:

@@ -53,10 +53,6 @@ class TD3(Deterministic):
     def _networks(self, n: int, m: int) -> dict[str, Network]:
         return {"actor": self.network(n, m, 0), **self.twins(n, m)}
 
-    def ready(self) -> None:
-        self.critics, self.target_critics = self.abreast(CRITICS)
-        super().ready()
-
     @property
     def uneven(self) -> str:
         delay, chunk = self.config.policy_delay, self.chunk
@@ -75,7 +71,7 @@ class TD3(Deterministic):
         return self.bootstrapped(rows, self.target_critics(x).amin(0))
 
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        loss, value, norms = self.learn_values(self.critics, rows, self.target(rows))
+        loss, value, norms = self.learn_values(rows, self.target(rows))
         if self.updates % self.config.policy_delay == 0:
             norms = [*norms, self.learn_actor(rows["obs"], CRITICS[0])]
         return [loss, value], norms

@@ -3,7 +3,7 @@
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -124,9 +124,15 @@ class Continuous(OffPolicy):
         """The CRITICS of n components of an observation and m of an action, by name."""
         return {name: self.network(n, 1, number, actions=m) for number, name in enumerate(CRITICS, start=1)}
 
-    def abreast(self, names: Sequence[str]) -> tuple[Critics, Critics]:
-        """Critics by name, and their targets."""
-        return Critics(self.networks, names), Critics(self.targets, names)
+    @functools.cached_property
+    def critics(self) -> Critics:
+        """The networks but the actor, where each gives one value."""
+        return Critics(self.networks, [name for name in self.networks if name != "actor"])
+
+    @functools.cached_property
+    def target_critics(self) -> Critics:
+        """The target networks of `critics`."""
+        return Critics(self.targets, self.critics.names)
 
     def seed_of(self, number: int) -> int:
         """The seed of a network's first numbers."""
@@ -207,12 +213,11 @@ class Continuous(OffPolicy):
         return f"{asked} must divide the {self.chunk} updates that are made together, or be as many or more"
 
     def learn_values(
-        self, critics: Critics, rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
+        self, rows: Mapping[str, torch.Tensor], target: torch.Tensor, huber: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        """One step of critics of observation and action towards their targets.
+        """One step of `critics` towards their targets.
 
         Args:
-            critics: of `networks`.
             rows: obs [k, n], action [k, m].
             target: [k, 1].
             huber: the smooth L1 loss; otherwise the squared error.
@@ -220,10 +225,10 @@ class Continuous(OffPolicy):
         Returns:
             Loss and value [], means of all critics, and norms of their gradients.
         """
-        values, kept = critics.activations(torch.cat([rows["obs"], rows["action"]], dim=1))
+        values, kept = self.critics.activations(torch.cat([rows["obs"], rows["action"]], dim=1))
         error = values - target
-        critics.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(target)))
-        norms = [self.adams[name].step(self.config.lr) for name in critics.names]
+        self.critics.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(target)))
+        norms = [self.adams[name].step(self.config.lr) for name in self.critics.names]
         loss = smooth_l1_loss(error, torch.zeros_like(error)) if huber else error.square().mean()
         return loss, values.mean(), norms
 

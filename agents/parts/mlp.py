@@ -100,7 +100,7 @@ class Joined:
 
 
 @functools.cache
-def _compiled(dtype: torch.dtype) -> list[Callable]:
+def _functions(dtype: torch.dtype) -> list[Callable]:
     return functions(SOURCE, dtype, mlp_forward="piipipp", mlp_backward="piippiippppp")
 
 
@@ -115,7 +115,7 @@ class Compiled:
 
     def __init__(self, members: Sequence["MLP"], stacked: bool = False):
         self.widths, numbers = members[0].widths, members[0].parameters
-        self._forward, self._backward = _compiled(numbers.dtype)
+        self._forward, self._backward = _functions(numbers.dtype)
         self._kind, self._lead = numbers.dtype, (len(members),) * stacked
         self._columns = torch.tensor(self.widths, device="cpu")
         self._sizes = self._columns.data_ptr(), len(self.widths) - 1, len(members)

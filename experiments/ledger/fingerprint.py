@@ -57,8 +57,7 @@ def counts_gpu(experiment: str, gpu: bool) -> bool:
 
 def is_timed(experiment: str) -> bool:
     """Tells that rows of an experiment may be times; of one that is not known they may."""
-    listed = catalogue.experiments().get(experiment)
-    return listed is None or listed.timed
+    return experiment not in catalogue.experiments() or catalogue.timed(experiment)
 
 
 def digest(text: str) -> str:
