@@ -1,4 +1,4 @@
-"""A recording of a GPU machine that never was: the recorded CPU rows, and for each GPU setting rows made up by rule.
+"""A recording of a GPU machine that never was: recorded CPU rows, and for each GPU setting rows made up by rule.
 
 What a GPU machine would measure is asked of the experiments themselves, so that settings and columns are theirs; only
 the figures are invented. The paper must read well with such rows before the first real ones exist. They are for tests
@@ -35,9 +35,8 @@ EDGE_SLOTS = 4e6  # slots per second of the largest batches, of 70 vehicles
 
 def write(root: Path, environments: list[str], blocks: int = 6, machine: str = MACHINE) -> None:
     """The recording under root/results/recorded/<machine>/, of some environments, so many blocks of each setting."""
-    source = without_gpu()
     folder = root / "results" / "recorded" / machine
-    for file in sorted(source.rglob("*.csv")):
+    for path, file in recorded_without_gpu().items():
         about, name = json.loads(file.with_suffix(".json").read_text()), file.parent.name
         if about["environment"] not in (None, *environments):
             continue
@@ -51,7 +50,7 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
         about["machine"] |= GPU | {"cores": CORES, "label": f"Made-up CPU, {CORES} cores, {GPU['gpu']}"}
         about["started"] = "2026-01-02T03:04:05Z"
         about.pop("busy", None)  # its groups name rows of the recording that it is made of
-        target = folder / file.relative_to(source)
+        target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         frame.to_csv(target, index=False)
         about["rows_sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
@@ -59,12 +58,15 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
     checksums.sign(folder, [file for file in sorted(folder.rglob("*.*")) if file.name != checksums.SUMS])
 
 
-def without_gpu() -> Path:
-    """The folder of the machine on record that has no GPU."""
-    for described in sorted((ROOT / "results" / "recorded").glob("*/ceilings.json")):
-        if json.loads(described.read_text())["machine"]["gpu"] is None:
-            return described.parent
-    raise FileNotFoundError("no machine without a GPU is on record")
+def recorded_without_gpu() -> dict[Path, Path]:
+    """The rows of every experiment, by their path in a machine's folder; of two machines the last one's."""
+    found = {}
+    for machine in sorted((ROOT / "results" / "recorded").iterdir()):
+        for described in sorted(machine.rglob("*.json")):
+            if json.loads(described.read_text())["machine"]["gpu"] is None:
+                rows = described.with_suffix(".csv")
+                found[rows.relative_to(machine)] = rows
+    return found
 
 
 def blocks_of(frame: pd.DataFrame) -> range:
