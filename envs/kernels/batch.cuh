@@ -195,10 +195,11 @@ FN void random_words(u32 index, int quad, u32 clock, u64 key, u32* word) {
 // The place of the first of `count` numbers of actions that lies outside the space, or -1.
 template <typename X>
 static i64 first_outside(const X* numbers, i64 count) {
-    constexpr i64 AT_ONCE = 4096 / NUMBERS * NUMBERS > 0 ? 4096 / NUMBERS * NUMBERS : NUMBERS;
+    constexpr i64 AT_ONCE = 512 / NUMBERS * NUMBERS > 0 ? 512 / NUMBERS * NUMBERS : NUMBERS;
     for (i64 begin = 0; begin < count; begin += AT_ONCE) {
         const i64 end = begin + AT_ONCE < count ? begin + AT_ONCE : count;
         u32 any = 0;
+        for (i64 i = end + AT_ONCE; i < end + 2 * AT_ONCE; i += 64 / i64(sizeof(X))) __builtin_prefetch(numbers + i);
         VECTORISE
         for (i64 i = begin; i < end; i++) any |= outside(numbers[i], int(i % NUMBERS));
         for (i64 i = begin; any && i < end; i++)

@@ -313,32 +313,31 @@ FN void read_random(const Batch& b, i64 e, u32 clock, Memory& s) {
 
 #else
 
-enum : int { QUADS_PADDED = padded_to(QUADS, 16) };
-
-static STAGE void fill_random(const Batch& b, i64 e, u32 clock, Stored* row) {  // [4 * QUADS_PADDED]
+static STAGE void write_random(const Batch& b, i64 e, u32 clock, Stored* row) {
+    enum : int { BLOCKS = QUADS <= 16 ? 16 : 32 };  // of four numbers, drawn at once: their words stay in the nearest cache
     const Span span = span_of(b, e);
-    alignas(64) u32 word[4][QUADS_PADDED];
-    for (int quad = 0; quad < QUADS_PADDED; quad++) {
-        word[0][quad] = span.index;
-        word[1][quad] = u32(quad);
-        word[2][quad] = clock;
-        word[3][quad] = STREAM_RANDOM_POLICY;
+    for (int first = 0; first < QUADS; first += BLOCKS) {
+        alignas(64) u32 word[4][BLOCKS];
+        alignas(64) Stored drawn[4 * BLOCKS];
+        for (int q = 0; q < BLOCKS; q++) {
+            word[0][q] = span.index;
+            word[1][q] = u32(first + q);
+            word[2][q] = clock;
+            word[3][q] = STREAM_RANDOM_POLICY;
+        }
+        philox_many(word[0], word[1], word[2], word[3], BLOCKS, span.key);
+        for (int q = 0; q < BLOCKS; q++)
+            for (int k = 0; k < 4; k++) drawn[4 * q + k] = random_number(word[k][q], (4 * (first + q) + k) % NUMBERS);
+        const int left = RAW - 4 * first;
+        if (left >= 4 * BLOCKS) memcpy(row + 4 * first, drawn, sizeof drawn);
+        else memcpy(row + 4 * first, drawn, left * sizeof(Stored));
     }
-    philox_many(word[0], word[1], word[2], word[3], QUADS_PADDED, span.key);
-    for (int quad = 0; quad < QUADS_PADDED; quad++)
-        for (int k = 0; k < 4; k++) row[4 * quad + k] = random_number(word[k][quad], (4 * quad + k) % NUMBERS);
 }
 
 FN void read_random(const Batch& b, i64 e, u32 clock, Memory& s) {
-    alignas(64) Stored row[4 * QUADS_PADDED];
-    fill_random(b, e, clock, row);
+    Stored row[RAW];
+    write_random(b, e, clock, row);
     Environment::read(s, row);
-}
-
-FN void write_random(const Batch& b, i64 e, u32 clock, Stored* row) {
-    alignas(64) Stored padded[4 * QUADS_PADDED];
-    fill_random(b, e, clock, padded);
-    memcpy(row, padded, RAW * sizeof(Stored));
 }
 
 #endif
@@ -371,7 +370,8 @@ FN void rollout_one(const Batch& b, const Call& call, i64 e, Memory& s) {
 // The steps of environments first .. first + n - 1, n <= TOGETHER, with actions that are given or, in a roll-out, random.
 template <bool RANDOM>
 static void steps_together(const Batch& b, const Call& call, i64 first, int n) {
-    static thread_local Memory memory[TOGETHER];
+    static thread_local Memory of_thread[TOGETHER];
+    Memory* const memory = kept(of_thread);
     Episode episode[TOGETHER];
     bool inert[TOGETHER];
     const int steps = RANDOM ? int(call.steps) : 1;
@@ -450,7 +450,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) random_actions(const Batch b
 // Each handles the environments first .. last-1 of a launch, so that a pool can share them out.
 #define KERNEL(NAME, FUNCTION) \
     EXPORT void NAME(const Batch* b, const Call* call, i64 first, i64 last) { \
-        static thread_local Memory memory; \
+        static thread_local Memory of_thread; \
+        Memory& memory = kept(of_thread); \
         for (i64 e = call->first + first; e < call->first + last; e++) FUNCTION(*b, *call, e, memory); \
     }
 

@@ -30,6 +30,13 @@ FN void sync() {
 FN constexpr int lane() { return 0; }
 FN void sync() {}
 #define STAGE __attribute__((noinline))
+// A thread's own memory by an address that is kept, which is otherwise asked for again wherever it is used.
+template <typename T>
+FN T& kept(T& of_thread) {
+    T* own = &of_thread;
+    asm("" : "+r"(own));
+    return *own;
+}
 #endif
 
 FN constexpr int padded_to(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }

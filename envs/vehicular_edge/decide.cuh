@@ -228,15 +228,15 @@ FN void admit(Scratch& s, const Slot& x, int first) {
 
 #else
 
-// Tasks in the order of priority, as one thread walks them: those admitted with the place of the weight of each, and those whose
-// way is paid for, either all that are for an edge and for the cloud or what is hauled, once admitted there.
+// Tasks in the order of priority, as one thread walks them: those admitted with the weight of each and the total of its node's,
+// and those whose way is paid for, either all that are for an edge and for the cloud or what is hauled, once admitted there.
 struct Walk {
-    int admitted[TASKS + 1], place[TASKS + 1], client[TASKS + 1], hauled[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
+    int admitted[TASKS + 1], hauled[TASKS + 1], to_edge[TASKS + 1], to_cloud[TASKS + 1];
     int admissions, hauls, edge_tasks, cloud_tasks;
-    alignas(64) real weight[TASKS + 1];
+    alignas(64) real weight[TASKS + 1], total[TASKS + 1];
 };
 
-// Gives each task its node and, where it is admitted, a place among the weights of the node. Nothing branches on what is drawn:
+// Gives each task its node and, where it is admitted, a weight of the node. Nothing branches on what is drawn:
 // what does not count is written all the same, and written over by the next.
 static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
     int next[NODES], end[NODES], admissions = 0, hauls = 0, edge_tasks = 0, cloud_tasks = 0;
@@ -263,8 +263,8 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
             s.node[task] = u16(node);
             s.admitted[task] = u8(ok);
             walk.admitted[admissions] = task;
-            walk.place[admissions] = k;
-            walk.client[admissions] = i;
+            walk.weight[admissions] = s.share[k];
+            walk.total[admissions] = s.total[node];
             admissions += ok;
             far_tasks += far;
             if (P::all_covering_pay) {
@@ -278,8 +278,11 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
         }
         set_waiting(s, i, tasks, path);
         s.uploaded[a] = uploaded;
-        for (int task = i * J + tasks; task < i * J + J; task++) s.node[task] = NOWHERE;
-        for (int task = i * J + tasks; task < i * J + J; task++) s.admitted[task] = 0;
+        for (int task = i * J + tasks; task < i * J + J; task++) {
+            s.node[task] = NOWHERE;
+            s.admitted[task] = 0;
+            asm("");  // no call of memset for so few
+        }
         s.upload[a * WORDS + i / 64] |= u64(v2i) << (i % 64);
         s.sends_v2v[i] = u8(v2v);
         s.sends_v2i[i] = u8(v2i);
@@ -296,17 +299,16 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
 // Sums over the tasks admitted, by node and by way.
 static STAGE void gather(Scratch& s, const Slot& x, Walk& walk) {
     enum : int { OFFERED, SERVICE, USED, WIRED, KINDS, OWN = NE * (NE + 1) };  // OWN: a way that is none, for what stays off the wires
-    alignas(64) real sum[NODES][KINDS] = {};
+    typedef real Terms __attribute__((vector_size(KINDS * sizeof(real))));
+    Terms sum[NODES] = {};
     VECTORISE
-    for (int n = 0; n < walk.admissions; n++) walk.weight[n] = s.share[walk.place[n]] / s.total[s.node[walk.admitted[n]]];
+    for (int n = 0; n < walk.admissions; n++) walk.weight[n] /= walk.total[n];
     for (int n = 0; n < walk.admissions; n++) {
-        const int task = walk.admitted[n], node = s.node[task], i = walk.client[n], a = x.access[i], e = node - EDGE_0;
-        const int way = e >= 0 ? a * (NE + 1) + e : int(OWN);
+        const int task = walk.admitted[n], node = s.node[task], i = u32(task) / J, a = x.access[i], e = node - EDGE_0;
+        const int far = e >= 0, way = OWN - (-far & (OWN - a * (NE + 1) - e));
         const real offer = x.offer[task], w = walk.weight[n];
-        const real link = POOLED ? x.link[e >= 0 ? way : 0] * real((e >= 0) & (a != e)) : real(0);
-        const real term[KINDS] = {offer, w * x.inverse_density[task], w, link};
-UNROLL
-        for (int kind = 0; kind < KINDS; kind++) sum[node][kind] += term[kind];
+        const real link = POOLED ? x.link[far * way] * real(far & (a != e)) : real(0);
+        sum[node] += Terms{offer, w * x.inverse_density[task], w, link};
         if (!POOLED) s.inflow[way] += offer;
         s.member[(node < NC ? NODES - NC : node - NC) * WORDS + i / 64] |= u64(1) << (i % 64);
     }
@@ -352,9 +354,7 @@ static STAGE void pay(Scratch& s, const Slot& x, const Walk& walk) {
 
 static STAGE void admit(Scratch& s, const Slot& x, int first) {
     static thread_local Walk of_thread;
-    Walk* own = &of_thread;
-    asm("" : "+r"(own));  // a value that is kept: the address of a thread's memory is asked for again wherever it is used
-    Walk& walk = *own;
+    Walk& walk = kept(of_thread);
     memset(s.member, 0, sizeof s.member);
     memset(s.upload, 0, sizeof s.upload);
     memset(s.inflow, 0, sizeof s.inflow);

@@ -48,8 +48,9 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     asked, found = settings.offloading, []  # scenarios: of a simple policy, and of one that searches
     for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
         found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))
-    for policy, weight in itertools.product(SEARCHING, asked.penalty_weights):
-        found.append(Group("original", asked.maps[0], policy, asked.scenarios[True], penalty_weight=weight))
+    swept = asked.maps[: asked.agent.maps if "agent" in asked else 1]  # those of agents, to be compared at equal cost
+    for traffic, policy, weight in itertools.product(swept, SEARCHING, asked.penalty_weights):
+        found.append(Group("original", traffic, policy, asked.scenarios[True], penalty_weight=weight))
     for device, traffic, policy in itertools.product(devices, asked.maps, SIMPLE):
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
