@@ -199,7 +199,8 @@ static i64 first_outside(const X* numbers, i64 count) {
     for (i64 begin = 0; begin < count; begin += AT_ONCE) {
         const i64 end = begin + AT_ONCE < count ? begin + AT_ONCE : count;
         u32 any = 0;
-        for (i64 i = end + AT_ONCE; i < end + 2 * AT_ONCE; i += 64 / i64(sizeof(X))) __builtin_prefetch(numbers + i);
+        const X* const next_but_one = numbers + end + AT_ONCE;
+        for (i64 i = 0; i < AT_ONCE; i += 64 / i64(sizeof(X))) __builtin_prefetch(next_but_one + i);
         VECTORISE
         for (i64 i = begin; i < end; i++) any |= outside(numbers[i], int(i % NUMBERS));
         for (i64 i = begin; any && i < end; i++)

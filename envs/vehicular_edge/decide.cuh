@@ -296,7 +296,7 @@ static STAGE void rank(Scratch& s, const Slot& x, int first, Walk& walk) {
     walk.cloud_tasks = cloud_tasks;
 }
 
-// Sums over the tasks admitted, by node and by way.
+// Sums over the tasks admitted, by node and by way. A way is chosen by a mask, since of a select the compiler makes a branch.
 static STAGE void gather(Scratch& s, const Slot& x, Walk& walk) {
     enum : int { OFFERED, SERVICE, USED, WIRED, KINDS, OWN = NE * (NE + 1) };  // OWN: a way that is none, for what stays off the wires
     typedef real Terms __attribute__((vector_size(KINDS * sizeof(real))));

@@ -114,7 +114,7 @@ struct Late {
 struct Scratch {
     alignas(64) real state[STATE_LENGTH];
     union {  // to the end of `decide`, and from there on
-        alignas(64) real share[SHARES + !LANE_WALK];  // as chosen, not yet divided by the sum of their block; and one past the end
+        alignas(64) real share[SHARES + !LANE_WALK];  // as chosen, not yet divided by the sum of their block; one more is read, and not used
         Late late;
     };
     alignas(64) u16 node[padded_to(TASKS, 8)];  // the option of each task, then the node where it is to run
