@@ -48,14 +48,14 @@ def groups(settings: Settings, devices: Sequence[str]) -> list[Group]:
     asked, found = settings.offloading, []  # scenarios: of a simple policy, and of one that searches
     for traffic, policy in itertools.product(asked.maps, (*SIMPLE, *SEARCHING)):
         found.append(Group("original", traffic, policy, asked.scenarios[policy in SEARCHING]))
-    swept = asked.maps[: asked.agent.maps if "agent" in asked else 1]  # those of agents, to be compared at equal cost
-    for traffic, policy, weight in itertools.product(swept, SEARCHING, asked.penalty_weights):
+    learned = asked.maps[: asked.agent.maps] if "agent" in asked else []  # where costs are to be made equal
+    for traffic, policy, weight in itertools.product(learned or asked.maps[:1], SEARCHING, asked.penalty_weights):
         found.append(Group("original", traffic, policy, asked.scenarios[True], penalty_weight=weight))
     for device, traffic, policy in itertools.product(devices, asked.maps, SIMPLE):
         found.append(Group("port", traffic, policy, asked.port_scenarios, device))
     if "agent" in asked:
         agent = asked.agent
-        every = itertools.product(range(agent.seeds), agent.trained_on, asked.maps[: agent.maps])
+        every = itertools.product(range(agent.seeds), agent.trained_on, learned)
         for seed, trained_on, traffic in every:
             if trained_on == "many" or traffic == asked.maps[0]:
                 given = agent.scenarios, devices[-1], 1.0, trained_on, seed

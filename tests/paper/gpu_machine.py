@@ -15,7 +15,7 @@ import pandas as pd
 from lockstep import agents, envs
 from lockstep.agents.run.config import config_of
 from lockstep.experiments import ROOT, ceilings, config, learning, scaling, throughput, transfer
-from lockstep.experiments.ledger import checksums
+from lockstep.experiments.ledger import checksums, results
 from lockstep.experiments.vehicular_edge import breakdown
 
 MACHINE = "made-up-gpu"
@@ -37,10 +37,10 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
     """The recording under root/results/recorded/<machine>/, of some environments, so many blocks of each setting."""
     folder = root / "results" / "recorded" / machine
     for path, file in recorded_without_gpu().items():
-        about, name = json.loads(file.with_suffix(".json").read_text()), file.parent.name
-        if about["environment"] not in (None, *environments):
+        name = path.parent.name  # none of what belongs to a machine alone
+        if name not in ("", *environments):
             continue
-        frame = pd.read_csv(file, low_memory=False)
+        frame, about = results.read(file)
         if "block" in frame:
             frame = frame[~(frame["block"] >= blocks)]
         if "threads" in frame:
@@ -61,7 +61,7 @@ def write(root: Path, environments: list[str], blocks: int = 6, machine: str = M
 def recorded_without_gpu() -> dict[Path, Path]:
     """The rows of every experiment, by their path in a machine's folder; of two machines the last one's."""
     found = {}
-    for machine in sorted((ROOT / "results" / "recorded").iterdir()):
+    for machine in sorted((ROOT / "results" / "recorded").glob("*/")):
         for described in sorted(machine.rglob("*.json")):
             if json.loads(described.read_text())["machine"]["gpu"] is None:
                 rows = described.with_suffix(".csv")
