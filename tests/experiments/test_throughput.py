@@ -12,7 +12,7 @@ import torch
 from lockstep import envs
 from lockstep.experiments import command, config, throughput
 from lockstep.experiments import run as command_line
-from lockstep.experiments.bench import ladder, statistics, timing
+from lockstep.experiments.bench import ladder, statistics
 from lockstep.experiments.bench.ladder import Group
 from lockstep.experiments.bench.rungs import RUNGS
 from lockstep.experiments.config import Settings
@@ -86,20 +86,6 @@ def test_headlines_and_verdicts_read_a_selector_alike(settings, monkeypatch):
     aimed = Settings({"throughput": {"targets": [{"numerator": wanted | {"sheds": 1}}]}})
     with pytest.raises(ValueError, match="a selector names the column 'sheds'"):
         throughput.headline(every, aimed, ["cpu"])
-
-
-@pytest.mark.parametrize("blocks", [6, 30])
-def test_a_measurement_takes_about_as_long_as_predicted(blocks):
-    """Work of 10 ms a call that is slower in every other 0.2 s, so that warm-up takes its time, and blocks too."""
-    seconds = [0.0]
-
-    def run():
-        seconds[0] += 0.011 if int(seconds[0] / 0.2) % 2 else 0.01
-
-    timing.measure(
-        run, steps_per_call=1, blocks=blocks, clock=lambda: seconds[0], clocks=lambda: timing.Spent(seconds[0], 0.0)
-    )
-    assert 0.2 * (timing.AGREEING_BLOCKS + blocks) < seconds[0] <= 1.1 * timing.expected_s(blocks)
 
 
 def test_a_rung_without_sweeps_takes_the_lists_of_its_scale(monkeypatch):

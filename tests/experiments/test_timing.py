@@ -43,6 +43,7 @@ class Machine:
             synchronize=self.synchronize,
             clock=lambda: self.now,
             clocks=lambda: timing.Spent(self.cores * self.now, 0.0),
+            pace=Paces(1.0),
             **options,
         )
 
@@ -121,6 +122,19 @@ def test_a_measurement_leaves_out_what_was_slowed_down():
     blocks = timing.measure(machine.run, steps_per_call=1, blocks=3, pace=paces, **given)
     assert [block.wall_s for block in blocks] == pytest.approx([0.3] * 3)
     assert machine.calls == 1 + 3 + 5
+
+
+@pytest.mark.parametrize("blocks", [6, 30])
+def test_a_measurement_takes_about_as_long_as_predicted(blocks):
+    """Work of 10 ms a call that is slower in every other 0.2 s, so that warm-up takes its time, and blocks too."""
+    seconds = [0.0]
+
+    def run():
+        seconds[0] += 0.011 if int(seconds[0] / 0.2) % 2 else 0.01
+
+    given = {"clock": lambda: seconds[0], "clocks": lambda: timing.Spent(seconds[0], 0.0), "pace": Paces(1.0)}
+    timing.measure(run, steps_per_call=1, blocks=blocks, **given)
+    assert 0.2 * (timing.AGREEING_BLOCKS + blocks) < seconds[0] <= 1.1 * timing.expected_s(blocks)
 
 
 def test_the_least_pace_is_known_to_processes_that_are_started_later(monkeypatch):
