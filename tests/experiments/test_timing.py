@@ -37,15 +37,10 @@ class Machine:
     def synchronize(self):
         self.synchronised += 1
 
-    def measure(self, **options):
-        return timing.measure(
-            self.run,
-            synchronize=self.synchronize,
-            clock=lambda: self.now,
-            clocks=lambda: timing.Spent(self.cores * self.now, 0.0),
-            pace=Paces(1.0),
-            **options,
-        )
+    def measure(self, run=None, **options):
+        given = {"clock": lambda: self.now, "clocks": lambda: timing.Spent(self.cores * self.now, 0.0)}
+        given |= {"synchronize": self.synchronize, "pace": Paces(1.0)}
+        return timing.measure(run or self.run, **given | options)
 
 
 def test_blocks_of_a_steady_machine():
@@ -79,8 +74,7 @@ def test_run_may_count_its_own_steps():
         machine.run()
         return 3 if machine.calls % 2 else 1  # 2 on average
 
-    clocks, pace = lambda: timing.Spent(0.0, 0.0), Paces(1.0)
-    blocks = timing.measure(run, blocks=2, clock=lambda: machine.now, clocks=clocks, pace=pace)
+    blocks = machine.measure(run, blocks=2)
     assert [block.rate for block in blocks] == pytest.approx([40, 40])
 
 
@@ -117,9 +111,7 @@ def test_a_device_of_its_own_is_not_measured_again():
 def test_a_measurement_leaves_out_what_was_slowed_down():
     """One call is a block: one calibrates, three warm up, of the others the second and third lie beside a slow core."""
     machine = Machine(*[0.3] * 5, 0.5, 0.5, 0.3)
-    given = {"clock": lambda: machine.now, "clocks": lambda: timing.Spent(0.0, 0.0)}
-    paces = Paces(1.0, 1.0, 1.5, 1.0, 1.0)
-    blocks = timing.measure(machine.run, steps_per_call=1, blocks=3, pace=paces, **given)
+    blocks = machine.measure(steps_per_call=1, blocks=3, pace=Paces(1.0, 1.0, 1.5, 1.0, 1.0))
     assert [block.wall_s for block in blocks] == pytest.approx([0.3] * 3)
     assert machine.calls == 1 + 3 + 5
 
@@ -127,14 +119,13 @@ def test_a_measurement_leaves_out_what_was_slowed_down():
 @pytest.mark.parametrize("blocks", [6, 30])
 def test_a_measurement_takes_about_as_long_as_predicted(blocks):
     """Work of 10 ms a call that is slower in every other 0.2 s, so that warm-up takes its time, and blocks too."""
-    seconds = [0.0]
+    machine = Machine()
 
     def run():
-        seconds[0] += 0.011 if int(seconds[0] / 0.2) % 2 else 0.01
+        machine.now += 0.011 if int(machine.now / 0.2) % 2 else 0.01
 
-    given = {"clock": lambda: seconds[0], "clocks": lambda: timing.Spent(seconds[0], 0.0), "pace": Paces(1.0)}
-    timing.measure(run, steps_per_call=1, blocks=blocks, **given)
-    assert 0.2 * (timing.AGREEING_BLOCKS + blocks) < seconds[0] <= 1.1 * timing.expected_s(blocks)
+    machine.measure(run, steps_per_call=1, blocks=blocks)
+    assert 0.2 * (timing.AGREEING_BLOCKS + blocks) < machine.now <= 1.1 * timing.expected_s(blocks)
 
 
 def test_the_least_pace_is_known_to_processes_that_are_started_later(monkeypatch):
@@ -214,8 +205,7 @@ def test_what_other_processes_slowed_is_measured_again(waits, attempts, had):
             waited[0] += next(asked)
 
     clocks = lambda: timing.Spent(machine.now, waited[0])  # noqa: E731
-    given = {"clock": lambda: machine.now, "clocks": clocks, "pace": Paces(1.0)}
-    blocks = timing.measure(run, steps_per_call=1, blocks=3, **given)
+    blocks = machine.measure(run, steps_per_call=1, blocks=3, clocks=clocks)
     assert len(blocks) == 3 and machine.calls == before + 3 * attempts
     assert [block.had for block in blocks] == pytest.approx([had] * 3, nan_ok=True)
 
