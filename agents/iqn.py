@@ -15,7 +15,7 @@ from torch import nn
 from lockstep.agents.parts import quantiles
 from lockstep.agents.parts.discrete import Values, ValueSettings
 from lockstep.agents.parts.encoder import ENCODINGS
-from lockstep.agents.parts.quantiles import DRAWN, QuantileNetwork
+from lockstep.agents.parts.quantiles import DRAWN, Batches, QuantileNetwork
 from lockstep.agents.run import command_line, observation, training
 from lockstep.agents.run import config as configuration
 from lockstep.agents.run.config import setting
@@ -103,6 +103,9 @@ class IQN(Values):
             if self.normaliser is not None:
                 raise ValueError(f"cvar_gap={gap} needs norm_obs=False: gaps are told by observations as they are")
             self._fractions = Cautious(parts, gap, self._fractions)
+        networks = self.online, self.target
+        compiled = self.adam.average is None and all(network.compiled(self.batch_size) for network in networks)
+        self._batches = [Batches(network, self.batch_size) for network in networks] if compiled else None
         super().ready()
 
     def _network(self, n: int) -> QuantileNetwork:
@@ -122,24 +125,31 @@ class IQN(Values):
         k = self.batch_size
         rows = self.seen_in(self.replay.sample(count * k, self.generator))
         targets, tau = self._targets(rows), quantiles.drawn(count * k, self.generator)
-        taken = rows["action"].view(-1, 1, 1)
+        given = rows["obs"], rows["action"], tau, targets
+        if self._batches:
+            losses, values, norms = self._batches[0].descend(self.adam, self.lr, *given)
+        else:
+            losses, values, norms = self._descend(*given)
+        self._tell(losses.mean(), values.mean(), norms)
+
+    def _descend(self, obs: torch.Tensor, action: torch.Tensor, tau: torch.Tensor, target: torch.Tensor):
+        """`Batches.descend` layer by layer."""
+        k, taken = self.batch_size, action.view(-1, 1, 1)
         chosen = (taken == torch.arange(self.actions, device=self.device)).float() / k  # [N, 1, m], in the loss
-        parts = (rows["obs"], taken.expand(-1, DRAWN, -1), chosen, tau, targets)
-        losses, values, norms = [], [], []
-        for obs, action, share, fractions, target in zip(*(part.split(k) for part in parts), strict=True):
-            kept = self.online.activations(obs, fractions)
-            predicted = kept.quantiles.gather(2, action).squeeze(2)
-            loss, slope = quantiles.huber(predicted, fractions, target)
+        parts, told = (obs, taken.expand(-1, DRAWN, -1), chosen, tau, target), []
+        for rows, which, share, fractions, wanted in zip(*(part.split(k) for part in parts), strict=True):
+            kept = self.online.activations(rows, fractions)
+            predicted = kept.quantiles.gather(2, which).squeeze(2)
+            loss, slope = quantiles.huber(predicted, fractions, wanted)
             self.online.backward(kept, slope.unsqueeze(2) * share)
-            losses.append(loss)
-            values.append(predicted)
-            norms.append(self.adam.step(self.lr))
-        self._tell(torch.stack(losses).mean(), torch.stack(values).mean(), torch.stack(norms))
+            told.append(torch.stack([loss.mean(), predicted.mean(), self.adam.step(self.lr)]))
+        return torch.stack(told, dim=1)
 
     def _targets(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
         """y [N, DRAWN] of rows of the replay."""
         tau = quantiles.drawn(len(rows["reward"]), self.generator)
-        found = self.target.activations(rows["next_obs"], tau).quantiles  # [N, DRAWN, m]
+        obs = rows["next_obs"]  # quantiles are [N, DRAWN, m]
+        found = self._batches[1].quantiles(obs, tau) if self._batches else self.target.activations(obs, tau).quantiles
         if self.config.max_per_quantile:
             best = found.amax(dim=2)
         else:

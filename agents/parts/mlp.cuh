@@ -40,14 +40,20 @@ FN void pack_transposed(const real* b, i64 steps, i64 columns, real* panels) {
     }
 }
 
-// Of the product below R rows from a on, times a panel of C vectors that begins with column u of `columns`.
+// R rows from a on times a panel of C vectors. It is a function of its own, for inlined into a large one its sums leave registers.
+template <int R, int C>
+__attribute__((noinline)) void block_of(const real* a, i64 a_row, i64 a_step, const real* panel, i64 steps, real (*block)[C * LANES]) {
+    product_block<R, C>(
+        a, a_row, a_step, steps, [&](i64 s, int v) { return *(const Vector*)(panel + s * C * LANES + v); },
+        [](int, int) { return Vector{}; }, [&](int r, int v, Vector sum) { *(Vector*)(block[r] + v) = sum; });
+}
+
+// Of the product below R rows from row i on, times a panel that begins with column u of `columns`.
 template <int R, int C, typename Finish>
 FN void product_of_panel(const real* a, i64 a_row, i64 a_step, const real* panel, i64 i, i64 steps, i64 u, i64 columns,
                          Finish finish) {
     alignas(64) real block[R][C * LANES];
-    product_block<R, C>(
-        a + i * a_row, a_row, a_step, steps, [&](i64 s, int v) { return *(const Vector*)(panel + s * C * LANES + v); },
-        [](int, int) { return Vector{}; }, [&](int r, int v, Vector sum) { *(Vector*)(block[r] + v) = sum; });
+    block_of<R, C>(a + i * a_row, a_row, a_step, panel, steps, block);
     for (int r = 0; r < R; r++)
         for (int v = 0; v < C * LANES; v += LANES)
             finish(i + r, u + v, columns - u - v, *(const Vector*)(block[r] + v));

@@ -23,7 +23,6 @@ from .precision import arithmetic
 SOURCE = Path(__file__).with_name("mlp.cuh")
 LANES = 16  # a multiple of those of a vector
 CPU = torch.device("cpu")
-TINY = 2**19  # multiplications of a layer, up to which torch spends more on the call than on a pass
 SMALL = 2**24  # multiplications of a layer, up to which several threads are not worth their waking
 
 
@@ -127,7 +126,7 @@ class Compiled:
     def takes(self, x: torch.Tensor) -> bool:
         """True where a pass of x [N, n] is one of C++."""
         fits = x.device.type == "cpu" and x.dtype == self._kind and not x.requires_grad
-        return fits and x.shape[0] * self._padded**2 < TINY
+        return fits and small(x.shape[0], self.widths)
 
     def passed(self, x: torch.Tensor) -> list[torch.Tensor]:
         """The `activations` of x [N, n]: x, and [..., N, *] of each layer."""
@@ -217,7 +216,7 @@ class MLP:
         return self._compiled is not None and self._precision == "fp32"
 
     def activations(self, x: torch.Tensor) -> list[torch.Tensor]:
-        """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; tiny ones on the CPU in C++."""
+        """The inputs [N, n], each hidden layer's output [N, *], and the outputs [N, m]; in C++ where small."""
         if self.in_cpp and self._compiled.takes(x):
             return self._compiled.passed(x)
         kept = [x]

@@ -3,18 +3,23 @@
 Axes: k rows, q fractions of each, n components of an observation, m of an action, F features, o outputs.
 """
 
-import itertools
+import ctypes
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from .adam import BETA1, BETA2, Adam
 from .encoder import Encoder
-from .mlp import MLP, Joined, seeds, small
-from .module import sequential
+from .kernels import require
+from .mlp import CPU, MLP, Joined, seeds, small
+from .native import functions
 
+SOURCE = Path(__file__).with_suffix(".cuh")
 COSINES = 64
 DRAWN = 8  # fractions that an update draws for each row: of a prediction, and of a target
 MEANT = 32  # fractions whose mean quantile is a value
@@ -39,8 +44,38 @@ def drawn(rows: int, generator: torch.Generator) -> torch.Tensor:
     return torch.rand(rows, DRAWN, dtype=torch.float32, device=generator.device, generator=generator)
 
 
+@functools.cache
+def _functions(dtype: torch.dtype) -> dict[str, Callable]:
+    arguments = {"cosines": "piip", "product_of": "ppiiiiip", "part": "pppiiiipp", "huber": "pppiiipp"}
+    arguments |= {"passes": "ppppiiip", "descents": "pppppppppp" + "iiiiddddd" + "p"}
+    return dict(zip(arguments, functions(SOURCE, dtype, **arguments), strict=True))
+
+
+def _in_cpp(given: torch.Tensor) -> bool:
+    """True where a pass over this is one of C++."""
+    return given.device.type == "cpu" and not given.requires_grad
+
+
+def _places(*parts: torch.Tensor) -> list[int]:
+    return [part.data_ptr() for part in parts]
+
+
+def _call(name: str, kind: torch.dtype, tensors: Sequence[torch.Tensor], *sizes: int, out: Sequence[torch.Tensor]):
+    """A call to C++ with contiguous tensors of one type, `kind`."""
+    _functions(kind)[name](*_places(*tensors), *sizes, *_places(*out))
+
+
 def cosines(tau: torch.Tensor) -> torch.Tensor:
     """cos(pi i tau), i = 0 .. 63, of fractions [...]: [..., COSINES]."""
+    if _in_cpp(tau):
+        found = tau.new_empty(*tau.shape, COSINES)
+        _call("cosines", tau.dtype, [tau.contiguous()], tau.numel(), COSINES, out=[found])
+        return found
+    return _cosines(tau)
+
+
+def _cosines(tau: torch.Tensor) -> torch.Tensor:
+    """The same in torch."""
     return (tau.unsqueeze(-1) * (math.pi * torch.arange(COSINES, dtype=tau.dtype, device=tau.device))).cos_()
 
 
@@ -57,10 +92,47 @@ def huber(predicted: torch.Tensor, tau: torch.Tensor, target: torch.Tensor) -> t
     Returns:
         [k] and [k, q].
     """
+    kind, (rows, count) = predicted.dtype, predicted.shape
+    if _in_cpp(predicted) and kind == tau.dtype == target.dtype:
+        loss, slope = predicted.new_empty(rows), predicted.new_empty(rows, count)
+        given = [part.contiguous() for part in (predicted, tau, target)]
+        _call("huber", kind, given, rows, count, target.shape[1], out=[loss, slope])
+        return loss, slope
     error = target.unsqueeze(1) - predicted.unsqueeze(2)  # [k, q, any]
     slope = error.clamp(-1.0, 1.0)
     weighed = (tau.unsqueeze(2) - (error < 0).to(tau.dtype)).abs() * slope
     return (weighed * (error - 0.5 * slope)).mean(dim=2).sum(dim=1), -weighed.mean(dim=2)
+
+
+def product(once: torch.Tensor, each: torch.Tensor, rectified: bool = True) -> torch.Tensor:
+    """The product [k, q, F] of factors after ReLU, which is done in their places.
+
+    Args:
+        once: [k, F].
+        each: [k, q, F], or [1, q, F], the same of all rows.
+        rectified: False: the first has no ReLU.
+    """
+    if _in_cpp(each):
+        found = once.new_empty(once.shape[0], *each.shape[1:])
+        _call("product_of", each.dtype, [once, each], rectified, once.shape[0], *each.shape, out=[found])
+        return found
+    return (once.relu_() if rectified else once).unsqueeze(1) * each.relu_()
+
+
+def parted(
+    slope: torch.Tensor, once: torch.Tensor, each: torch.Tensor, rectified: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Derivatives by both factors of `product` before ReLU, [k, F] and [k * q, F], from those by it [k * q, F].
+
+    Factors are as `product` left them, none of them the same of all rows.
+    """
+    if _in_cpp(each):
+        by_once, by_each = torch.empty_like(once), torch.empty_like(slope)
+        _call("part", each.dtype, [slope, once, each], rectified, *each.shape, out=[by_once, by_each])
+        return by_once, by_each
+    slope = slope.view_as(each)
+    by_once, by_each = (slope * each).sum(dim=1), slope * once.unsqueeze(1) * (each > 0)
+    return by_once * (once > 0) if rectified else by_once, by_each.flatten(0, 1)
 
 
 @dataclass(frozen=True)
@@ -71,10 +143,10 @@ class Pass:
     cosines: torch.Tensor  # [k * q, COSINES]
     of_obs: torch.Tensor  # [k, F]
     of_tau: torch.Tensor  # [k, q, F]
-    inputs: list[torch.Tensor]  # [k * q, *], of each layer after these two
+    trunk: list[torch.Tensor]  # [k * q, *], the activations of the layers after both, those up to actions left out
     action: torch.Tensor  # [k, m]
     of_action: torch.Tensor | None  # [k, *]
-    before_action: torch.Tensor | None  # [k, q, *]
+    before_action: list[torch.Tensor]  # [k * q, F] and [k, q, *], the activations of the layer up to actions
     quantiles: torch.Tensor
 
 
@@ -97,6 +169,9 @@ class QuantileNetwork(Joined):
         encoder: of F features, in place of linear(obs); its numbers are copied.
         rectified: False: x has linear(obs) without ReLU.
 
+    Attributes:
+        sizes: n, COSINES, rectified, the number of layers after these two, F, hidden, o.
+
     Layers are those of observations, of cosines, of actions where there are some, and all others in their order.
     """
 
@@ -113,36 +188,41 @@ class QuantileNetwork(Joined):
         rectified: bool = True,
     ):
         self._split = [inputs, actions]
-        widths = [(inputs, features), (COSINES, features), *([(actions, hidden[0])] if actions else [])]
-        widths += itertools.pairwise([features, *hidden, outputs])
-        parts = [MLP(pair, device, own) for pair, own in zip(widths, seeds(seed, len(widths)), strict=True)]
+        up_to, rest = ([features, hidden[0]], hidden) if actions else ([], [features, *hidden])
+        widths = [[inputs, features], [COSINES, features], *([[actions, hidden[0]], up_to] if actions else [])]
+        widths.append([*rest, outputs])
+        parts = [MLP(own, device, first) for own, first in zip(widths, seeds(seed, len(widths)), strict=True)]
         if encoder is not None:
             parts[0] = encoder.copy()
         sizes = {"inputs": inputs, "outputs": outputs, "features": features, "hidden": hidden, "actions": actions}
         super().__init__(parts, **sizes, device=device, encoder=encoder, rectified=rectified)
         self._rectified = rectified
-        self._obs, self._tau, *rest = parts
-        self._action = rest.pop(0) if actions else None
-        self._trunk = rest
+        self._obs, self._tau, *of_action, self._trunk = parts
+        self._action, self._up_to_action = of_action or (None, None)
         self._all = fractions(1.0, device)
+        self.sizes = inputs, COSINES, int(rectified), len(hidden) + 1, features, *hidden, outputs
+        self._plain = encoder is None and not actions
 
     def activations(self, x: torch.Tensor, tau: torch.Tensor) -> Pass:
         """A pass of observations, and actions, [k, n + m] at fractions [k, q]; or [1, q], the same for all rows."""
         obs, action = x.split(self._split, dim=1)
-        cosines_of_tau = cosines(tau).flatten(0, 1)
-        of_obs = self._obs(obs)
-        of_obs = of_obs.relu_() if self._rectified else of_obs
-        of_tau = self._tau(cosines_of_tau).relu_().view(*tau.shape, -1)
-        rows, before_action, of_action = (len(x), tau.shape[1], -1), None, None
-        inputs = [(of_obs.unsqueeze(1) * of_tau).flatten(0, 1)]
-        for number, layer in enumerate(self._trunk[:-1]):
-            found = layer(inputs[-1]).relu_()
-            if number == 0 and self._action is not None:
-                before_action, of_action = found.view(rows), self._action(action).relu_()
-                found = (before_action * of_action.unsqueeze(1)).flatten(0, 1)
-            inputs.append(found)
-        quantiles = self._trunk[-1](inputs[-1]).view(rows)
-        return Pass(obs, cosines_of_tau, of_obs, of_tau, inputs, action, of_action, before_action, quantiles)
+        cosines_of_tau, shape = cosines(tau).flatten(0, 1), (len(x), tau.shape[1], -1)
+        of_obs, of_tau = self._obs(obs), self._tau(cosines_of_tau).view(*tau.shape, -1)
+        found, before_action, of_action = product(of_obs, of_tau, self._rectified).flatten(0, 1), [], None
+        if self._action is not None:
+            of_action, before_action = self._action(action), [found, self._up_to_action(found).view(shape)]
+            found = product(of_action, before_action[1]).flatten(0, 1)
+        trunk = self._trunk.activations(found)
+        quantiles = trunk[-1].view(shape)
+        return Pass(obs, cosines_of_tau, of_obs, of_tau, trunk, action, of_action, before_action, quantiles)
+
+    def compiled(self, rows: int) -> bool:
+        """True where `Batches` of so many rows at DRAWN fractions take it: small ones on the CPU, in "fp32".
+
+        They have neither actions nor an encoder.
+        """
+        layers = self._obs, self._tau, self._trunk
+        return self._plain and all(layer.in_cpp and small(rows * DRAWN, layer.widths) for layer in layers)
 
     def __call__(self, x: torch.Tensor, tau: torch.Tensor | None = None) -> torch.Tensor:
         """Means [k, o] of the quantiles at fractions [q], or [k, q]; None: those of all returns."""
@@ -156,36 +236,21 @@ class QuantileNetwork(Joined):
             kept: a pass at fractions [k, q].
             slope: [k, q, o], derivatives of the loss by the quantiles.
         """
-        slope = slope.flatten(0, 1)
-        for number in reversed(range(len(self._trunk))):
-            slope = self._trunk[number].backward([kept.inputs[number]], slope, descends=True)
-            slope = self._rectified_slope(kept, number, slope)
-            if number == 1 and self._action is not None:
-                by_action, slope = self._parted(slope, kept.of_action, kept.before_action)
-                self._action.backward([kept.action], by_action)
-        by_obs, by_tau = self._parted(slope, kept.of_obs, kept.of_tau)
+        slope = self._trunk.backward(kept.trunk, slope.flatten(0, 1), descends=True)
+        if self._action is not None:
+            found, before_action = kept.before_action
+            by_action, slope = parted(slope, kept.of_action, before_action)
+            self._action.backward([kept.action], by_action)
+            slope = self._up_to_action.backward([found], slope, descends=True)
+        by_obs, by_tau = parted(slope, kept.of_obs, kept.of_tau, self._rectified)
         self._obs.backward([kept.obs], by_obs)
         self._tau.backward([kept.cosines], by_tau)
 
     def slope_of_actions(self, kept: Pass, slope: torch.Tensor) -> torch.Tensor:
         """Derivatives [k, m] of a loss by the actions, of arguments as `backward` takes them."""
-        slope = slope.flatten(0, 1)
-        for number in reversed(range(1, len(self._trunk))):
-            slope = self._trunk[number].slope_of_inputs([kept.inputs[number]], slope)
-            slope = self._rectified_slope(kept, number, slope)
-        by_action, _ = self._parted(slope, kept.of_action, kept.before_action)
+        slope = self._trunk.slope_of_inputs(kept.trunk, slope.flatten(0, 1))
+        by_action, _ = parted(slope, kept.of_action, kept.before_action[1])
         return self._action.slope_of_inputs([kept.action], by_action)
-
-    def _rectified_slope(self, kept: Pass, number: int, slope: torch.Tensor) -> torch.Tensor:
-        """Derivatives by the inputs of a layer, made 0 where ReLU, or a factor's, gave 0."""
-        passed = kept.inputs[number] if number or self._rectified else kept.of_tau.flatten(0, 1)
-        return slope.mul_(passed > 0)
-
-    @staticmethod
-    def _parted(slope: torch.Tensor, once: torch.Tensor, each: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Derivatives by both factors, [k, *] of a row and [k * q, *], from those by their product [k * q, *]."""
-        slope = slope.view_as(each)
-        return (slope * each).sum(dim=1), (slope * once.unsqueeze(1)).flatten(0, 1)
 
     def sequential(self, tau: torch.Tensor | nn.Module) -> nn.Sequential:
         """A call without actions at fractions [q], or at [k, q] that a module gives of observations.
@@ -193,11 +258,74 @@ class QuantileNetwork(Joined):
         It is a module of torch that shares the numbers, of fixed fractions of all but the cosines.
         """
         of_obs = nn.Sequential(self._obs.sequential(), nn.ReLU() if self._rectified else nn.Identity())
-        trunk = sequential([layer for part in self._trunk for layer in part.layers], nn.ReLU)
+        trunk = self._trunk.sequential()
         if isinstance(tau, nn.Module):
             of_tau = nn.Sequential(self._tau.sequential(), nn.ReLU())
             return nn.Sequential(_Product(of_obs, tau, of_tau), trunk, _Mean())
         return nn.Sequential(of_obs, _Factor(self._tau(cosines(tau)).relu_()), trunk, _Mean())
+
+
+class Batches:
+    """Passes and gradient steps of a `QuantileNetwork` in C++, one call for many batches of k rows.
+
+    Args:
+        network: one that is `compiled`.
+        rows: k.
+    """
+
+    def __init__(self, network: QuantileNetwork, rows: int):
+        self.network, self.rows = network, rows
+        sizes = network.sizes
+        self._sizes = (ctypes.c_longlong * len(sizes))(*sizes)
+
+    def quantiles(self, obs: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+        """Quantiles [N, q, o] of observations [N, n] at fractions [N, q], N a multiple of k."""
+        count, (obs, tau) = self._checked(obs, tau)
+        found = tau.new_empty(*tau.shape, self.network.sizes[-1])
+        _functions(tau.dtype)["passes"](
+            self._sizes, *_places(self.network.parameters, obs, tau), count, self.rows, tau.shape[1], found.data_ptr()
+        )
+        return found
+
+    def descend(
+        self,
+        adam: Adam,
+        lr: float,
+        obs: torch.Tensor,
+        action: torch.Tensor,
+        tau: torch.Tensor,
+        target: torch.Tensor,
+    ) -> torch.Tensor:
+        """A step of Adam for each batch, down the mean `huber` of its rows.
+
+        Args:
+            adam: of the network's numbers, in one process.
+            lr: the learning rate.
+            obs, action, tau, target: [N, n], int64 [N] in 0 .. o-1, whose quantiles count, [N, q] and [N, any].
+
+        Returns:
+            [3, N / k], of each batch: the loss, the mean of these quantiles, the gradient's norm.
+        """
+        count, (obs, tau) = self._checked(obs, tau)
+        target = require("target", target.contiguous(), (len(tau), target.shape[1]), tau.dtype, CPU)
+        action = require("action", action.contiguous(), (len(tau),), torch.int64, CPU)
+        told, moments = tau.new_empty(3, count), adam.state
+        trained = adam.parameters, adam.gradient, moments["first"], moments["second"], moments["steps"]
+        _functions(tau.dtype)["descents"](
+            self._sizes,
+            *_places(*trained, obs, action, tau, target),
+            *(count, self.rows, tau.shape[1], target.shape[1]),
+            *(adam.limit, lr, BETA1, BETA2, adam.epsilon),
+            told.data_ptr(),
+        )
+        return told
+
+    def _checked(self, obs: torch.Tensor, tau: torch.Tensor) -> tuple[int, list[torch.Tensor]]:
+        """How many batches there are; both, contiguous."""
+        count, kind = len(obs) // self.rows, self.network.parameters.dtype
+        shapes = {"obs": (count * self.rows, self.network.sizes[0]), "tau": (count * self.rows, tau.shape[1])}
+        given = (part.contiguous() for part in (obs, tau))
+        return count, [require(name, part, shapes[name], kind, CPU) for name, part in zip(shapes, given, strict=True)]
 
 
 class _Factor(nn.Module):
@@ -219,7 +347,7 @@ class _Product(nn.Module):
         self.of_obs, self.tau, self.of_tau = of_obs, tau, of_tau
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.of_obs(x).unsqueeze(1) * self.of_tau(cosines(self.tau(x)))
+        return self.of_obs(x).unsqueeze(1) * self.of_tau(_cosines(self.tau(x)))
 
 
 class _Mean(nn.Module):

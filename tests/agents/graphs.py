@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lockstep import agents
-from lockstep.agents.parts import adam, gae, graphs, mlp, noise
+from lockstep.agents.parts import adam, gae, graphs, mlp, noise, quantiles
 from lockstep.agents.parts.continuous import Continuous
 from tests.agents.worlds import Clock
 
@@ -167,5 +167,6 @@ def standing_in():
 def torch_s_own():
     """Within it networks and Adam take torch's operations on the CPU too."""
     of_networks = mock.patch.object(mlp.MLP, "in_cpp", False)
-    with of_networks, mock.patch.object(adam, "functions", return_value=[None]):
+    between = mock.patch.object(quantiles, "_in_cpp", return_value=False)
+    with of_networks, between, mock.patch.object(adam, "functions", return_value=[None]):
         yield

@@ -206,11 +206,11 @@ def test_acting_changes_nothing_that_training_depends_on(algorithm, environment)
 
 
 def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, environment, tmp_path):
-    run = algorithm(environment, of_iterations(algorithm, 1))
+    run = algorithm(environment, dataclasses.replace(of_iterations(algorithm, 1), seed=2))
     run.iterate()
     run.load_weights({key: 3 * part for key, part in run.weights().items()})  # so that actions differ
     n = run.env.single_observation_space.shape[-1]
-    module, obs = run.module(), torch.randn(50, n, generator=torch.Generator().manual_seed(0))
+    module, obs = run.module(), 3 * torch.randn(50, n, generator=torch.Generator().manual_seed(0))
     before = run.act(obs)
     assert isinstance(module, torch.nn.Module) and len(before[1:].unique()) > 1
     made = program(module, obs)
@@ -222,9 +222,10 @@ def test_a_policy_acts_the_same_as_a_module_exported_and_in_onnx(algorithm, envi
 
 
 def test_who_does_not_act_has_an_action_of_0(algorithm, environment):
-    run = algorithm(environment, of_iterations(algorithm, 1))
+    run = algorithm(environment, dataclasses.replace(of_iterations(algorithm, 1), seed=2))
     run.iterate()
-    obs = torch.randn(50, run.env.single_observation_space.shape[-1], generator=torch.Generator().manual_seed(0))
+    run.load_weights({key: 3 * part for key, part in run.weights().items()})  # so that actions differ
+    obs = 3 * torch.randn(50, run.env.single_observation_space.shape[-1], generator=torch.Generator().manual_seed(0))
     active, action = torch.arange(50) % 3 > 0, run.act(obs)
     found = run.act(obs, active=active)
     assert found.dtype == action.dtype and torch.equal(found[active], action[active])

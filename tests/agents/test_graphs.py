@@ -44,9 +44,10 @@ def test_a_run_by_graphs_is_the_run(name, changes):
         other = made(name, changes)
     begun = flat(run.state())
     require_like(begun, flat(other.state()), rtol=0, atol=0)
-    for _ in range(20):
-        run.iterate()
-        other.iterate()
+    with torch_s_own():
+        for _ in range(20):
+            run.iterate()
+            other.iterate()
     ratio, every = changes.get("replay_ratio", 0.25), changes.get("target_every", 8)
     chunks = -(-round(ratio * 16) // min(64, 64 if takes_box(name) else round(ratio * every)))
     assert [graph.replays for graph in captured] == ([20] * 3 if name == "a2c" else [20, 17 * chunks])

@@ -27,9 +27,9 @@ def networks_of(count: int, encoded: bool, device: str):
 @pytest.mark.parametrize("encoded", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("rows", [1, 37, 64])
-@pytest.mark.parametrize("tiny", [0, mlp.TINY])  # in torch, and in C++
-def test_values_and_gradients_are_those_of_each_critic(tiny, rows, count, encoded, device, monkeypatch):
-    monkeypatch.setattr(mlp, "TINY", tiny)
+@pytest.mark.parametrize("limit", [0, mlp.SMALL])  # in torch, and in C++
+def test_values_and_gradients_are_those_of_each_critic(limit, rows, count, encoded, device, monkeypatch):
+    monkeypatch.setattr(mlp, "SMALL", limit)
     networks, alone = networks_of(count, encoded, device), networks_of(count, encoded, device)
     critics = Critics(networks, list(networks))
     x = normal(rows, INPUTS + ACTIONS, device=device, dtype=torch.float32)
@@ -56,9 +56,9 @@ def test_the_critics_are_those_that_are_named_in_that_order():
     torch.testing.assert_close(found, torch.stack([networks["critic_2"](x), networks["critic_0"](x)]), **CLOSE)
 
 
-@pytest.mark.parametrize("tiny", [0, mlp.TINY])
-def test_the_first_rows_alone_may_make_the_loss(tiny, monkeypatch):
-    monkeypatch.setattr(mlp, "TINY", tiny)
+@pytest.mark.parametrize("limit", [0, mlp.SMALL])
+def test_the_first_rows_alone_may_make_the_loss(limit, monkeypatch):
+    monkeypatch.setattr(mlp, "SMALL", limit)
     networks = networks_of(2, False, "cpu")
     critics, x = Critics(networks, list(networks)), normal(9, INPUTS + ACTIONS, dtype=torch.float32)
     slope = normal(2, 4, 1, seed=3, dtype=torch.float32)
