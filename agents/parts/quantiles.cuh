@@ -157,8 +157,9 @@ extern "C" void passes(const Sizes* s, const real* parameters, const real* obs, 
     }
 }
 
-// A step of Adam for each of `count` batches down the mean loss of its rows: of the quantiles of their actions [count, rows] at
-// tau [count, rows, q] and targets [count, rows, wanted]. told [3, count] gets its loss, the mean of these quantiles and the gradient's norm.
+// A step of Adam for each of `count` batches, down the mean loss of its rows: of the quantiles of their actions [count, rows] at
+// tau [count, rows, q] and targets [count, rows, wanted]. told [3, count] gets the losses, the means of these quantiles, and the
+// gradients' norms.
 extern "C" void descents(const Sizes* s, real* parameters, real* gradient, real* first, real* second, float* steps, const real* obs,
                          const i64* action, const real* tau, const real* target, i64 count, i64 rows, i64 q, i64 wanted,
                          double limit, double lr, double beta1, double beta2, double epsilon, real* told) {
