@@ -321,7 +321,7 @@ class Batches:
         return told
 
     def _checked(self, obs: torch.Tensor, tau: torch.Tensor) -> tuple[int, list[torch.Tensor]]:
-        """How many batches there are; both, contiguous."""
+        """The number of batches, and both tensors, contiguous."""
         count, kind = len(obs) // self.rows, self.network.parameters.dtype
         shapes = {"obs": (count * self.rows, self.network.sizes[0]), "tau": (count * self.rows, tau.shape[1])}
         given = (part.contiguous() for part in (obs, tau))
