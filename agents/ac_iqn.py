@@ -84,7 +84,7 @@ class ACIQN(Deterministic):
         loss, slope = quantiles.huber(kept.quantiles.squeeze(2), tau, target)
         critic.backward(kept, slope.unsqueeze(2) / len(x))
         norms = [self.adams["critic"].step(self.config.lr), self.learn_actor(rows["obs"], "critic")]
-        return [loss.mean(), kept.quantiles.mean()], norms
+        return [loss, kept.quantiles], norms
 
     def slope_of_actions(self, critic: str, x: torch.Tensor) -> torch.Tensor:
         """Derivatives [k, m] of minus the mean of quantiles at fractions that are drawn, by the actions in x."""

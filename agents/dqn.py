@@ -71,7 +71,7 @@ class DQN(Values):
             norms.append(self.adam.step(self.lr))
         errors = torch.stack(errors)
         loss = smooth_l1_loss(errors, torch.zeros_like(errors))
-        self._tell(loss, torch.stack(values).mean(), torch.stack(norms))
+        self._tell([loss, torch.stack(values).mean()], torch.stack(norms))
 
 
 config_of = functools.partial(configuration.config_of, DQN)

@@ -103,9 +103,9 @@ class IQN(Values):
             if self.normaliser is not None:
                 raise ValueError(f"cvar_gap={gap} needs norm_obs=False: gaps are told by observations as they are")
             self._fractions = Cautious(parts, gap, self._fractions)
-        networks = self.online, self.target
-        compiled = self.adam.average is None and all(network.compiled(self.batch_size) for network in networks)
-        self._batches = [Batches(network, self.batch_size) for network in networks] if compiled else None
+        self._of_online = self._of_target = None
+        if self.adam.average is None and self.online.compiled(self.batch_size):
+            self._of_online, self._of_target = (Batches(own, self.batch_size) for own in (self.online, self.target))
         super().ready()
 
     def _network(self, n: int) -> QuantileNetwork:
@@ -126,11 +126,11 @@ class IQN(Values):
         rows = self.seen_in(self.replay.sample(count * k, self.generator))
         targets, tau = self._targets(rows), quantiles.drawn(count * k, self.generator)
         given = rows["obs"], rows["action"], tau, targets
-        if self._batches:
-            losses, values, norms = self._batches[0].descend(self.adam, self.lr, *given)
+        if self._of_online:
+            losses, values, norms = self._of_online.descend(self.adam, self.lr, *given)
         else:
             losses, values, norms = self._descend(*given)
-        self._tell(losses.mean(), values.mean(), norms)
+        self._tell([losses.mean(), values.mean()], norms)
 
     def _descend(self, obs: torch.Tensor, action: torch.Tensor, tau: torch.Tensor, target: torch.Tensor):
         """`Batches.descend` layer by layer."""
@@ -149,7 +149,7 @@ class IQN(Values):
         """y [N, DRAWN] of rows of the replay."""
         tau = quantiles.drawn(len(rows["reward"]), self.generator)
         obs = rows["next_obs"]  # quantiles are [N, DRAWN, m]
-        found = self._batches[1].quantiles(obs, tau) if self._batches else self.target.activations(obs, tau).quantiles
+        found = self._of_target.quantiles(obs, tau) if self._of_target else self.target.activations(obs, tau).quantiles
         if self.config.max_per_quantile:
             best = found.amax(dim=2)
         else:

@@ -154,7 +154,7 @@ class Rainbow(Values):
         )
         losses, values, norms = map(torch.stack, zip(*found, strict=True))
         self.replay.update_priorities(places, losses.flatten())
-        self._tell((weights * losses).mean(), values.mean(), norms)
+        self._tell([(weights * losses).mean(), values.mean()], norms)
 
     def _learn(self, rows: Mapping[str, torch.Tensor], weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """One update on rows with weights [k]: cross entropies [k], mean value and norm of the gradient []."""

@@ -94,7 +94,7 @@ class SAC(Continuous):
         if self.config.learn_alpha:
             torch.mul(alpha, self.squash.m + entropy, out=self.log_alpha_gradient)  # target entropy -m
             norms = [*norms, self.adam_alpha.step(self.config.lr)]
-        return [loss, value, entropy, alpha[0]], [*norms, norm]
+        return [loss, value, entropy, alpha], [*norms, norm]
 
     def target(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """y [k, 1] of rows."""

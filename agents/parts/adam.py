@@ -20,7 +20,7 @@ def within(norm: torch.Tensor, limit: float) -> torch.Tensor:
 
 
 class Adam:
-    """Steps that wait for nothing; on the CPU they are C++, in one thread.
+    """Steps that wait for nothing; on the CPU they are C++, in one thread, and moments too small to be normal become 0.
 
     Args:
         parameters: [P], which are changed in place.

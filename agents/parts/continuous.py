@@ -107,7 +107,7 @@ class Continuous(OffPolicy):
 
     @abstractmethod
     def _learn(self, rows: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """One update on rows of the replay: FIGURES, and norms of the gradients, all []."""
+        """One update on rows of the replay: tensors whose means are FIGURES, and norms [] of the gradients."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -181,9 +181,12 @@ class Continuous(OffPolicy):
             figures, found = self._learn({name: rows[number] for name, rows in parts.items()})
             if not self._moves_between:
                 self._move_targets(self._moves(self.updates - 1, self.updates))
-            told += figures
-            norms.append(torch.stack(found).amax())  # NaN if one is
-        self._tell(torch.stack(told).view(count, -1), torch.stack(norms))
+            told.append(figures)
+            norms.append(found)
+        most = max(map(len, norms))  # of updates with fewer the first one counts again
+        even = [norm for found in norms for norm in (*found, *found[:1] * (most - len(found)))]
+        largest = torch.stack(even).view(count, most).amax(dim=1)  # NaN if one is
+        self._tell([torch.stack(figures).mean() for figures in zip(*told, strict=True)], largest)
 
     def _followed_by(self) -> list[tuple[Network, Network]]:
         return [(self.networks[name], target) for name, target in self.targets.items()]
@@ -223,20 +226,14 @@ class Continuous(OffPolicy):
             huber: the smooth L1 loss; otherwise the squared error.
 
         Returns:
-            Loss and value [], means of all critics, and norms of their gradients.
+            Losses and values [C, k, 1] of all critics, and norms [] of their gradients.
         """
         values, kept = self.critics.activations(torch.cat([rows["obs"], rows["action"]], dim=1))
         error = values - target
         self.critics.backward(kept, (error.clamp(-1.0, 1.0) if huber else error) * ((1 if huber else 2) / len(target)))
         norms = [self.adams[name].step(self.config.lr) for name in self.critics.names]
-        loss = smooth_l1_loss(error, torch.zeros_like(error)) if huber else error.square().mean()
-        return loss, values.mean(), norms
-
-    def _tell(self, figures: torch.Tensor, norms: torch.Tensor):
-        """Takes updates into the sums of figures and norm, their number, and that of gradients that are not finite."""
-        bad = (norms < math.inf).logical_not().float()
-        rows = torch.cat([figures, torch.stack([norms, torch.ones_like(norms), bad], dim=1)], dim=1)
-        self._sums += rows.sum(dim=0, dtype=torch.float64)
+        loss = smooth_l1_loss(error, torch.zeros_like(error), reduction="none") if huber else error.square()
+        return loss, values, norms
 
     # ---- what a run says of itself ----------------------------------------------------------------------------------
 

@@ -153,12 +153,6 @@ class Values(OffPolicy):
         explores = torch.rand(action.shape, dtype=torch.float32, **given) < epsilon
         return torch.where(explores, torch.randint(self.actions, action.shape, **given), action)
 
-    def _tell(self, loss: torch.Tensor, value: torch.Tensor, norms: torch.Tensor):
-        """Takes updates into the sums: means of loss and value [], and their norms [count], which may be no numbers."""
-        bad = (norms < math.inf).logical_not().float().mean()
-        told = torch.stack([loss, value, norms.mean(), torch.ones_like(loss), bad])
-        self._sums.add_(told, alpha=len(norms))
-
     # ---- what a run says of itself ----------------------------------------------------------------------------------
 
     @property

@@ -304,8 +304,9 @@ class OffPolicy(ABC):
         return obs if self.normaliser is None else self.normaliser(obs)
 
     def seen_in(self, rows: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Rows of the replay with their observations as networks take them."""
-        return {**rows, **{name: self.seen(rows[name]) for name in ("obs", "next_obs")}}
+        """Rows of the replay with their observations as networks take them, next ones being 0 where the discount is."""
+        over = rows["discount"].unsqueeze(1) == 0  # after which an observation may be anything
+        return {**rows, "obs": self.seen(rows["obs"]), "next_obs": self.seen(rows["next_obs"]).masked_fill(over, 0.0)}
 
     def step(self, action: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor | None]:
         """One step of all environments, as `Transitions.step` says; the normaliser takes its observations in."""
@@ -329,9 +330,14 @@ class OffPolicy(ABC):
         self._updates(self.chunk)
 
     def bootstrapped(self, rows: Mapping[str, torch.Tensor], value: torch.Tensor) -> torch.Tensor:
-        """Targets [k, *]: reward + discount * value [k, *] of next_obs, which may be anything where discount is 0."""
-        discount = rows["discount"].unsqueeze(1)
-        return torch.addcmul(rows["reward"].unsqueeze(1), discount, value.masked_fill(discount == 0, 0.0))
+        """Targets [k, *]: reward + discount * value [k, *] of next_obs."""
+        return torch.addcmul(rows["reward"].unsqueeze(1), rows["discount"].unsqueeze(1), value)
+
+    def _tell(self, means: Sequence[torch.Tensor], norms: torch.Tensor) -> None:
+        """Takes updates into the sums: means [] of the COLUMNS before the norm, and norms of gradients [count]."""
+        bad = (norms < math.inf).logical_not().float().mean()
+        told = torch.stack([*means, norms.mean(), torch.ones_like(bad), bad])
+        self._sums.add_(told, alpha=len(norms))
 
     def statistics(self) -> dict[str, float]:
         """Episodes and COLUMNS since the last call, means over updates; waits for the device.

@@ -86,6 +86,9 @@ extern "C" void huber(const real* predicted, const real* tau, const real* target
     }
 }
 
+// So many numbers, up to a multiple of those of a vector.
+FN i64 whole_vectors(i64 count) { return (count + 15) / 16 * 16; }
+
 // A network without actions and with one layer of observations: layers of observations and of cosines, then those of `widths`.
 struct Sizes {
     i64 inputs, cosines, rectified, layers;
@@ -95,7 +98,7 @@ struct Sizes {
     i64 widest() const {
         i64 found = inputs > cosines ? inputs : cosines;
         for (i64 k = 0; k <= layers; k++) found = widths[k] > found ? widths[k] : found;
-        return (found + 15) / 16 * 16;
+        return whole_vectors(found);
     }
 };
 
@@ -110,7 +113,7 @@ struct Kept {
     Kept(const Sizes& s, i64 rows, i64 q) : s(s), rows(rows), q(q), n(rows * q), F(s.widths[0]), layers(new real*[s.layers + 1]) {
         const i64 widest = s.widest();
         i64 used = 0;
-        const auto take = [&](i64 size) { return used += size = (size + 15) / 16 * 16, used - size; };
+        const auto take = [&](i64 size) { return used += size = whole_vectors(size), used - size; };
         i64 place[8] = {take(n * s.cosines), take(rows * F), take(n * F), take((n > widest ? n : widest) * widest),
                         take(2 * n * widest), take(n * F), take(rows * F), take(n * F)};
         i64 next = used;
@@ -118,7 +121,7 @@ struct Kept {
         room.reset(static_cast<real*>(aligned_alloc(64, size_t(used) * sizeof(real))));
         real** const parts[8] = {&of_cosines, &of_obs, &of_tau, &panels, &slopes, &by_product, &by_obs, &by_tau};
         for (int i = 0; i < 8; i++) *parts[i] = room.get() + place[i];
-        for (i64 k = 0; k <= s.layers; next += (n * s.widths[k++] + 15) / 16 * 16) layers[k] = room.get() + next;
+        for (i64 k = 0; k <= s.layers; next += whole_vectors(n * s.widths[k++])) layers[k] = room.get() + next;
     }
 
     real* quantiles() { return layers[s.layers]; }

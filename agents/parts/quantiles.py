@@ -3,7 +3,6 @@
 Axes: k rows, q fractions of each, n components of an observation, m of an action, F features, o outputs.
 """
 
-import ctypes
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -60,9 +59,9 @@ def _places(*parts: torch.Tensor) -> list[int]:
     return [part.data_ptr() for part in parts]
 
 
-def _call(name: str, kind: torch.dtype, tensors: Sequence[torch.Tensor], *sizes: int, out: Sequence[torch.Tensor]):
-    """A call to C++ with contiguous tensors of one type, `kind`."""
-    _functions(kind)[name](*_places(*tensors), *sizes, *_places(*out))
+def _call(name: str, kind: torch.dtype, tensors: Sequence[torch.Tensor], *numbers: float, out: Sequence[torch.Tensor]):
+    """A call to C++ for one type of numbers, `kind`, with contiguous tensors."""
+    _functions(kind)[name](*_places(*tensors), *numbers, *_places(*out))
 
 
 def cosines(tau: torch.Tensor) -> torch.Tensor:
@@ -108,8 +107,8 @@ def product(once: torch.Tensor, each: torch.Tensor, rectified: bool = True) -> t
     """The product [k, q, F] of factors after ReLU, which is done in their places.
 
     Args:
-        once: [k, F].
-        each: [k, q, F], or [1, q, F], the same of all rows.
+        once: [k, F], contiguous.
+        each: [k, q, F], or [1, q, F], the same of all rows; contiguous.
         rectified: False: the first has no ReLU.
     """
     if _in_cpp(each):
@@ -124,7 +123,7 @@ def parted(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Derivatives by both factors of `product` before ReLU, [k, F] and [k * q, F], from those by it [k * q, F].
 
-    Factors are as `product` left them, none of them the same of all rows.
+    All are contiguous, and factors as `product` left them, none of them the same of all rows.
     """
     if _in_cpp(each):
         by_once, by_each = torch.empty_like(once), torch.empty_like(slope)
@@ -275,16 +274,14 @@ class Batches:
 
     def __init__(self, network: QuantileNetwork, rows: int):
         self.network, self.rows = network, rows
-        sizes = network.sizes
-        self._sizes = (ctypes.c_longlong * len(sizes))(*sizes)
+        self._sizes = torch.tensor(network.sizes, dtype=torch.int64, device=CPU)
 
     def quantiles(self, obs: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
         """Quantiles [N, q, o] of observations [N, n] at fractions [N, q], N a multiple of k."""
         count, (obs, tau) = self._checked(obs, tau)
         found = tau.new_empty(*tau.shape, self.network.sizes[-1])
-        _functions(tau.dtype)["passes"](
-            self._sizes, *_places(self.network.parameters, obs, tau), count, self.rows, tau.shape[1], found.data_ptr()
-        )
+        given = self._sizes, self.network.parameters, obs, tau
+        _call("passes", tau.dtype, given, count, self.rows, tau.shape[1], out=[found])
         return found
 
     def descend(
@@ -309,15 +306,10 @@ class Batches:
         count, (obs, tau) = self._checked(obs, tau)
         target = require("target", target.contiguous(), (len(tau), target.shape[1]), tau.dtype, CPU)
         action = require("action", action.contiguous(), (len(tau),), torch.int64, CPU)
-        told, moments = tau.new_empty(3, count), adam.state
-        trained = adam.parameters, adam.gradient, moments["first"], moments["second"], moments["steps"]
-        _functions(tau.dtype)["descents"](
-            self._sizes,
-            *_places(*trained, obs, action, tau, target),
-            *(count, self.rows, tau.shape[1], target.shape[1]),
-            *(adam.limit, lr, BETA1, BETA2, adam.epsilon),
-            told.data_ptr(),
-        )
+        given = self._sizes, adam.parameters, adam.gradient, *adam.state.values(), obs, action, tau, target
+        numbers = count, self.rows, tau.shape[1], target.shape[1], adam.limit, lr, BETA1, BETA2, adam.epsilon
+        told = tau.new_empty(3, count)
+        _call("descents", tau.dtype, given, *numbers, out=[told])
         return told
 
     def _checked(self, obs: torch.Tensor, tau: torch.Tensor) -> tuple[int, list[torch.Tensor]]:

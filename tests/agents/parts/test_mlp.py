@@ -190,6 +190,20 @@ def test_no_step_is_made_of_a_gradient_that_is_not_finite(bad, device):
     assert all(torch.equal(adam.state[name], part) for name, part in state.items())
 
 
+@pytest.mark.parametrize("dtype", CLOSE)
+def test_moments_below_the_smallest_normal_number_are_0_on_the_cpu(dtype):
+    """Processors take many times as long with them, and 0.9 times the last few of them are themselves."""
+    least = torch.finfo(dtype).tiny
+    parameters, gradient = torch.ones(50, dtype=dtype), torch.zeros(50, dtype=dtype)
+    adam = Adam(parameters, gradient, 1.0)
+    for times, decayed in ((1, 0.0), (2, 2 * least)):
+        for name, decay in (("first", 0.9), ("second", 0.999)):
+            adam.state[name].fill_(times * least)
+            adam.step(0.1)
+            assert adam.state[name].tolist() == pytest.approx([decay * decayed] * 50, rel=1e-6, abs=0)
+    assert torch.equal(parameters, torch.ones_like(parameters))
+
+
 def test_steps_go_on_from_a_state():
     whole, half = (Adam(*torch.ones(2, 50), 1.0) for _ in range(2))
     for _ in range(3):
