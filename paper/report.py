@@ -84,7 +84,7 @@ class Report:
         try:
             with (
                 command.watching_workers(),
-                ProcessPoolExecutor(self.processes, context, command.worker, (_begin, self.root)) as pool,
+                ProcessPoolExecutor(self.processes, context, command.worker, (_begin, self.datasets)) as pool,
             ):
                 return dict(pool.map(_made, wanted))
         except BrokenProcessPool:
@@ -135,17 +135,17 @@ def shared() -> Report:
     return Report(processes=int(os.environ.get("LOCKSTEP_PROCESSES", "1")))
 
 
-def _begin(root: Path) -> None:
-    """Reads the results, in a process that makes figures and tables."""
-    global _report
-    _report = Report(root)
+def _begin(datasets: list) -> None:
+    """Keeps the results, in a process that makes figures and tables."""
+    global _datasets
+    _datasets = datasets
 
 
 def _made(wanted: tuple[str, str]) -> tuple[tuple[str, str], object]:
     kind, name = wanted
     if kind == "figure":
-        return wanted, figures.files(name, _report.datasets)
-    return wanted, tables.every()[name].frame(_report.datasets)
+        return wanted, figures.files(name, _datasets)
+    return wanted, tables.every()[name].frame(_datasets)
 
 
 def write(path: Path, content: str | bytes) -> None:

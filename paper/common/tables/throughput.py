@@ -52,6 +52,7 @@ def ladder(datasets):
     return of_runs(datasets, "throughput", at_one_size)
 
 
+@paper.once
 def at_one_size(run) -> list[dict]:
     """The settings of a run at the batch size at which it is told, one for each rung and number of threads.
 
@@ -132,6 +133,24 @@ def of_rung(heading: str, name: str, bare: bool = False) -> Column:
     return Column(heading, cell, "number")
 
 
+@paper.once
+def overview_of(run) -> list[dict]:
+    """The line of a run in the overview: the figures of each of its rungs, and the fastest of all."""
+    rows = pd.DataFrame(at_one_size(run)).assign(environment=run.provenance["environment"])
+    found: dict = {"num_envs": told_at(run.provenance["environment"])}
+    for name in FAMILY.values():
+        chosen = best(rows[rows["rung"] == name])
+        there = not missing(chosen.get("other_size"))
+        for key, figures in ((name, {} if there else chosen), (f"{name}_{ELSEWHERE}", chosen if there else {})):
+            found |= {f"{key}_{figure}": figures.get(figure) for figure in FIGURES}
+    peaks = rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE)
+    if run.provenance.get("missing"):  # perhaps the fastest
+        peaks[:] = NAN
+    peak = rows.loc[peaks.idxmax()] if peaks.notna().any() else {}
+    names = {"peak_rate": "peak_rate", "peak_num_envs": "peak_num_envs", "peak_rung": "rung"}
+    return [found | {column: peak.get(name) for column, name in names.items()}]
+
+
 @table(
     "All environments, steps per second at one batch size B (else at the nearest size measured, which is named), each "
     "on the fastest of the numbers of threads that were measured (named where all are fewer than the cores). In "
@@ -142,22 +161,7 @@ def of_rung(heading: str, name: str, bare: bool = False) -> Column:
     number("fastest, any size", "peak_rate", si),
 )
 def family(datasets):
-    def one_line(run) -> list[dict]:
-        rows = pd.DataFrame(at_one_size(run)).assign(environment=run.provenance["environment"])
-        found: dict = {"num_envs": told_at(run.provenance["environment"])}
-        for name in FAMILY.values():
-            chosen = best(rows[rows["rung"] == name])
-            there = not missing(chosen.get("other_size"))
-            for key, figures in ((name, {} if there else chosen), (f"{name}_{ELSEWHERE}", chosen if there else {})):
-                found |= {f"{key}_{figure}": figures.get(figure) for figure in FIGURES}
-        peaks = rows["peak_rate"].where(rows["rung"] != paper.NOT_LIVE)
-        if run.provenance.get("missing"):  # perhaps the fastest
-            peaks[:] = NAN
-        peak = rows.loc[peaks.idxmax()] if peaks.notna().any() else {}
-        names = {"peak_rate": "peak_rate", "peak_num_envs": "peak_num_envs", "peak_rung": "rung"}
-        return [found | {column: peak.get(name) for column, name in names.items()}]
-
-    return of_runs(datasets, "throughput", one_line, by_machine=True)
+    return of_runs(datasets, "throughput", overview_of, by_machine=True)
 
 
 @table(
