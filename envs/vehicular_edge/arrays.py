@@ -25,12 +25,12 @@ def array_library(xp):
     """NumPy or CuPy as given, or of "auto" CuPy where it is installed and finds a device, else NumPy.
 
     Raises:
-        ValueError: another string.
+        ValueError: anything else.
     """
-    if not isinstance(xp, str):
+    if getattr(xp, "__name__", None) in ("numpy", "cupy"):
         return xp
     if xp != "auto":
-        raise ValueError(f"xp={xp!r} must be the module numpy, the module cupy, or 'auto'")
+        raise ValueError(f"xp={xp!r:.60} must be the module numpy, the module cupy, or 'auto'")
     try:
         library = cupy()
     except ImportError:

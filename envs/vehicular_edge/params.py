@@ -15,7 +15,9 @@ FAMILIES = ("lc", "v2v", "vc", "v2i", "i2i", "ec", "i2c", "cc")  # of real queue
 WEIGHTS = {"lc": 0.7, "v2v": 0.9, "vc": 0.7, "v2i": 0.9, "i2i": 0.8, "ec": 0.7, "i2c": 0.8, "cc": 0.7}  # of a bit in L
 WAITING = 0.02  # kappa, charge for a slot in L
 DRIFTS = ("delay", "lc", "vc", "ec", "cc")  # families of the published drift (Q10)
-LEAST, MOST = 1e-9, 1e9  # of an amount in its unit: products and reciprocals of amounts stay within float32
+LEAST, MOST = 1e-9, 1e9  # of an amount in its unit
+MOST_OF_A_TASK = 1e5  # MB, cycles/bit, tasks/s: float32 holds squares of their products, summed over many tasks
+MOST_SLOTS = 10_000  # the main components take a matrix of slots x slots
 INT16 = 2**15 - 1  # orders of clients are kept in it
 MOST_TASKS = 2**16 - 1  # of a client in a slot: kernels keep them in 16 bits, without a sign
 LARGEST_SHARE = 1e30  # of an action in integer form; float32 holds the sum of so many
@@ -46,7 +48,7 @@ class Params:
     """
 
     # Sizes.
-    slots: int = _count(50, least=2)  # T, slots per episode, 1 s each
+    slots: int = _count(50, least=2, most=MOST_SLOTS)  # T, slots per episode, 1 s each
     vehicles: int = _count(70, least=2, most=INT16)  # N, clients and servers
     edges: int = _count(9, most=2**12)  # Ne; queues and wires go from each to each
     types: int = _count(100, most=10_000)  # K, task types
@@ -64,10 +66,10 @@ class Params:
 
     # Numbers and ranges from which a scenario is drawn.
     draw: Literal["philox", "published"] = "philox"
-    size_low_mb: float = _amount(0.01)  # of a type's range of task sizes
-    size_high_mb: float = _amount(5.0)
-    density_low: float = _amount(100.0)  # cycles/bit
-    density_high: float = _amount(500.0)
+    size_low_mb: float = _amount(0.01, most=MOST_OF_A_TASK)  # of a type's range of task sizes
+    size_high_mb: float = _amount(5.0, most=MOST_OF_A_TASK)
+    density_low: float = _amount(100.0, most=MOST_OF_A_TASK)  # cycles/bit
+    density_high: float = _amount(500.0, most=MOST_OF_A_TASK)
     vehicle_low_ghz: float = _amount(10.0)
     vehicle_high_ghz: float = _amount(50.0)
     power_low_mw: float = _amount(500.0)

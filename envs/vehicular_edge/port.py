@@ -95,6 +95,12 @@ def world(
     chosen = pool[0].params
     if drawn and chosen.draw != "philox":
         raise ValueError("gains='drawn' needs scenarios of draw='philox': others' fading is not a function of a place")
+    for number, one in enumerate(pool if drawn else ()):
+        if not one.has_drawn_fading:
+            raise ValueError(
+                f"scenarios[{number}]: its fading is not what index={one.index}, seed={one.seed} and "
+                f"fading_scale={chosen.fading_scale} draw, as gains='drawn' needs it; use gains='stored'"
+            )
     return World(
         chosen,
         scenarios=len(pool),
@@ -186,7 +192,8 @@ def played_scenarios(port: Port, scenarios, preset, traffic, scenario_seed, para
     if isinstance(scenarios, int | np.integer) and not isinstance(scenarios, bool):
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
         seed = 264 if scenario_seed is None else integer("scenario_seed", scenario_seed, 0, 2**64 - 1)
-        return draw_pool(port.make_params(preset or "physical", params), traffic or "arterial", count, seed)
+        chosen = port.make_params("physical" if preset is None else preset, params)
+        return draw_pool(chosen, "arterial" if traffic is None else traffic, count, seed)
     for name, value in {"traffic": traffic, "scenario_seed": scenario_seed}.items():
         if value is not None:
             raise ValueError(f"{name}={value!r} is for scenarios that are drawn; those given have their own")

@@ -14,7 +14,7 @@ import torch
 from .charges import Charges, charges
 from .params import FAMILIES, MBIT, WAITING, WEIGHTS, Params
 from .policies.objective import CPUS, cost_shares, require_physical
-from .policies.views import View
+from .policies.views import Action, Noise, View, where_its_view_is
 
 NODES = 8  # that a client chooses among, itself apart
 POWERS = (0.01, 0.1, 0.5, 0.9)  # shares of a client's power that V2V gets; V2I gets the rest
@@ -35,6 +35,22 @@ def options(params: Params) -> int:
     return 1 + min(NODES, params.server_choices + params.edges + 1)
 
 
+@where_its_view_is
+def random_turns(view: View, noise: Noise) -> Action:
+    """Random choices under the masks of turns, each as likely as the others: a policy like those of `policies`.
+
+    It tells what the masks alone are worth.
+    """
+    turns, p = Turns(view, view.device), view.params
+    drawn = noise.uniform(view.xp, p.clients * (p.tasks + 1))
+    drawn = torch.as_tensor(drawn, device=view.device).view(view.size, p.clients, p.tasks + 1, 1)
+    while not turns.over:
+        allowed = turns.observe()[1].view(view.size, p.tasks + 1, -1)
+        rank = drawn[:, turns.turn] * allowed.sum(dim=-1, keepdim=True)  # of the choice among those that are allowed
+        turns.choose((allowed.cumsum(dim=-1) > rank).int().argmax(dim=-1))
+    return {name: view.xp.asarray(array) for name, array in turns.action().items()}
+
+
 class Turns:
     """The turns of one slot.
 
@@ -43,6 +59,7 @@ class Turns:
         device: of all tensors.
 
     Attributes:
+        turn: number of the client whose turn it is.
         potential: [B], of the queues at the beginning of the slot, 0 once the episode is over. A slot pays its reward
             and what the potential gains.
 
@@ -57,7 +74,7 @@ class Turns:
         self._nowhere = view.tables.numbering.nodes
         places = torch.arange(p.clients, device=self.device)
         self._client = (self._of(view.first_client).long()[:, None] + places) % p.clients  # [B, Nc] of each turn
-        self._turn = 0
+        self.turn = 0
         self._queues = {name: self._of(view.queues[name]).float() for name in FAMILIES}
         self._speeds = 1e3 * self._always("cpu") / self._always("density")[:, None]  # [B, nodes] Mbit/s of CPUs
         self._load = self._always("load")  # [B] Mbit that a slot brings
@@ -85,11 +102,11 @@ class Turns:
 
     @property
     def over(self) -> bool:
-        return self._turn == self.params.clients
+        return self.turn == self.params.clients
 
     def observe(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Observation [B, n] and action mask [B, (J + 1) K] of the client whose turn it is."""
-        turn = self._turn
+        turn = self.turn
         room = self._room.gather(1, self._option_node[:, turn])
         share = room / self._option_cap[:, turn].clamp(min=1)
         heard = self._signal.gather(1, self._option_receiver[:, turn]).log1p() / LOG_SIGNAL
@@ -107,7 +124,7 @@ class Turns:
         Returns:
             [B], what they add at once to what the slot pays: success, less charges and what power costs.
         """
-        turn, p = self._turn, self.params
+        turn, p = self.turn, self.params
         by_size, aims = self._by_size[:, turn], action[:, : p.tasks]
         dropped, nowhere = self._drop(aims)
         # In the order of task slots, in which they are admitted.
@@ -136,7 +153,7 @@ class Turns:
 
         mbit = self._mbit[:, turn] * admitted
         self._arrived += ((link.gather(1, chosen)[..., None] == self._links) * mbit[..., None]).sum(dim=1)
-        self._turn += 1
+        self.turn += 1
         charge = self._unit[:, None] * self._option_charge[:, turn].gather(1, chosen)
         paid = (self._success[:, None] * admitted - charge * mbit).sum(dim=1)
         return paid - self._costs["power"] * spent
@@ -149,9 +166,9 @@ class Turns:
         can be dropped, and the CPU admits the first tasks that stay.
         """
         stays = aims == 0
-        kept = stays & self._affordable[:, self._turn, :, 0]
+        kept = stays & self._affordable[:, self.turn, :, 0]
         kept &= kept.cumsum(dim=1) <= self.params.cap_local
-        closed = (self._room.gather(1, self._elsewhere[:, self._turn]) == 0).int()
+        closed = (self._room.gather(1, self._elsewhere[:, self.turn]) == 0).int()
         return stays & ~kept & (closed.amax(dim=1, keepdim=True) > 0), 1 + closed.argmax(dim=1, keepdim=True).int()
 
     def action(self) -> dict[str, torch.Tensor]:

@@ -24,7 +24,7 @@ COLUMNS = [
 # Rows of a level fill its own columns. episode: one each, with its return under the earlier reward, too; route: of each
 # episode, "all" among them; delay: tasks by delay, of all episodes of a group (inf: longer, or never); backlog: Mbit
 # per edge, family and slot of the first episode; little: a queue of the first episode.
-SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy")
+SIMPLE = ("local", "nearest_edge", "random", "rounding", "greedy", "random_turns")
 SEARCHING = ("drift_plus_penalty", "backpressure")  # in every slot, in Python
 AGENTS = ("ppo", "mappo")  # sections of the settings of an agent
 

@@ -16,9 +16,11 @@ from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.numbering import of_nodes
 from lockstep.envs.vehicular_edge.slot.operations import offloading
 from lockstep.envs.vehicular_edge.slot.tables import tables
+from lockstep.envs.vehicular_edge.turns import random_turns
 from lockstep.experiments.vehicular_edge import earlier_reward
 
 PERCENTS = (50, 95, 99)
+POLICIES = policies.POLICIES | {random_turns.__name__: random_turns}
 UNSEEN = 1000  # index of the first scenario that is played; agents are trained on those from 0 on
 LONGEST = 0.4  # of an episode: longer delays are not told apart, and as many slots at its end not counted
 EDGE_FAMILIES = ("v2i", "ec")  # whose backlogs are kept
@@ -46,10 +48,10 @@ class Episode(NamedTuple):
 
 
 def play(job: Job) -> Episode:
-    """An episode of the original under one of `policies.POLICIES`."""
+    """An episode of the original under one of POLICIES."""
     env = environment_of(job)
     packed = tables(np, env.scenarios)
-    policy = policies.POLICIES[job.policy]
+    policy = POLICIES[job.policy]
 
     def act(_, t: int):
         noise = policies.Noise(job.seed, np.array([job.scenario]), np.array([t]))
@@ -94,7 +96,7 @@ def in_port(job: Job, scenarios: int, device: str, dtype: str = "float32") -> It
     pool = [drawn(job.traffic, job.scenario + number) for number in range(scenarios)]
     options = {"device": device, "scenarios": pool, "seed": job.seed, "dtype": dtype}
     env = envs.make("vehicular_edge", scenarios, trace=True, **options)
-    xp, policy, slots = policies.namespace(env), policies.POLICIES[job.policy], env.params.slots
+    xp, policy, slots = policies.namespace(env), POLICIES[job.policy], env.params.slots
     packed = tables(xp, env.scenarios)
     env.reset(seed=job.seed)
     chosen, numbers = host(env.state()["scenario"]), xp.arange(scenarios)

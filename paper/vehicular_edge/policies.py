@@ -16,6 +16,7 @@ POLICIES = {  # in their order: label, colour, marker
     "random": ("random", "#CC79A7", "x"),
     "rounding": ("randomised rounding", "#AA3377", "+"),
     "greedy": ("greedy", "#E69F00", "^"),
+    "random_turns": ("random under PPO's masks", "#6A51A3", "1"),
     "drift_plus_penalty": ("drift plus penalty", "#0072B2", "o"),
     "backpressure": ("backpressure", "#009E73", "D"),
     "ppo": ("PPO", "#D55E00", "P"),

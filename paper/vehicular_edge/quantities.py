@@ -52,8 +52,7 @@ def lead_in_return(datasets, select, against):
 def lead_on_time(datasets, select, against):
     """Its share of tasks on time less the largest of those that cost no more, or of the cheapest if none is as cheap.
 
-    Likewise the least of maps. Those that search do so at other penalty weights, too, on the one map where these are
-    varied.
+    Likewise the least of maps. Those that search do so at other penalty weights, too, on maps where these are varied.
     """
     for dataset in of(datasets, select):
         leads = []

@@ -41,8 +41,9 @@ def calibrate(
         A scale that would be 0 is 1.
     """
     integer("episodes", episodes, 1, 2**31 - 1)
-    if not isinstance(traffic, str) and not traffic:
-        raise ValueError("traffic=[] must hold at least one scenario")
+    given = traffic if isinstance(traffic, list | tuple) else ()
+    if not isinstance(traffic, str) and not (given and all(isinstance(one, Scenario) for one in given)):
+        raise ValueError(f"traffic={traffic!r:.60} must be the name of a map, or a list of scenarios, at least one")
     params, seed = checked_params(params), checked_seed(seed)
     distinct = episodes if isinstance(traffic, str) else len(traffic)
     if isinstance(traffic, str):

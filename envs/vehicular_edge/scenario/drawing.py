@@ -128,9 +128,15 @@ def _philox(params: Params, box, index: int, seed: int) -> dict[str, np.ndarray]
         "counts": poisson(rate, uniform(seed, index, slots, Nc * M, COUNTS).reshape(T, Nc, M)),
         "edge_xy": np.stack([between(box[0], box[2], edge[:, 0]), between(box[1], box[3], edge[:, 1])], axis=1),
         "edge_ghz": _edge_cpu(params, edge[:, 2]),
-        "fading_v2v": rayleigh(params.fading_scale, uniform(seed, index, slots, Nc * Ns, V2V)).reshape(T, Nc, Ns),
-        "fading_v2i": rayleigh(params.fading_scale, uniform(seed, index, slots, Nc * Ne, V2I)).reshape(T, Nc, Ne),
+        "fading_v2v": fading(params, index, seed, slots, Ns, V2V),
+        "fading_v2i": fading(params, index, seed, slots, Ne, V2I),
     }
+
+
+def fading(params: Params, index: int, seed: int, slots: np.ndarray, receivers: int, stream: int) -> np.ndarray:
+    """Amplitudes X of the slots' links from every client to every receiver, [len(slots), Nc, receivers]."""
+    u = uniform(seed, index, slots, params.clients * receivers, stream)
+    return rayleigh(params.fading_scale, u).reshape(len(slots), params.clients, receivers)
 
 
 def _published(params: Params, box, seed: int) -> dict[str, np.ndarray]:

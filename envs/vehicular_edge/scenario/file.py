@@ -8,7 +8,7 @@ from lockstep.reading import nearest
 
 from ... import pair
 from ...checks import integer
-from ..params import LEAST, MOST, MOST_TASKS, Params, limits, running_shapes
+from ..params import LEAST, MOST, MOST_OF_A_TASK, MOST_TASKS, Params, limits, running_shapes
 
 VERSION = 2
 RUNNING = "running_"  # prefix of the running scales' names
@@ -18,6 +18,8 @@ NOT_NEGATIVE = (
     "fading_v2i",
 )  # fmt: skip
 OF_A_TASK = ("task_size", "task_cycles")  # positive where there is one
+MOST_OF = {"task_count": MOST_TASKS} | dict.fromkeys((*OF_A_TASK, "task_rate", "task_mean"), MOST_OF_A_TASK)
+STRONGEST = 1e32  # a signal over the noise: float32 holds the sum of all clients'
 FLAGS = ("active_client", "active_server")
 FIELDS = ("version", "name", "source", "index", "seed", "mean_density", "preset", "params", "calibration", "sha256_npz")
 
@@ -105,7 +107,7 @@ def check(arrays: dict[str, np.ndarray], params: Params, where: str) -> dict[str
         _check_shape(given, shape, name, where)
         _refuse(~np.isfinite(given), given, name, where, "must be finite")
         low = LEAST if name in POSITIVE else 0.0 if name in NOT_NEGATIVE else -MOST
-        high = MOST_TASKS if name == "task_count" else MOST
+        high = MOST_OF.get(name, MOST)
         _refuse((given < low) | (given > high), given, name, where, f"must lie in [{low:g}, {high:g}]")
         array = out[name] = given.astype(dtype(name), copy=False)
         if array.dtype != np.float64:
@@ -131,9 +133,9 @@ def check_header(found, where: str):
     """ValueError names a number or word of a scenario that is of the wrong kind or out of range."""
     density = found.mean_density
     if isinstance(density, bool) or not isinstance(density, numbers.Real) or not LEAST <= density <= MOST:
-        raise ValueError(f"{where}: mean_density is {density!r}, must be a number in [{LEAST:g}, {MOST:g}]")
+        raise ValueError(f"{where}: mean_density is {density!r:.60}, must be a number in [{LEAST:g}, {MOST:g}]")
     if not isinstance(found.name, str):
-        raise ValueError(f"{where}: name is {found.name!r}, must be a string")
+        raise ValueError(f"{where}: name is {found.name!r:.60}, must be a string")
     integer(f"{where}: index", found.index, 0, 2**32 - 1)  # a word of Philox's counter
     integer(f"{where}: seed", found.seed, 0, 2**64 - 1)  # Philox's key
 
@@ -141,6 +143,23 @@ def check_header(found, where: str):
 def check_distances(distance: np.ndarray, name: str, where: str):
     """No two ends of a link in one place: the gain would be infinite."""
     _refuse(distance <= 0, distance, name, where, "must be positive, as nothing keeps the gain finite (Q15)")
+
+
+def check_signals(found, where: str):
+    """ValueError where a signal may be so strong that a kernel's float32 does not hold it over the noise."""
+    params = found.params
+    fading = max(found.fading_v2v.max(), found.fading_v2i.max())
+    nearest = min(found.distance_v2v.min(), found.distance_v2i.min()) if params.jumping_tracks else 1.0
+    power = found.client_power.max()
+    decibel = 20 * np.log10(max(fading, LEAST)) - 10 * params.path_loss_exponent * np.log10(nearest)
+    decibel += 10 * np.log10(max(1.0, power / 1e3) / params.noise_watt)  # kernels keep what 1 W is over the noise
+    most = 10 * np.log10(STRONGEST)
+    if decibel > most:
+        raise ValueError(
+            f"{where}: fading of up to {fading:g}, links of {nearest:g} m or more, client_power of up to "
+            f"{power:g} mW and noise_dbm={params.noise_dbm:g} make a signal {decibel:g} dB stronger than the "
+            f"noise, must be at most {most:g} dB"
+        )
 
 
 def _numbers(values, name: str, where: str) -> np.ndarray:

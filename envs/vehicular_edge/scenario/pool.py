@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ...checks import integer, require_memory
+from ...checks import choice, integer, require_memory
 from ..params import Params
 from . import file
 from .calibration import cached, calibrate, warm_up
@@ -16,6 +16,7 @@ from .records import Records
 from .scenario import HEADER, Calibration, Scenario
 from .synthetic import checked_index, checked_params, checked_seed, drawn_each, drawn_one
 from .tracks import fill
+from .traffic import TRAFFIC
 
 SIZES = ("slots", "clients", "servers", "edges", "tasks", "components")  # of a scenario's arrays
 
@@ -36,6 +37,7 @@ def draw(
         calibration: None takes what `calibration.calibrate` finds for these parameters on this map.
     """
     params, index, seed = checked_params(params), checked_index(index), checked_seed(seed)
+    choice("traffic", traffic, TRAFFIC)
     drawn = drawn_one(params, traffic, index, seed, calibration or Calibration.ones(params))
     if calibration is None:
         drawn = replace(drawn, calibration=_calibration(params, traffic))
@@ -54,6 +56,7 @@ def draw_each(
     All start from the running scales of scenario 0, as the environments of a pool do.
     """
     params, seed, count = checked_params(params), checked_seed(seed), integer("count", count, 1, 2**32)
+    choice("traffic", traffic, TRAFFIC)
     calibration = calibration or _calibration(params, traffic)
     running = None
     for scenario in drawn_each(params, traffic, count, seed, calibration):

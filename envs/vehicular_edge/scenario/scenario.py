@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ..params import BITS, DRIFTS, FAMILIES, PRESETS, SWITCHES, Params, running_shapes
+from ..params import BITS, DRIFTS, FAMILIES, LEAST, PRESETS, SWITCHES, Params, running_shapes
 from . import file, links
-from .drawing import distances
+from .drawing import V2I, V2V, distances, fading
 
 HEADER = ("name", "source", "index", "seed", "mean_density")  # what stands in the JSON as it is
-SCALES = (1e-30, 1e30)  # float32 holds both, and their reciprocals
+LARGEST_SCALE, LEAST_DEVIATION = 1e30, 1e-30  # a deviation of scores may be of rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class Calibration:
                 value = np.asarray(getattr(self, spec.name), dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"calibration {spec.name} holds no numbers: {error}") from error
-            if not ((value >= SCALES[0]) & (value <= SCALES[1])).all():
-                low, high = SCALES
-                raise ValueError(f"calibration {spec.name} is {value.tolist()}, must lie in [{low:g}, {high:g}]")
+            low, high = LEAST_DEVIATION if spec.name.startswith("score") else LEAST, LARGEST_SCALE
+            if not ((value >= low) & (value <= high)).all():
+                raise ValueError(f"calibration {spec.name} is {value.tolist()!r:.60}, must lie in [{low:g}, {high:g}]")
             vector = spec.type is np.ndarray
             if value.ndim != vector or (vector and len(value) != lengths.get(spec.name, len(value))):
                 wanted = (lengths.get(spec.name, "components"),) if vector else ()
@@ -92,6 +92,12 @@ class Scenario:
     seed: int = 264
 
     def __post_init__(self):
+        for spec in fields(self):
+            if spec.type is np.ndarray:
+                object.__setattr__(self, spec.name, np.asarray(getattr(self, spec.name)))
+        for name, kind in (("params", Params), ("calibration", Calibration)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name}={getattr(self, name)!r:.60} must be a {kind.__name__}")
         for name in ("score_v2v", "score_v2i"):
             shape, wanted = getattr(self.calibration, name).shape, (self.params.components,)
             if shape != wanted:
@@ -123,6 +129,7 @@ class Scenario:
         if self.params.jumping_tracks:
             file.check_distances(self.distance_v2v, "distance_v2v", where)
             file.check_distances(self.distance_v2i, "distance_v2i", where)
+        file.check_signals(self, where)
         return self
 
     @cached_property
@@ -146,6 +153,14 @@ class Scenario:
         """[T, Nc, Ne], 0 where the client is inactive."""
         gain = links.gains(self.distance_v2i, self.fading_v2i, self.params.path_loss_exponent)
         return gain * self.active_client[:, :, None]
+
+    @property
+    def has_drawn_fading(self) -> bool:
+        """Tells that the fading of the first slot and of the last is what Philox draws for this index and seed."""
+        p, slots = self.params, np.array([0, self.params.slots - 1])
+        v2v = fading(p, self.index, self.seed, slots, p.servers, V2V)
+        v2i = fading(p, self.index, self.seed, slots, p.edges, V2I)
+        return np.allclose(self.fading_v2v[slots], v2v) and np.allclose(self.fading_v2i[slots], v2i)
 
     @cached_property
     def in_range(self) -> np.ndarray:

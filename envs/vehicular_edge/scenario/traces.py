@@ -5,8 +5,8 @@ Every loader reads its file in parts, so that it may be larger than memory, and 
 
 import csv
 import hashlib
-import math
 import numbers
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -92,8 +92,9 @@ def gaia(
         start_s, seconds: as in `ngsim`.
         origin: longitude, latitude of x = y = 0 in WGS-84, None takes the smallest of the records.
     """
-    if origin is not None and (np.shape(origin) != (2,) or not np.isfinite(origin).all()):
-        raise ValueError(f"origin={origin!r} must be a longitude and a latitude")
+    place = np.zeros(2) if origin is None else np.asarray(origin)
+    if place.shape != (2,) or place.dtype.kind not in "iuf" or not np.isfinite(place).all():
+        raise ValueError(f"origin={origin!r:.60} must be a longitude and a latitude")
     with Path(path).open(errors="replace") as file:
         head = [name.strip() for name in file.readline().split(",")]
     header = 0 if head == list(GAIA) else None
@@ -181,8 +182,8 @@ def _csv(
 
 def _check_window(start_s: float | None, seconds: float):
     for name, value in (("start_s", 0.0 if start_s is None else start_s), ("seconds", seconds)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-            raise ValueError(f"{name}={value!r} must be a finite number of seconds")
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not abs(value) <= sys.float_info.max:
+            raise ValueError(f"{name}={value!r:.60} must be a finite number of seconds")
     if seconds <= 0:
         raise ValueError(f"seconds={seconds!r} must be positive")
 

@@ -199,6 +199,7 @@ REFUSED = [
     ({"edgs": 3}, "no parameter or option 'edgs'; did you mean 'edges'"),
     ({"dtype": "float16"}, "dtype='float16' must be one of 'float32', 'float64'"),
     ({"xp": "cuda"}, "xp='cuda' must be the module numpy, the module cupy, or 'auto'"),
+    ({"xp": 5}, "xp=5 must be the module numpy, the module cupy, or 'auto'"),
     ({"scenarios": 0}, "scenarios=0 must be an integer from 1"),
     ({"scenario_seed": -1}, "scenario_seed=-1 must be an integer from 0"),
     ({"scenarios": []}, r"scenarios=\[\] must hold at least one"),

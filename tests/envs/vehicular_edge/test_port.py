@@ -9,7 +9,7 @@ import torch
 
 from lockstep import envs
 from lockstep.envs.vehicular_edge.original import VehicularEdge
-from lockstep.envs.vehicular_edge.params import DRIFTS, PRESETS, SWITCHES, Params
+from lockstep.envs.vehicular_edge.params import DRIFTS, MOST_OF_A_TASK, PRESETS, SWITCHES, Params
 from lockstep.envs.vehicular_edge.scenario import draw
 from tests.contract.batches import copies, equal
 
@@ -146,16 +146,39 @@ def test_the_observation_space_is_the_originals():
         assert math.prod(ours.shape) == 1025
 
 
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_the_largest_tasks_are_played_as_by_the_original(preset):
+    """Float32 holds all that comes of them."""
+    of_a_task = "task_size", "task_cycles", "task_rate", "task_mean"
+    scenario = draw(Params(**PRESETS[preset] | SMALL), "dense")
+    largest = {name: np.where(scenario.task_size > 0, MOST_OF_A_TASK, 0.0) for name in of_a_task}
+    env = VehicularEdge(replace(scenario, **largest))
+    batch = make(env.scenarios[0], dtype="float32")
+    env.reset(seed=0), batch.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(env.params.slots - 1):
+        target = rng.integers(0, env.params.options, (env.params.clients, env.params.tasks), dtype=np.int32)
+        share = rng.random(env.params.share_length, dtype=np.float32)
+        wanted = env.step_decoded(target, share)[1]["offloading"]
+        action = {"target": torch.from_numpy(target[None]), "share": torch.from_numpy(share[None])}
+        assert batch.step(action)[1][0, 0].item() == pytest.approx(wanted, rel=1e-4)
+
+
 def test_what_it_cannot_do_is_refused():
     one, published = draw(Params(**SMALL), "dense"), draw(Params(draw="published", **SMALL), "dense")
     longer, wrong = draw(Params(**SMALL | {"slots": 9}), "dense"), draw(Params(**SMALL), "dense")
     wrong.task_size[3, 1, 0] = np.nan
+    faded = replace(one, fading_v2i=0.5 * one.fading_v2i)
     table = [
         (lambda: make([one, longer]), r"scenarios\[1\]: slots is 9, Params has 8"),
         (lambda: make(one, traffic="city"), "traffic='city' is for scenarios that are drawn"),
+        (lambda: make(replace(one, client_cpu=["fast"])), "client_cpu holds <U4, must hold numbers"),
         (lambda: make(one, scenario_seed=7), "scenario_seed=7 is for scenarios that are drawn"),
         (lambda: make(wrong), r"scenarios\[0\].*task_size.*3, 1, 0"),
         (lambda: make(published, gains="drawn"), "gains='drawn' needs scenarios of draw='philox'"),
+        (lambda: make([one, faded], gains="drawn"), r"scenarios\[1\]: its fading is not what index=0, seed=264 and"),
+        (lambda: make(1, traffic=[]), r"traffic=\[\] must be one of 'arterial'"),
+        (lambda: make(1, preset=""), "preset='' is unknown"),
         (make(one, trace=False).record, r"record\(\) needs trace=True"),
         (make(one).cycles, r"cycles\(\) needs profile=True"),
     ]

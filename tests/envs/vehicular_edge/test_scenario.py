@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from lockstep.envs import checks
 from lockstep.envs.noise import philox
 from lockstep.envs.vehicular_edge.params import Params
 from lockstep.envs.vehicular_edge.scenario import (
@@ -125,20 +126,25 @@ def test_what_cannot_be_drawn_is_refused(small):
         (lambda: drawn(seed=[1]), r"seed=\[1\] must be an integer from 0"),
         (lambda: draw({"vehicles": 20}), r"params={'vehicles': 20} must be a Params"),
         (lambda: drawn(traffic="motorway"), "traffic='motorway' must be one of 'arterial'"),
+        (lambda: draw(small, traffic={"a": 1}), "traffic={'a': 1} must be one of 'arterial'"),
+        (lambda: Calibration(score_v2v=np.full(10, 1e-31)), r"score_v2v is .* must lie in \[1e-30, 1e\+30\]"),
+        (lambda: draw(small, "dense", calibration=5), "calibration=5 must be a Calibration"),
         (
             lambda: draw(small, "dense", calibration=Calibration()),
             r"calibration score_v2v has shape \(10,\), must have \(5,",
         ),
         (
             lambda: Calibration(drift=np.array([1.0, 1.0, 0.0, 1.0, 1.0])),
-            r"calibration drift is .* must lie in \[1e-30, 1e\+30\]",
+            r"calibration drift is .* must lie in \[1e-09, 1e\+30\]",
         ),
         (
             lambda: drawn("dense", **FEW, type_slots=200, arrival_low=500.0, arrival_high=500.0),
             r"arrival_high=500.0 with type_slots=200 draws \d+ tasks of a client in a slot, must be at most 65535",
         ),
         (lambda: calibration.calibrate(small, "dense", episodes=0), "episodes=0 must be an integer from 1"),
-        (lambda: calibration.calibrate(small, []), r"traffic=\[\] must hold at least one scenario"),
+        (lambda: calibration.calibrate(small, []), r"traffic=\[\] must be the name of a map, or a list"),
+        (lambda: calibration.calibrate(small, 5), "traffic=5 must be the name of a map, or a list"),
+        (lambda: calibration.calibrate(small, [5]), r"traffic=\[5\] must be the name of a map, or a list"),
     ]
     for count in (0, -2, 2.5, "3"):
         said = f"count={count!r} must be an integer from 1"
@@ -148,6 +154,12 @@ def test_what_cannot_be_drawn_is_refused(small):
             call()
     with pytest.raises(MemoryError, match=r"links of all slots=\d+ needs .* about .* would fit"):
         drawn("dense", vehicles=30_000, slots=100, types=1)
+
+
+def test_slots_whose_pairs_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(checks, "available_memory", lambda device: 2**30)
+    with pytest.raises(MemoryError, match=r"slots=10000 needs 3.7 GiB on cpu, where 1.0 GiB are free"):
+        drawn("dense", **FEW | {"slots": 10_000})
 
 
 def test_other_seeds_and_indices_give_other_scenarios():

@@ -99,6 +99,10 @@ def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
     rewrite(tmp_path / "one", lambda header: header["params"].update(jumping_tracks=True))
     with pytest.raises(ValueError, match=r"one: distance_v2v\[2, 0, 1\] is 0.0, must be positive"):
         load(tmp_path / "one")
+    place[2, 1, 0] += 1e-12
+    rewrite(tmp_path / "one", xy_server=place)
+    with pytest.raises(ValueError, match=r"one: fading of up to .*, links of 1\.\d+e-12 m or more, .* at most 320 dB"):
+        load(tmp_path / "one")
 
 
 # ---- what is refused
@@ -106,8 +110,8 @@ def test_a_zero_distance_is_refused_where_nothing_clamps_it(tmp_path, drawn):
 NUMBERS = [  # an array, a place in it, what is put there, and the sentence
     ("fading_v2v", (2, 1, 0), np.nan, r"fading_v2v\[2, 1, 0\] is nan, must be finite"),
     ("xy_client", (1, 0, 1), np.inf, r"xy_client\[1, 0, 1\] is inf, must be finite"),
-    ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must lie in \[0, 1e\+09\]"),
-    ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must lie in \[0, 1e\+09\]"),
+    ("task_size", (3, 2, 1), -1.0, r"task_size\[3, 2, 1\] is -1.0, must lie in \[0, 100000\]"),
+    ("task_rate", (0, 0, 0), -0.5, r"task_rate\[0, 0, 0\] is -0.5, must lie in \[0, 100000\]"),
     ("task_count", (4, 1), -3, r"task_count\[4, 1\] is -3, must lie in \[0, 65535\]"),
     ("task_count", (4, 1), 65_536, r"task_count\[4, 1\] is 65536, must lie in \[0, 65535\]"),
     ("edge_range", (2,), -1.0, r"edge_range\[2\] is -1.0, must lie in \[0, 1e\+09\]"),
@@ -119,7 +123,8 @@ NUMBERS = [  # an array, a place in it, what is put there, and the sentence
     ("xy_server", (0, 1, 0), -1e200, r"xy_server\[0, 1, 0\] is -1e\+200, must lie in \[-1e\+09, 1e\+09\]"),
     ("edge_xy", (0, 1), 1e200, r"edge_xy\[0, 1\] is 1e\+200, must lie in \[-1e\+09, 1e\+09\]"),
     ("fading_v2i", (0, 1, 2), 1e200, r"fading_v2i\[0, 1, 2\] is 1e\+200, must lie in \[0, 1e\+09\]"),
-    ("task_size", (3, 2, 1), 1e300, r"task_size\[3, 2, 1\] is 1e\+300, must lie in \[0, 1e\+09\]"),
+    ("task_size", (3, 2, 1), 1e300, r"task_size\[3, 2, 1\] is 1e\+300, must lie in \[0, 100000\]"),
+    ("task_cycles", (3, 2, 1), 1e6, r"task_cycles\[3, 2, 1\] is 1000000.0, must lie in \[0, 100000\]"),
 ]
 ARRAYS = [  # an array, what is written in its place, and the sentence
     ("edge_cpu", None, "one: array edge_cpu is missing"),
@@ -141,7 +146,7 @@ HEADERS = [  # a change of the header, and the sentence
         "one: calibration in the JSON lacks load, must have every scale",
     ),
     (lambda header: header["params"].update(colour=1), "colour"),
-    (lambda header: header["calibration"].update(size=0.0), r"calibration size is 0.0, must lie in \[1e-30, 1e\+30\]"),
+    (lambda header: header["calibration"].update(size=0.0), r"calibration size is 0.0, must lie in \[1e-09, 1e\+30\]"),
     (lambda header: header["calibration"].update(drift=[1.0]), r"drift has shape \(1,\), must have \(5,\)"),
     (lambda header: header["calibration"].update(score_v2i=[1.0]), r"has shape \(1,\), must have \(5,\) as Params"),
     (lambda header: header["calibration"].update(work="much"), "calibration work holds no numbers"),
@@ -155,6 +160,8 @@ HEADERS = [  # a change of the header, and the sentence
     (lambda header: header.update(seed=-1), "one: seed=-1 must be an integer from 0 to 18446744073709551615"),
     (lambda header: header.update(seed=[1]), r"one: seed=\[1\] must be an integer from 0"),
     (lambda header: header.update(name=5), "one: name is 5, must be a string"),
+    (lambda header: header.update(name=[0] * 10**5), r"one: name is \[0, 0[, 0]*, must be a string"),
+    (lambda header: header["calibration"].update(drift=[0] * 10**5), r"calibration drift is \[0[, .0]*, must lie in"),
     (lambda header: header.update(colour=1), r"one\.json: has no field 'colour'"),
 ]
 BYTES = [  # a file, how it is spoilt, and the sentence

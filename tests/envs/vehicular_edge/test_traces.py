@@ -152,6 +152,7 @@ REFUSED = [  # loader and its options, what is in the file, and the sentence
 WINDOWS = [
     ({"start_s": "2005-06-15"}, "start_s='2005-06-15' must be a finite number of seconds"),
     ({"start_s": np.nan}, "start_s=nan must be a finite number of seconds"),
+    ({"start_s": 10**400}, "start_s=10+ must be a finite number of seconds"),
     ({"start_s": 0, "seconds": 0}, "seconds=0 must be positive"),
 ]
 
@@ -179,6 +180,7 @@ def test_what_is_no_place_time_or_record_is_named(tmp_path):
     two, three = params_of(2, 2), params_of(3, 2)
     table = [
         (lambda: traces.gaia(trip, origin=(104,)), r"origin=\(104,\) must be a longitude and a latitude"),
+        (lambda: traces.gaia(trip, origin=("a", "b")), r"origin=\('a', 'b'\) must be a longitude and a latitude"),
         (lambda: traces.window_start(start[:10], Params(), "UTC"), "text='2005-06-15' must be a time as 2005-06-15 07"),
         (
             lambda: traces.Records([1, 2], [0.0] * 2, [0.0], [0.0] * 2),

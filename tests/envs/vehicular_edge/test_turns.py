@@ -13,12 +13,12 @@ from lockstep.envs.vehicular_edge import original
 from lockstep.envs.vehicular_edge import turns as turns_module
 from lockstep.envs.vehicular_edge.charges import CONGESTION, charges
 from lockstep.envs.vehicular_edge.params import WAITING, WEIGHTS, Params, queue_shapes
-from lockstep.envs.vehicular_edge.policies import View, view_of_original, view_of_port
+from lockstep.envs.vehicular_edge.policies import Noise, View, view_of_original, view_of_port
 from lockstep.envs.vehicular_edge.scenario import draw
 from lockstep.envs.vehicular_edge.slot.step import initial, step
 from lockstep.envs.vehicular_edge.slot.tables import tables
 from lockstep.envs.vehicular_edge.turn_by_turn import TurnByTurn
-from lockstep.envs.vehicular_edge.turns import V2I, Turns, options
+from lockstep.envs.vehicular_edge.turns import V2I, Turns, options, random_turns
 
 SMALL = {"vehicles": 20, "slots": 12, "edges": 4, "components": 5}
 
@@ -147,7 +147,7 @@ def test_a_node_that_is_full_is_no_option_for_later_clients():
     full = torch.zeros(3, dtype=torch.int64)
     while not turns.over:
         mask = turns.observe()[1]
-        node = turns._option_node[:, turns._turn, 1:]
+        node = turns._option_node[:, turns.turn, 1:]
         admitted = (turns._node.flatten(1)[:, None] == node[..., None]).sum(dim=-1)
         left = turns._cap[node] - admitted
         assert not (mask.view(3, J + 1, K)[:, :J, 1:] & (left <= 0)[:, None]).any()
@@ -177,7 +177,7 @@ def test_options_are_the_nodes_that_charge_least_and_only_if_a_task_can_afford_t
         assert torch.equal(charge, every[..., : K - 1])
         left_out += int(torch.isfinite(every[..., K - 1 :]).sum())
         while not turns.over:
-            turn, mask = turns._turn, turns.observe()[1]
+            turn, mask = turns.turn, turns.observe()[1]
             asked = mask.view(4, J + 1, K)[:, :J, 1:].nonzero().T
             task = turns._by_size[asked[0], turn, asked[1]]
             price = turns._option_charge[asked[0], turn, asked[2] + 1] * turns._mbit[asked[0], turn, task]
@@ -306,3 +306,37 @@ def test_a_port_that_resets_in_the_next_step_is_refused_in_training():
     config = dataclasses.replace(ppo.CLEANRL, num_envs=2, horizon=44, total_steps=2 * 44)
     with pytest.raises(ValueError, match="autoreset_mode='NextStep': training needs 'SameStep'"):
         ppo.train(TurnByTurn(port), config)
+
+
+def test_random_turns_draw_evenly_among_what_is_allowed(monkeypatch):
+    """Of the first client, whose mask is the same in environments of one scenario."""
+    batch, masks, choices, choose = 4000, [], [], Turns.choose
+
+    def noted(turns: Turns, action: torch.Tensor) -> torch.Tensor:
+        if turns.turn == 0:
+            masks.append(turns.observe()[1].view(batch, turns.params.tasks + 1, -1))
+            choices.append(action)
+        return choose(turns, action)
+
+    monkeypatch.setattr(Turns, "choose", noted)
+    port = envs.make("vehicular_edge", batch, traffic="dense", scenarios=1, **SMALL)
+    port.reset(seed=0)
+    random_turns(view_of_port(port), Noise(1, np.arange(batch), np.zeros(batch, int)))
+    (mask,), (chosen,) = masks, choices
+    assert (mask == mask[0]).all() and mask[0].sum(dim=-1).max() > 3
+    share = torch.nn.functional.one_hot(chosen, mask.shape[-1]).double().mean(dim=0)
+    wanted = mask[0] / mask[0].sum(dim=-1, keepdim=True)
+    assert (share[~mask[0]] == 0).all()
+    assert (share - wanted).abs().max() < 0.04  # five standard deviations
+
+
+def test_random_turns_are_the_same_in_both_forms():
+    port = envs.make("vehicular_edge", 3, traffic="city", scenarios=1, **SMALL)
+    env = original.make(scenario=port.scenarios[0])
+    port.reset(seed=0), env.reset(seed=0)
+    many = random_turns(view_of_port(port), Noise(5, np.arange(3), np.zeros(3, int)))
+    alone = random_turns(view_of_original(env), Noise(5, np.array([2]), np.array([0])))
+    np.testing.assert_array_equal(alone["target"][0], many["target"][2])
+    np.testing.assert_allclose(alone["share"][0], many["share"][2], rtol=1e-6)
+    env.step_decoded(alone["target"][0], alone["share"][0])
+    assert env.record["success"] > 0
