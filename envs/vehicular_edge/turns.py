@@ -59,7 +59,7 @@ class Turns:
         device: of all tensors.
 
     Attributes:
-        turn: number of the client whose turn it is.
+        turn: how many clients have decided.
         potential: [B], of the queues at the beginning of the slot, 0 once the episode is over. A slot pays its reward
             and what the potential gains.
 

@@ -13,7 +13,7 @@ from .traffic import box, simulate
 
 TOGETHER = 64  # scenarios whose traffic is simulated at once
 LINK_BYTES = 40  # that drawing takes for each link of each slot
-PAIR_BYTES = 40  # and for each slot beside each, for the main components
+PAIR_BYTES = 40  # and for each pair of slots, for the main components
 
 
 def drawn_one(params: Params, traffic: str, index: int, seed: int, calibration: Calibration) -> Scenario:
@@ -49,7 +49,7 @@ def checked_params(params: Params | None) -> Params:
         raise ValueError(f"params={params!r:.60} must be a Params")
     links_ = params.slots * params.clients * (params.servers + params.edges)
     require_memory(links_ * LINK_BYTES, torch.device("cpu"), "links of all slots", links_)
-    require_memory(params.slots**2 * PAIR_BYTES, torch.device("cpu"), "slots", params.slots)
+    require_memory(params.slots**2 * PAIR_BYTES, torch.device("cpu"), "pairs of slots", params.slots**2)
     return params
 
 
