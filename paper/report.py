@@ -37,8 +37,8 @@ class Report:
     """
 
     def __init__(self, root: Path | None = None, folder: Path | None = None, processes: int = 1):
-        self.root, self.processes = Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)), processes
-        self.loaded = paper.load(self.root)
+        self.processes = processes
+        self.loaded = paper.load(Path(root or os.environ.get("LOCKSTEP_ROOT", ROOT)))
         self.datasets = [dataset for dataset in self.loaded if len(dataset.frame)]  # else its machine was too busy
         self.folder = Path(folder or os.environ.get("LOCKSTEP_OUTPUT", ROOT / "results"))
         self.page, self.shown = families.page(), []
@@ -145,7 +145,7 @@ def _made(wanted: tuple[str, str]) -> tuple[tuple[str, str], object]:
     kind, name = wanted
     if kind == "figure":
         return wanted, figures.files(name, _datasets)
-    return wanted, tables.every()[name].frame(_datasets)
+    return wanted, tables.frame(name, _datasets)
 
 
 def write(path: Path, content: str | bytes) -> None:

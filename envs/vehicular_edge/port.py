@@ -192,7 +192,7 @@ def played_scenarios(port: Port, scenarios, preset, traffic, scenario_seed, para
     if isinstance(scenarios, int | np.integer) and not isinstance(scenarios, bool):
         count = integer("scenarios", scenarios, 1, 2**31 - 1)
         seed = 264 if scenario_seed is None else integer("scenario_seed", scenario_seed, 0, 2**64 - 1)
-        chosen = port.make_params("physical" if preset is None else preset, params)
+        chosen = port.make_params(preset, params)
         return draw_pool(chosen, "arterial" if traffic is None else traffic, count, seed)
     for name, value in {"traffic": traffic, "scenario_seed": scenario_seed}.items():
         if value is not None:

@@ -37,7 +37,6 @@ def draw(
         calibration: None takes what `calibration.calibrate` finds for these parameters on this map.
     """
     params, index, seed = checked_params(params), checked_index(index), checked_seed(seed)
-    choice("traffic", traffic, TRAFFIC)
     drawn = drawn_one(params, traffic, index, seed, calibration or Calibration.ones(params))
     if calibration is None:
         drawn = replace(drawn, calibration=_calibration(params, traffic))
