@@ -252,10 +252,10 @@ def drawn(name: str, datasets: list) -> tuple[str, bytes]:
     return f'<svg width="1">{"<g/>" * 10_000}</svg>', b"picture" * 5_000
 
 
-def terminable(*_) -> None:
-    """Has a fork, as one of a server does, end where it is terminated."""
+def terminable(datasets: list) -> None:
+    """As `report._begin`, in a fork, which ends where it is terminated as one of a server does."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    report._report = report.Report(ROOT)
+    report._datasets = datasets
 
 
 def chapter() -> nbformat.NotebookNode:
