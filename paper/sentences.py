@@ -129,7 +129,7 @@ def seconds_to_solve(report: Report) -> str:
         if found := within("lockstep", *place):
             other = within("sb3", *place)
             over = f" (Stable-Baselines3: {other})" if other else ""
-            learner = f"{algorithm.upper()} solves {envs.port(name).title} in nine of ten seeds"
+            learner = f"{learning.algorithm(algorithm)} solves {envs.port(name).title} in nine of ten seeds"
             where = "Here" if place[0] == "here" else f"On record (*{place[0]}*)"
             return f" {where}, with kernels compiled, {learner} within {found}{over}."
     return ""

@@ -6,11 +6,13 @@ The sums over seeds and blocks are those of experiments/curves.py; a setting is 
 import functools
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from lockstep import agents
 from lockstep.experiments import SCALES, config, curves
 from lockstep.experiments.bench import statistics
 from lockstep.paper import NOT_MEASURED, once
@@ -38,8 +40,18 @@ def agent(name: object) -> str:
 
 
 def algorithm(name: object) -> str:
-    """An algorithm in words; empty for a policy that is not trained."""
-    return "" if missing(name) else str(name).upper().replace("_", "-")
+    """An algorithm as its class spells it, PPO or Rainbow; empty for a policy that is not trained."""
+    return "" if missing(name) else spelled(str(name))
+
+
+@functools.cache
+def spelled(name: str) -> str:
+    """An algorithm's name in the letters of its class, read without the import of what that needs; else in capitals."""
+    files = itertools.chain(agents.FOLDER.glob(f"{name}.py"), agents.FOLDER.glob(f"{name}/*.py"))
+    classes = (one for file in files for one in re.findall(r"^class (\w+)", file.read_text("utf-8"), re.MULTILINE))
+    bare = name.replace("_", "")
+    letters = iter(next((one for one in classes if one.lower() == bare), bare.upper()))
+    return "".join("-" if letter == "_" else next(letters) for letter in name)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

@@ -144,6 +144,11 @@ def test_one_thing_changed_at_a_time(datasets):
     assert (scored["seeds"], scored["remark"]) == ("5", DASH)
 
 
+def test_an_algorithm_is_spelled_as_its_class():
+    said = {"ppo": "PPO", "rainbow": "Rainbow", "ac_iqn": "AC-IQN", "no_longer_there": "NO-LONGER-THERE", None: ""}
+    assert {name: learning.algorithm(name) for name in said} == said
+
+
 def test_algorithms_stay_apart(tmp_path, monkeypatch):
     """Another one is half as good, a tenth as fast, and knows neither horizon nor network nor advantages."""
     lacks = dict.fromkeys(["horizon", "epochs", "minibatches", "hidden", "members", "advantage_s"], "")
