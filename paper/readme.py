@@ -8,6 +8,7 @@ A generated part lies between `<!-- generated: environments -->` and `<!-- end g
 
 import argparse
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from lockstep.paper.typeset import DASH, Column, Row, count, markdown, missing, 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 FIGURE, DRAWING = Path("results", "recorded", "headline.svg"), "family"
 ABSENT = "On recorded machines: not measured yet. `make report` measures yours.\n"
-GRAPH = "port-cuda-graph"
+RUNGS = {"cpu": "port-cpu", "gpu": "port-cuda-graph"}  # whose rates stand in the table of environments
 COSTS = {"wall time": "wall_s", "CPU time": "cpu_s"}
 
 
@@ -59,8 +60,8 @@ def environments(datasets: list) -> str:
     columns = [
         Column("environment", lambda row: sheet(row["environment"])),
         Column("original", lambda row: original(row["environment"])),
-        number("its steps/s", "original_rate", si),
-        of_rung("port, on a CPU", "port-cpu"),
+        there("cpu", number("its steps/s", "original_rate", si)),
+        there("cpu", of_rung("port, on a CPU", RUNGS["cpu"])),
         Column("port, on a GPU", on_gpu, "number"),
         Column("rates recorded", rates_recorded),
         *VERIFIED,
@@ -70,27 +71,40 @@ def environments(datasets: list) -> str:
 
 
 def one_each(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of several machines that measured an environment the one that verified it; with the first GPU's rate, `gpu`."""
-    rates = [f"{GRAPH}_rate", f"{GRAPH}_{ELSEWHERE}_rate"]
-    frame = frame.assign(**{name: None for name in ("cases", *rates) if name not in frame})
+    """Of several machines that measured an environment the one that verified it, and in `cpu`, `gpu` whose rates stand.
+
+    Rates at the usual batch size go first, then those of the machine that verified, then those of the fastest CPU.
+    """
+    kinds = {kind: [f"{one}_rate", f"{one}_{ELSEWHERE}_rate"] for kind, one in RUNGS.items()}
+    kinds["cpu"] += ["original_rate"]
+    known = ["cases", *itertools.chain(*kinds.values())]
+    frame = frame.assign(**{name: None for name in known if name not in frame})
+    frame = frame.sort_values(kinds["cpu"][0], ascending=False, key=pd.to_numeric, kind="stable")
     frame = frame.sort_values("cases", key=pd.isna, kind="stable")
-    gpus = frame.dropna(subset=rates, how="all").sort_values(rates[0], key=pd.isna, kind="stable")
-    gpus = gpus.drop_duplicates("environment").set_index("environment")
     rows = frame.drop_duplicates("environment").sort_values("environment")
-    return rows.assign(gpu=[gpus.loc[name] if name in gpus.index else None for name in rows["environment"]])
+    for kind, rates in kinds.items():
+        found = frame.dropna(subset=rates, how="all").sort_values(rates[0], key=pd.isna, kind="stable")
+        found = found.drop_duplicates("environment").set_index("environment")
+        rows[kind] = [found.loc[name] if name in found.index else None for name in rows["environment"]]
+    return rows
+
+
+def there(kind: str, column: Column) -> Column:
+    """A column of the machine whose rates of a kind stand."""
+    return dataclasses.replace(column, cell=lambda row: DASH if row[kind] is None else column.cell(Row(row[kind])))
 
 
 def on_gpu(row: Mapping) -> str:
-    """A GPU's rate with its ratio to the original there, and where, if that is another machine than the row's."""
+    """A GPU's rate with its ratio to the original there, and where, if that is another machine than the CPU's."""
     if row["gpu"] is None:
         return DASH
-    place = "" if row["gpu"]["machine"] == row["machine"] else f", {row['gpu']['machine']}"
-    return of_rung("", GRAPH).cell(Row(row["gpu"])) + place
+    here = row["cpu"] is not None and row["gpu"]["machine"] == row["cpu"]["machine"]
+    return of_rung("", RUNGS["gpu"]).cell(Row(row["gpu"])) + ("" if here else f", {row['gpu']['machine']}")
 
 
 def rates_recorded(row: Mapping) -> str:
     """The machines that a row's rates are of, each with its day."""
-    found = [row] if row["gpu"] is None else [row, row["gpu"]]
+    found = [row[kind] for kind in RUNGS if row[kind] is not None]
     days = dict.fromkeys(on_day(one, "rates_date") for one in found)
     return "; ".join(day for day in days if day != DASH) or DASH
 

@@ -88,6 +88,15 @@ def test_a_gpu_of_another_machine_stands_in_the_row_of_the_one_that_verified(tre
     assert row(tree, "cartpole") == f"| CartPole-v1 | 10.0 | {rates} | 1,000,000 | 4 of 5 | small, 2026-01-02 |"
 
 
+def test_the_fastest_cpu_stands_in_the_row_of_a_machine_that_verified_and_timed_nothing(tree):
+    for machine, rate in (("a", 500), ("b", 1000), ("c", 700)):
+        timed = handwritten.rates("original", 10, 1) + handwritten.rates("port-cpu", rate)
+        handwritten.write(tree, machine, "throughput", timed, handwritten.BIG)
+    handwritten.write(tree, "d", "correctness", handwritten.CHECKS, handwritten.BIG)
+    rates = "1.00 k (100\u00d7), 1 thread of 16 | b, 2026-01-02"
+    assert row(tree, "cartpole") == f"| CartPole-v1 | 10.0 | {rates} | 1,000,000 | 4 of 5 | d, 2026-01-02 |"
+
+
 def test_rates_and_checks_have_days_of_their_own(tree):
     handwritten.big(tree)
     day = {"started": "2026-03-04T05:06:07Z"}
