@@ -73,17 +73,18 @@ def environments(datasets: list) -> str:
 def one_each(frame: pd.DataFrame) -> pd.DataFrame:
     """Of several machines that measured an environment the one that verified it, and in `cpu`, `gpu` whose rates stand.
 
-    Rates at the usual batch size go first, then those of the machine that verified, then those of the fastest CPU.
+    Rates at the usual batch size go first, then those of the machine that verified, then the fastest.
     """
-    kinds = {kind: [f"{one}_rate", f"{one}_{ELSEWHERE}_rate"] for kind, one in RUNGS.items()}
-    kinds["cpu"] += ["original_rate"]
-    known = ["cases", *itertools.chain(*kinds.values())]
-    frame = frame.assign(**{name: None for name in known if name not in frame})
-    frame = frame.sort_values(kinds["cpu"][0], ascending=False, key=pd.to_numeric, kind="stable")
-    frame = frame.sort_values("cases", key=pd.isna, kind="stable")
-    rows = frame.drop_duplicates("environment").sort_values("environment")
-    for kind, rates in kinds.items():
-        found = frame.dropna(subset=rates, how="all").sort_values(rates[0], key=pd.isna, kind="stable")
+    rates = {kind: [f"{one}_rate", f"{one}_{ELSEWHERE}_rate"] for kind, one in RUNGS.items()}
+    rates["cpu"] += ["original_rate"]
+    frame = frame.reindex(columns=frame.columns.union(["cases", *itertools.chain(*rates.values())]))
+    frame = frame.assign(verified=frame["cases"].notna())
+    rows = frame.sort_values(["environment", "verified"], ascending=[True, False], kind="stable")
+    rows = rows.drop_duplicates("environment")
+    for kind, names in rates.items():
+        usual = frame[names[0]].astype(float)
+        found = frame.assign(usual=usual.notna(), rate=usual).dropna(subset=names, how="all")
+        found = found.sort_values(["usual", "verified", "rate"], ascending=False, kind="stable")
         found = found.drop_duplicates("environment").set_index("environment")
         rows[kind] = [found.loc[name] if name in found.index else None for name in rows["environment"]]
     return rows

@@ -202,6 +202,7 @@ def measured(words: list[str]) -> None:
 
 at_hand = functools.cache(paper.load)
 SHOWN = ("table:compilation", "figure:roofline")
+BEGIN = report._begin  # in whose place `terminable` is put
 
 
 class Paper:
@@ -253,9 +254,9 @@ def drawn(name: str, datasets: list) -> tuple[str, bytes]:
 
 
 def terminable(datasets: list) -> None:
-    """As `report._begin`, in a fork, which ends where it is terminated as one of a server does."""
+    """As the report begins a worker, in a fork, which ends where it is terminated as one of a server does."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    report._datasets = datasets
+    BEGIN(datasets)
 
 
 def chapter() -> nbformat.NotebookNode:
