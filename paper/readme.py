@@ -53,7 +53,7 @@ def picture(datasets: list) -> str:
 
 
 def environments(datasets: list) -> str:
-    """A row per environment: what was verified, the speed on that machine, the speed of a GPU, and when that was."""
+    """A row per environment: the speed of a CPU and of a GPU, what was verified, and where and when that was."""
     frame = one_each(overview(datasets).query("status != @paper.NOT_MEASURED"))
     if frame.empty:
         return ABSENT
@@ -79,15 +79,18 @@ def one_each(frame: pd.DataFrame) -> pd.DataFrame:
     rates["cpu"] += ["original_rate"]
     frame = frame.reindex(columns=frame.columns.union(["cases", *itertools.chain(*rates.values())]))
     frame = frame.assign(verified=frame["cases"].notna())
-    rows = frame.sort_values(["environment", "verified"], ascending=[True, False], kind="stable")
-    rows = rows.drop_duplicates("environment")
+    rows = foremost(frame, "verified").sort_values("environment")
     for kind, names in rates.items():
         usual = frame[names[0]].astype(float)
-        found = frame.assign(usual=usual.notna(), rate=usual).dropna(subset=names, how="all")
-        found = found.sort_values(["usual", "verified", "rate"], ascending=False, kind="stable")
-        found = found.drop_duplicates("environment").set_index("environment")
+        timed = frame.assign(usual=usual.notna(), rate=usual).dropna(subset=names, how="all")
+        found = foremost(timed, "usual", "verified", "rate").set_index("environment")
         rows[kind] = [found.loc[name] if name in found.index else None for name in rows["environment"]]
     return rows
+
+
+def foremost(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The first row of each environment, those with the largest values of these columns first."""
+    return frame.sort_values([*columns], ascending=False, kind="stable").drop_duplicates("environment")
 
 
 def there(kind: str, column: Column) -> Column:
